@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from swink_agent import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage
-from swink_agent.app.credentials import Credentials
-from swink_agent.app.evaluation import StandardAgents
-from swink_agent.app.models import named_model
-from swink_agent.app.settings import load_settings
+from swink_agent.app.agent.models import named_model
+from swink_agent.app.evals.evaluation import StandardAgents
+from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.settings.settings import load_settings
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.evals import (
     Attempt,

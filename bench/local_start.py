@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from swink_agent import AgentEvent, MessageUpdate
-from swink_agent.app.agent import AgentOptions, standard_agent
-from swink_agent.app.credentials import Credentials
-from swink_agent.app.headless import HeadlessRun
-from swink_agent.app.settings import load_settings
+from swink_agent.app.agent.standard import AgentOptions, standard_agent
+from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.runs.headless import HeadlessRun
+from swink_agent.app.settings.settings import load_settings
 from swink_agent.local import DEFAULT_MODEL, LocalModelEvent, LocalStreamFn, ModelStore
 
 

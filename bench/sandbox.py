@@ -1,4 +1,4 @@
-"""What the walls cost, as milliseconds and as a ratio against the same command without them: `python -m bench.sandbox`.
+"""Measures what the sandbox costs, in milliseconds and as a ratio to the unconfined command: `python -m bench.sandbox`.
 
     true            the shortest command there is, started and waited for
     2000 files      a script that makes two thousand files and removes them

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from swink_agent import AgentMessage, UserMessage, decode_message, encode_message
 from swink_agent.memory import SessionIndex
-from swink_agent.memory.info import SessionInfo
+from swink_agent.memory.sessions.info import SessionInfo
 
 from .__main__ import print_table
 

@@ -27,7 +27,7 @@ from swink_agent.approvals import Approvals
 from swink_agent.core import journal
 from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.memory import JsonlSessionStore, Session
-from swink_agent.memory.files import FileOperations
+from swink_agent.memory.log.files import FileOperations
 from swink_agent.policies import recommended
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import standard_tools
@@ -35,7 +35,7 @@ from swink_agent.tools import standard_tools
 from .__main__ import print_table
 from .ours import ScriptedModel
 
-LIMITS = {"append": 1.3, "open": 2.0, "turn": 1.5, "list": 0.1, "bytes": 0.5, "others": 1.3}
+LIMITS = {"append": 1.3, "open": 2.0, "turn": 1.5, "list": 0.1, "short": 0.5, "bytes": 0.5, "others": 1.3}
 SLOW_SYNC = 0.1
 """Seconds: a disk that others must not wait for."""
 ENTRIES: Any = Union[tuple(journal.JournalEntry.__args__)]  # type: ignore[attr-defined] # noqa: UP007
@@ -255,6 +255,15 @@ def listing(folder: Path, repeats: int) -> float:
     return took / best(load_all, 0, time.perf_counter)
 
 
+def short_list(folder: Path, repeats: int) -> float:
+    """The 20 newest of 1,000 sessions, against a list of all of them."""
+    store = many_sessions(folder)
+    store.list()
+    few = best(lambda: store.list(limit=20), repeats, time.perf_counter)
+    print(f"the 20 newest of 1,000 sessions took {few * 1000:.1f} ms", file=sys.stderr)
+    return few / best(store.list, repeats, time.perf_counter)
+
+
 def listed_bytes(folder: Path, repeats: int) -> float:
     """The bytes that listing them reads, against all that they have."""
     store = many_sessions(folder)
@@ -268,6 +277,7 @@ MEASURES = {
     "open": open_whole,
     "turn": turn,
     "list": listing,
+    "short": short_list,
     "bytes": listed_bytes,
     "others": others,
 }

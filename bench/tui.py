@@ -23,6 +23,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from statistics import median
 
 from swink_agent.core.journal import MessageAdded
 from swink_agent.core.types import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
@@ -40,11 +41,13 @@ LIMITS = {
     "first key echoed (s)": 0.9,
     "streaming, per 1,000 chunks (s)": 0.8,
     "streaming at 500 messages (x)": 1.1,
+    "Esc under a flood (s)": 0.1,
     "memory at 500 messages (MB)": 110.0,
     "40 keys at 500 messages (s)": 0.2,
     "idle (%)": 0.3,
     "resuming 500 messages (s more)": 0.3,
     "screen cleared after the start": 0.0,
+    "written per streamed KB (KB)": 40.0,
 }
 PROSE = """\
 ## Part {number}
@@ -98,6 +101,19 @@ def chunks(count: int) -> list[str]:
     return [text[start : start + 5] for start in range(0, 5 * count, 5)]
 
 
+def delta(piece: str) -> bytes:
+    return event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
+
+
+async def begin_reply(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+    usage = {"input_tokens": 10, "output_tokens": 1}
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    writer.write(event("message_start", message=message))
+    writer.write(event("content_block_start", index=0, content_block={"type": "text", "text": ""}))
+    await writer.drain()
+
+
 class Model:
     """A model that says `replies` in turn: so many chunks, at a pace."""
 
@@ -107,14 +123,10 @@ class Model:
 
     async def __call__(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         count = self._replies.pop(0)
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
-        usage = {"input_tokens": 10, "output_tokens": 1}
-        message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
-        writer.write(event("message_start", message=message))
-        writer.write(event("content_block_start", index=0, content_block={"type": "text", "text": ""}))
+        await begin_reply(writer)
         start = time.monotonic()
         for number, piece in enumerate([*chunks(count), "THE-END"]):
-            writer.write(event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece}))
+            writer.write(delta(piece))
             await writer.drain()
             ahead = start + number / RATE - time.monotonic()
             if ahead > 0:
@@ -124,6 +136,24 @@ class Model:
         writer.write(event("message_stop"))
         await writer.drain()
         self.done.set()
+
+
+class Flood:
+    """A model that sends chunks as fast as they are read, until the connection is closed."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+
+    async def __call__(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        await begin_reply(writer)
+        data = b"".join([delta(piece) for piece in chunks(3_000)])
+        try:
+            while True:
+                for start in range(0, len(data), 8192):
+                    writer.write(data[start : start + 8192])
+                    await writer.drain()
+        finally:
+            self.closed.set()
 
 
 # -- the program ---------------------------------------------------------------------------------------------
@@ -138,6 +168,8 @@ class Program:
         self._seen = bytearray()
         self._more = asyncio.Event()
         self._keys = 0
+        self.written = 0
+        """Bytes that the terminal was sent."""
 
     async def start(self, *arguments: str) -> None:
         self._master, slave = pty.openpty()
@@ -169,7 +201,9 @@ class Program:
 
     def _read(self) -> None:
         try:
-            self._seen += os.read(self._master, 1 << 20)
+            data = os.read(self._master, 1 << 20)
+            self._seen += data
+            self.written += len(data)
         except OSError:
             asyncio.get_running_loop().remove_reader(self._master)
         self._more.set()
@@ -208,6 +242,10 @@ class Program:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def precise_cpu(self) -> float:
+        """Seconds of CPU, to the microsecond (Linux)."""
+        return time.clock_gettime((~self._process.pid << 3) | 2)
+
     def memory(self) -> float:
         for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS"):
@@ -235,7 +273,7 @@ class Program:
 
 
 @asynccontextmanager
-async def running(home: Path, model: Model, *arguments: str) -> AsyncIterator[Program]:
+async def running(home: Path, model: Model | Flood, *arguments: str) -> AsyncIterator[Program]:
     async with LoopbackServer(model) as server:
         program = Program(home, server.url)
         await program.start(*arguments)
@@ -267,11 +305,26 @@ async def streaming(program: Program, model: Model, count: int) -> float:
     """CPU seconds per 1,000 chunks."""
     await program.rest()
     before, since = program.cpu(), program.size
+    program.written = 0
     program.send("\r")
     await asyncio.wait_for(model.done.wait(), 30 + 2 * count / RATE)
     await program.until(b"idle", since)
     after = await program.rest()
     return (after - before) / count * 1000
+
+
+async def escaping(home: Path) -> float:
+    """CPU seconds from Esc to the end of the request, while text comes as fast as it is read."""
+    model = Flood()
+    async with running(home, model) as program:
+        await program.usable()
+        program.send("\r")
+        await program.until(b"Part")
+        await asyncio.sleep(1)
+        before = program.precise_cpu()
+        program.send("\x1b")
+        await asyncio.wait_for(model.closed.wait(), 30)
+        return program.precise_cpu() - before
 
 
 async def measure(home: Path, count: int, repeats: int, say: Callable[[str], None]) -> dict[str, float]:
@@ -295,8 +348,11 @@ async def measure(home: Path, count: int, repeats: int, say: Callable[[str], Non
         figures["idle (%)"] = 100 * (program.cpu() - idle) / seconds
         fresh = await streaming(program, model, count)
         cleared = program.cleared
+        figures["written per streamed KB (KB)"] = program.written / (5 * count)
     figures["streaming, per 1,000 chunks (s)"] = fresh
     say("streamed")
+    figures["Esc under a flood (s)"] = median([await escaping(home) for _ in range(2 * repeats + 1)])
+    say("stopped")
     session = record(home)
     resumed: list[tuple[float, float]] = []
     for _ in range(repeats):

@@ -1,7 +1,7 @@
-"""Agents for embedded.yaml: the smallest model on this machine, made to call a tool or to give a value.
+"""Agents for embedded.yaml: the smallest model on this machine, forced to call a tool or to give a value.
 
-Owns the tools and what each case is held to by its `metadata.tool`: the tool that has to be called, or `required` for
-any of them. `make` is for `swink eval run --agent`; `EmbeddedAgents` takes a stream function from whoever has one.
+A case's `metadata.tool` names the tool that the model must call; `required` is any of them. `make` is for
+`swink eval run --agent`; `EmbeddedAgents` can be given a stream function.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONGEST_REPLY = 64
 
 
 def made_a_call(case: EvalCase, invocation: Invocation) -> Score:
-    """Whether some tool was called, and did its work."""
+    """Whether a tool was called and succeeded."""
     done = [call.name for call in invocation.tool_calls if not call.is_error]
     return Score(float(bool(done)), reason=f"called {', '.join(done) or 'nothing'}")
 

@@ -1,4 +1,4 @@
-"""Asking before a tool runs, and letting the answer change what it runs with."""
+"""Asks before a tool runs; the answer can change the arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def send_mail(to: str, body: str) -> str:
 
 
 async def approve(request: ProposedCall) -> Approve | ApproveWith | Reject:
-    """Stands for a person at a dialog. Anything but a clear yes, an exception included, is a no."""
+    """Decides as a person at a dialog would. Anything except a clear yes, also an exception, means no."""
     if request.arguments["to"].endswith("@everyone"):
         return Reject("not to everyone")
     if "!" in request.arguments["body"]:

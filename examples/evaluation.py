@@ -1,4 +1,4 @@
-"""An evaluation from end to end: cases, a factory, an evaluator of one's own, a store, and what went wrong.
+"""Runs an evaluation from end to end: cases, a factory, your own evaluator, a store, and what went wrong.
 
 The model is scripted, so that this runs without a key; one of its replies is wrong on purpose.
 """
@@ -54,7 +54,7 @@ REPLIES = {
 
 
 def note_tool(folder: Path) -> AgentTool:
-    """The agent's hand, in the folder of the case."""
+    """Returns a tool that writes notes in the folder of the case."""
 
     @tool
     def note(text: str) -> str:
@@ -89,7 +89,7 @@ async def main() -> None:
             print(f"{'passed' if result.passed else 'FAILED'}  {result.case_id}")
             for name, score in result.scores.items():
                 print(f"    {name}: {score.value:g} ({score.reason})")
-        print("audit:", AuditTrail.verify(run) or "as it was recorded")
+        print("audit:", AuditTrail.verify(run) or "equals the record")
 
 
 asyncio.run(main())

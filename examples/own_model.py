@@ -1,4 +1,4 @@
-"""Bringing a model of one's own: a stream function is any async generator that yields the stream events."""
+"""Uses your own model: a stream function is any async generator that yields the stream events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from swink_agent.testing import check_stream_fn
 async def parrot(
     model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken
 ) -> AsyncIterator[AssistantMessageEvent]:
-    """Repeats what it was told, a word at a time."""
+    """Repeats the last user message, a word at a time."""
     last = next(message for message in reversed(context.messages) if isinstance(message, UserMessage))
     yield StreamStart()
     yield TextStart(0)
@@ -38,7 +38,7 @@ async def parrot(
 
 
 async def main() -> None:
-    await check_stream_fn(lambda: parrot)  # keeps the rules: order, one end, cancellation
+    await check_stream_fn(lambda: parrot)  # checks the rules: order, one end, cancellation
     result = await Agent("birds:parrot", stream_fn=parrot).prompt("Pretty Polly")
     print(result.text)
 

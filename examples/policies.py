@@ -1,4 +1,4 @@
-"""Policies: small objects that watch a run at four points and may stop it, add to it, or skip a call."""
+"""Uses policies: small objects that watch a run at four points and can stop it, add messages or skip a call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def fetch(url: str) -> str:
 
 
 class MaxTurns:
-    """Stops a run that goes on for too long."""
+    """Stops a run that takes too many turns."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -25,7 +25,7 @@ class MaxTurns:
 
 
 class OnlyHttps:
-    """Skips calls that it does not like and mends those that it can."""
+    """Skips calls for local files, and changes http addresses to https."""
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
         url = ctx.arguments.get("url", "")
@@ -37,7 +37,7 @@ class OnlyHttps:
 
 
 class AskForSources:
-    """Sends the model back to work once, if its answer names no source."""
+    """Asks the model for its source, if its answer does not name one."""
 
     async def post_turn(self, ctx: PolicyContext) -> Inject | None:
         if ctx.message is None or ctx.message.tool_calls or ctx.turn_index >= 3:

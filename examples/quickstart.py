@@ -1,4 +1,4 @@
-"""An agent with two tools, and everything that it does as it does it. The model is scripted: no key, no network."""
+"""Prints everything that an agent with two tools does, while it does it. The model is scripted: no key, no network."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def count_down(ctx: ToolContext, start: int = 3) -> str:
 
 MODEL = scripted(
     [text("Let me look that up. "), call("weather", city="Oslo"), call("weather", city="Atlantis"), call("count_down")],
-    text("It snows in Oslo, nobody knows about Atlantis, and the rocket is gone.", deltas=12),
+    text("It snows in Oslo, there is no forecast for Atlantis, and the rocket has started.", deltas=12),
 )
 
 

@@ -1,4 +1,4 @@
-"""Changing an agent's mind while it works, and giving it more to do afterwards."""
+"""Steers an agent while it works, and gives it more to do afterwards."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from swink_agent.testing import call, scripted, text
 
 @tool
 async def look_around() -> str:
-    """Has a quick look."""
+    """Looks at the task."""
     return "there is a lot to paint"
 
 
 @tool
 async def paint(colour: str) -> str:
-    """Paints the whole house, which takes its time."""
+    """Paints the garage, which takes an hour."""
     await asyncio.sleep(3600)
     return f"painted it {colour}"
 
 
 @tool(on_steer="finish")
 async def wash_brushes() -> str:
-    """Once begun, this is finished even if somebody interrupts: dried brushes are ruined."""
+    """Washes the brushes. Steering does not interrupt it, because dried brushes are ruined."""
     await asyncio.sleep(0.1)
     return "clean"
 
@@ -60,7 +60,7 @@ async def main() -> None:
 
     agent.subscribe(show)
     agent.follow_up("What do I owe you?")
-    result = await agent.prompt("Paint the house red.")
+    result = await agent.prompt("Paint the garage red.")
     print(result.text)
 
 

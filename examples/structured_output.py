@@ -1,4 +1,4 @@
-"""Getting a value instead of text: the model must answer in the shape of a type, and is told what is wrong if not."""
+"""Gets a value instead of text. If the answer does not fit the type, the model reads what is wrong and tries again."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from swink_agent.app.opening import Opening, OpeningOptions
-from swink_agent.app.sessions import WantedSession
+from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.runs.sessions import WantedSession
 from swink_agent.testing import call, scripted, text
 from swink_agent.tui.app import SwinkApp
 from swink_agent.tui.talk.options import TalkOptions

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -87,7 +88,42 @@ BOTH_BACK_ENDS = {
 }
 
 
-MOST_EXAMPLES = 30
+LONG_TABLES = {
+    "test_no_file_tool_leaves_the_folder",
+    "test_without_walls_the_same_attack_succeeds",
+    "test_ordinary_work_is_done_without_extra_questions",
+    "test_no_attempt_gets_out",
+    "test_no_command_gets_out",
+    "test_without_walls_the_same_command_succeeds",
+    "test_what_the_schema_does_not_have_reaches_no_tool",
+    "test_arguments_that_read_in_two_ways_write_nothing_they_should_not",
+    "test_a_name_that_is_almost_one_is_none",
+    "test_a_command_that_hides_something_is_asked_about_and_shown",
+    "test_ordinary_work_goes_on",
+    "test_deep_and_huge_settings_are_refused_or_read_at_once",
+    "test_no_link_brings_what_lies_elsewhere_into_the_prompt",
+    "test_nothing_is_sent_and_nothing_hidden_is_seen",
+    "test_a_secret_that_is_known_is_masked_wherever_it_turns_up",
+    "test_credentials_are_hidden_where_a_variable_has_moved_them",
+    "test_a_command_does_not_change_what_a_hook_is_a_link_to",
+    "test_a_poisoned_file_is_marked_and_obeying_it_gets_nowhere",
+    "test_closing_while_a_command_starts_ends_both",
+    "test_another_provider_answers_the_tool_results_that_one_asked_for",
+    "test_what_is_left_is_taken_by_every_provider_and_begins_alike_for_many_turns",
+    "test_the_theme_goes_by_what_the_terminal_says_and_the_answer_is_no_input",
+    "test_keys_at_every_moment_of_the_start_arrive_in_their_order",
+    "test_a_question_about_anything_can_be_read_and_answered",
+    "test_a_list_of_completions_leaves_the_input_in_sight",
+    "test_a_picker_or_a_dialog_leaves_the_input_in_sight",
+}
+"""Tests whose rows each start processes or a whole program: every third row runs, and the others in the sweep."""
+
+FOLDERS_WITH_TABLES = {"sandbox", "security"}
+"""The same holds here for every test of more than `MOST_ROWS` rows."""
+
+MOST_ROWS = 8
+
+MOST_EXAMPLES = 15
 """How many Hypothesis makes for a test, but for the sweep."""
 
 CORE = Path(__file__).with_name("core")
@@ -108,12 +144,41 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     return report
 
 
+OPTIONAL_PROGRAMS = {"git", "rg", "bwrap", "tmux", "zsh", "fish"}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    with _skipped_without_its_program():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    with _skipped_without_its_program():
+        return (yield)
+
+
+@contextmanager
+def _skipped_without_its_program() -> Iterator[None]:
+    """A test, or what prepares it, that starts an optional program is skipped where that is not installed.
+
+    The product starts none of these by name, so this hides nothing of it: `tests/contracts/test_starts.py`.
+    """
+    try:
+        yield
+    except (FileNotFoundError, PermissionError) as error:  # missing, or hidden
+        if error.filename in OPTIONAL_PROGRAMS and shutil.which(error.filename) is None:
+            pytest.skip(f"it starts {error.filename}, which is not installed")
+        raise
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The core's tests are the fast ones, but for those that say otherwise.
 
-    The long tables of the sandbox run on the back end that most machines use; on the other one in the sweep. Examples
-    that Hypothesis makes are few, and all that a test asks for in the sweep.
+    The tables of the sandbox run on the back end that most machines use, and on the other one in the sweep. Of long
+    tables a third of the rows runs, and of the examples that a Hypothesis test asks for a few; the sweep has all.
     """
     from hypothesis import is_hypothesis_test
 
@@ -129,11 +194,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path in of_core and not any(map(item.get_closest_marker, ("slow", "sweep", "integration"))):
             item.add_marker(pytest.mark.fast)
-    if shutil.which("bwrap") is None:
-        return
+    has_bubblewrap = shutil.which("bwrap") is not None
+    names = [getattr(item, "originalname", "") for item in items if FOLDERS_WITH_TABLES & {*item.path.parts}]
+    tables = LONG_TABLES | {name for name, count in Counter(names).items() if count > MOST_ROWS}
+    rows: Counter[str] = Counter()
     for item in items:
-        if getattr(item, "originalname", "") in BOTH_BACK_ENDS and "landlock" in item.name:
+        name = getattr(item, "originalname", "")
+        if has_bubblewrap and name in BOTH_BACK_ENDS and "landlock" in item.name:
             item.add_marker(pytest.mark.sweep)
+        elif name in tables:
+            if rows[name] % 3:
+                item.add_marker(pytest.mark.sweep)
+            rows[name] += 1
 
 
 def _shorten(test: Any) -> None:

@@ -1,18 +1,18 @@
 """Swink Agent: a provider-agnostic loop for LLM agents.
 
 This module is the public namespace: every public name of the core is importable from here, and so are the main names
-of the other rooms. A room is loaded when a name of it is first asked for. The rooms behind it:
+of the other packages. A package is loaded when one of its names is first used. The packages:
 
     core      the loop, its types and its agent      core/loop.py is where to start reading
     adapters  the providers, over plain HTTP          loaded when a model of theirs is first used
-    local     the model on this machine               likewise
-    tools     bash, files and search                  beneath a root that they cannot leave
+    local     the model on this machine               loaded in the same way
+    tools     bash, files and search                  confined to one folder
     sandbox   how a child process is confined         chosen by trial
     approvals what may run unasked, and how people are asked
     policies  limits, guards and records              one to a file
-    rendering what was said, as safe HTML, Markdown and rows
-    memory    what is kept of a conversation, and what of it is still sent
-    evals     cases, an agent that runs on them, and scores for what it did
+    rendering messages as safe HTML, Markdown and terminal rows
+    memory    sessions, replay, search and compaction
+    evals     cases, runs of an agent on them, and scores
     app, cli  settings, keys and the `swink` command
     testing   scripted models, checkers, servers and fakes, for your own tests; import it by name
 """
@@ -23,7 +23,7 @@ if sys.argv[:1] == ["-m"]:  # Python is still looking for the module that it is 
     from ._start import is_looked_for, leave_working_folder
 
     if is_looked_for():
-        leave_working_folder()  # before anything else is imported, where swink_agent.pth was not read
+        leave_working_folder()  # before anything else is imported
 
 from typing import TYPE_CHECKING
 

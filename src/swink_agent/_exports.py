@@ -1,11 +1,11 @@
 """The public names of `swink_agent`, one line each, and where they live: the one list, which `core/lazy.py` reads."""
 
-from swink_agent.core.agent_parts.subscriptions import Subscription as Subscription
+from swink_agent.core.agent.subscriptions import Subscription as Subscription
 from swink_agent.core.run.event_stream import EventStream as EventStream
 from swink_agent.core.secrets.redaction import Redactor as Redactor
 
 from .approvals import CommandRules as CommandRules
-from .core.agent import Agent as Agent
+from .core.agent.agent import Agent as Agent
 from .core.approval import ApprovalMode as ApprovalMode
 from .core.approval import Approve as Approve
 from .core.approval import ApproveWith as ApproveWith
@@ -18,12 +18,13 @@ from .core.codec import decode_event as decode_event
 from .core.codec import decode_message as decode_message
 from .core.codec import encode_event as encode_event
 from .core.codec import encode_message as encode_message
-from .core.compaction import CompactionContext as CompactionContext
 from .core.config import AgentLoopConfig as AgentLoopConfig
 from .core.config import MessageProvider as MessageProvider
 from .core.config import ToolExecutionStrategy as ToolExecutionStrategy
-from .core.context import default_convert_to_llm as default_convert_to_llm
-from .core.context import estimate_tokens as estimate_tokens
+from .core.context.compaction import CompactionContext as CompactionContext
+from .core.context.context import default_convert_to_llm as default_convert_to_llm
+from .core.context.context import estimate_tokens as estimate_tokens
+from .core.context.window import SlidingWindow as SlidingWindow
 from .core.errors import Aborted as Aborted
 from .core.errors import AgentError as AgentError
 from .core.errors import AlreadyRunning as AlreadyRunning
@@ -60,6 +61,7 @@ from .core.events import ToolExecutionUpdate as ToolExecutionUpdate
 from .core.events import TurnEnd as TurnEnd
 from .core.events import TurnEndReason as TurnEndReason
 from .core.events import TurnStart as TurnStart
+from .core.events import UsageAdded as UsageAdded
 from .core.function_tool import FunctionTool as FunctionTool
 from .core.function_tool import tool as tool
 from .core.loop import agent_loop as agent_loop
@@ -74,6 +76,9 @@ from .core.policy import PreDispatchPolicy as PreDispatchPolicy
 from .core.policy import PreTurnPolicy as PreTurnPolicy
 from .core.policy import Skip as Skip
 from .core.policy import Stop as Stop
+from .core.record import CallRecord as CallRecord
+from .core.record import RunRecord as RunRecord
+from .core.record import TurnRecord as TurnRecord
 from .core.retry import DefaultRetryStrategy as DefaultRetryStrategy
 from .core.retry import RetryStrategy as RetryStrategy
 from .core.stream import AssistantMessageDelta as AssistantMessageDelta
@@ -123,7 +128,6 @@ from .core.types import UrlImage as UrlImage
 from .core.types import Usage as Usage
 from .core.types import UserMessage as UserMessage
 from .core.types import extract_text as extract_text
-from .core.window import SlidingWindow as SlidingWindow
 from .local import LocalStreamFn as LocalStreamFn
 from .memory import SummarizingCompactor as SummarizingCompactor
 from .policies import AllowList as AllowList

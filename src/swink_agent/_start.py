@@ -1,7 +1,8 @@
-"""How `python -m swink_agent` starts without looking into the working folder.
+"""Takes the working folder off `sys.path` when the program is started with `python -m swink_agent`.
 
-Owns the moment at which that folder leaves `sys.path`; what Python loads before, `swink_agent.pth` beside the package
-has loaded in time. Imports nothing that could still be taken from the folder: `os` and `sys` are always there.
+A model writes in that folder, and `python -m` puts it in front of all others. Python itself imports a few modules from
+there before our first line; only `swink` or `python -P -m swink_agent` prevent that (see SECURITY.md). This module
+imports nothing that could still come from the folder: `os` and `sys` are always loaded.
 """
 
 import os
@@ -11,14 +12,14 @@ __all__ = ["is_looked_for", "leave_working_folder"]
 
 
 def is_looked_for() -> bool:
-    """Whether the module that Python is looking for, to run it, is this package and not one that imports it."""
+    """Whether Python is looking for this package to run it with `-m`, and not for one that imports it."""
     return sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)].endswith("swink_agent")
 
 
 def leave_working_folder() -> None:
-    """Takes the working folder, where a model writes, from the front of the path if `python -m` has put it there."""
+    """Removes the working folder from the front of `sys.path` if `python -m` has put it there."""
     try:
         if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
             del sys.path[0]
-    except FileNotFoundError:  # the folder is gone, and so Python has not put it there
+    except FileNotFoundError:  # the folder was deleted, so Python has not put it there
         pass

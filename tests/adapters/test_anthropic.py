@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from swink_agent import (
     AgentContext,
     AgentMessage,
     AssistantMessage,
     AssistantMessageEvent,
-    AuthError,
     Base64Image,
     CancellationToken,
     ErrorKind,
     Extension,
     FileImage,
     Image,
-    MessageAssembler,
     ModelSpec,
     StopReason,
     StreamDone,
@@ -49,9 +45,11 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.adapters.anthropic import AnthropicParser, AnthropicStreamFn
-from swink_agent.adapters.kit.frames import FrameError
+from swink_agent.adapters.anthropic import AnthropicStreamFn
 from swink_agent.testing.servers import LoopbackServer, answer
+
+from . import bodies
+from .bodies.anthropic import WHOLE, WIRE, called, closed, delta, event, opened, said, start, stopped
 
 MODEL = ModelSpec("anthropic", "claude-sonnet-4-6")
 PIXEL = base64.b64encode(b"\x89PNG").decode()
@@ -137,31 +135,6 @@ def test_the_address_the_key_and_the_version_are_where_the_provider_wants_them()
     assert request.headers["x-api-key"] == "sk-secret"
     assert request.headers["anthropic-version"] == "2023-06-01"
     assert "sk-secret" not in repr(request)
-
-
-@pytest.mark.parametrize("given_url", ["https://host/x", "https://host/x/", "https://host/x/v1", "https://host/x/v1/"])
-def test_a_base_url_works_with_or_without_its_version_and_needs_no_key(given_url: str) -> None:
-    request = AnthropicStreamFn(given_url).build(MODEL, AgentContext("", [UserMessage("hi")]), StreamOptions())
-    assert request.url == "https://host/x/v1/messages"
-    assert "x-api-key" not in request.headers
-
-
-def test_the_environment_gives_key_and_address_and_the_options_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "from-environment")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://gateway")
-    stream_fn = AnthropicStreamFn()
-    context = AgentContext("", [UserMessage("hi")])
-    request = stream_fn.build(MODEL, context, StreamOptions())
-    assert (request.url, request.headers["x-api-key"]) == ("https://gateway/v1/messages", "from-environment")
-    options = StreamOptions(api_key="from-options", headers={"anthropic-beta": "b"}, timeout=5)
-    request = stream_fn.build(MODEL, context, options)
-    assert (request.headers["x-api-key"], request.headers["anthropic-beta"]) == ("from-options", "b")
-    assert request.limits.total == 5
-
-
-def test_a_missing_key_is_named_before_any_request() -> None:
-    with pytest.raises(AuthError, match="ANTHROPIC_API_KEY"):
-        AnthropicStreamFn().build(MODEL, AgentContext("", [UserMessage("hi")]), StreamOptions())
 
 
 def test_options_go_where_they_belong_and_extra_fields_join_what_is_there() -> None:
@@ -571,87 +544,8 @@ def test_roles_alternate_from_user_to_user_whatever_the_history_is() -> None:
 # -- the reply -----------------------------------------------------------------------------------------------------
 
 
-def event(kind: str, **fields: Any) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
-
-
-def start(**usage: Any) -> bytes:
-    return event("message_start", message={"id": "msg_1", "role": "assistant", "content": [], "usage": usage})
-
-
-def opened(index: int, **block: Any) -> bytes:
-    return event("content_block_start", index=index, content_block=block)
-
-
-def delta(index: int, kind: str, **fields: Any) -> bytes:
-    return event("content_block_delta", index=index, delta={"type": kind, **fields})
-
-
-def closed(index: int) -> bytes:
-    return event("content_block_stop", index=index)
-
-
-def stopped(reason: str, details: Any = None, **usage: Any) -> bytes:
-    changes = {"stop_reason": reason, "stop_sequence": None, "stop_details": details}
-    return event("message_delta", delta=changes, usage=usage or {"output_tokens": 7}) + event("message_stop")
-
-
-def said(index: int, *pieces: str) -> bytes:
-    return (
-        opened(index, type="text", text="")
-        + b"".join(delta(index, "text_delta", text=piece) for piece in pieces)
-        + closed(index)
-    )
-
-
-def called(index: int, call: str, name: str, *pieces: str) -> bytes:
-    return (
-        opened(index, type="tool_use", id=call, name=name, input={})
-        + b"".join(delta(index, "input_json_delta", partial_json=piece) for piece in ("", *pieces))
-        + closed(index)
-    )
-
-
-def read(*pieces: bytes) -> list[AssistantMessageEvent]:
-    """The events of a body that came in pieces, as the stream function gives them."""
-    parser = AnthropicParser()
-    events: list[AssistantMessageEvent] = []
-    try:
-        for piece in pieces:
-            parser.feed(piece)
-            events += parser.writer.take()
-            if parser.writer.is_finished:
-                return events
-        parser.end()
-    except FrameError as error:
-        parser.writer.fail(f"bad frame: {error}", ErrorKind.NETWORK)
-    parser.writer.fail("cut off", ErrorKind.NETWORK)
-    return events + parser.writer.take()
-
-
-def message_of(events: Iterable[AssistantMessageEvent]) -> AssistantMessage:
-    assembler = MessageAssembler(MODEL)
-    for item in events:
-        assembler.feed(item)
-    assert not assembler.is_broken, assembler.failure
-    return assembler.message()
-
-
-WHOLE = (
-    start(input_tokens=10, cache_creation_input_tokens=3, cache_read_input_tokens=5, output_tokens=1)
-    + event("ping")
-    + opened(0, type="thinking", thinking="", signature="")
-    + delta(0, "thinking_delta", thinking="Two cities, ")
-    + delta(0, "thinking_delta", thinking="two calls. 🌍")
-    + delta(0, "signature_delta", signature="c2lnbmVk")
-    + closed(0)
-    + opened(1, type="redacted_thinking", data="b3BhcXVl")
-    + closed(1)
-    + said(2, "Let me ", "look. ☀")
-    + called(3, "toolu_1", "weather", '{"city": "R', 'ome"}')
-    + called(4, "toolu_2", "clock")
-    + stopped("tool_use", output_tokens=40, output_tokens_details={"thinking_tokens": 12})
-)
+read = WIRE.read
+message_of = partial(bodies.message_of, model=MODEL)
 
 
 def test_a_reply_becomes_events_in_the_order_of_its_blocks() -> None:
@@ -688,22 +582,6 @@ def test_what_was_read_can_be_sent_back() -> None:
     blocks = contents(sent([UserMessage("weather?"), message, *results]))[1][1]
     assert [block["type"] for block in blocks] == ["thinking", "redacted_thinking", "text", "tool_use", "tool_use"]
     assert blocks[1]["data"] == "b3BhcXVl"
-
-
-@pytest.mark.parametrize(
-    ("reason", "expected"),
-    [
-        ("end_turn", StopReason.STOP),
-        ("stop_sequence", StopReason.STOP),
-        ("pause_turn", StopReason.STOP),
-        ("tool_use", StopReason.TOOL_USE),
-        ("max_tokens", StopReason.LENGTH),
-        ("model_context_window_exceeded", StopReason.LENGTH),
-        ("something_new", StopReason.STOP),
-    ],
-)
-def test_every_stop_reason_has_its_meaning(reason: str, expected: StopReason) -> None:
-    assert message_of(read(start() + said(0, "well") + stopped(reason))).stop_reason is expected
 
 
 def test_a_refusal_is_a_filtered_reply_that_keeps_its_text() -> None:
@@ -778,101 +656,6 @@ def test_a_call_that_the_limit_cut_off_is_incomplete() -> None:
     message = message_of(read(body))
     assert message.stop_reason is StopReason.LENGTH
     assert message.tool_calls == (ToolCall("a", "weather", {}, '{"city": "Ro'),)
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        ({"type": "overloaded_error", "message": "Overloaded"}, ErrorKind.NETWORK),
-        ({"type": "api_error", "message": "Internal server error"}, ErrorKind.NETWORK),
-        ({"type": "rate_limit_error", "message": "slow down"}, ErrorKind.THROTTLED),
-        ({"type": "authentication_error", "message": "invalid x-api-key"}, ErrorKind.AUTH),
-        ({"type": "invalid_request_error", "message": "prompt is too long: 9 > 8"}, ErrorKind.CONTEXT_OVERFLOW),
-        ({"type": "invalid_request_error", "message": "messages: empty"}, ErrorKind.INVALID_REQUEST),
-    ],
-)
-def test_an_error_in_the_stream_is_a_failure_of_its_kind(error: dict[str, str], kind: ErrorKind) -> None:
-    body = start(input_tokens=3) + opened(0, type="text", text="") + delta(0, "text_delta", text="So ")
-    events = read(body + event("error", error=error))
-    assert isinstance(events[-1], StreamFailed)
-    assert (events[-1].kind, events[-1].message) == (kind, error["message"])
-    message = message_of(events)
-    assert (message.text, message.usage.input) == ("So ", 3)
-
-
-def test_an_error_after_the_stop_reason_changes_nothing() -> None:
-    body = start() + said(0, "ok") + stopped("end_turn").partition(b"event: message_stop")[0]
-    events = read(body + event("error", error={"type": "overloaded_error", "message": "Overloaded"}))
-    assert message_of(events).stop_reason is StopReason.STOP
-
-
-def test_a_reply_is_whole_once_its_stop_reason_is_there() -> None:
-    before, _, after = WHOLE.partition(b"event: message_stop")
-    assert message_of(read(before)).stop_reason is StopReason.TOOL_USE
-    for cut in range(len(after)):
-        assert message_of(read(before + b"event: message_stop" + after[:cut])).stop_reason is StopReason.TOOL_USE
-
-
-def test_an_event_without_its_blank_line_still_counts() -> None:
-    body = start() + said(0, "ok") + stopped("end_turn").partition(b"event: message_stop")[0].rstrip()
-    assert message_of(read(body)).stop_reason is StopReason.STOP
-
-
-@pytest.mark.parametrize("ends", [b"\n", b"\r\n", b"\r"])
-def test_every_split_gives_the_same_events(ends: bytes) -> None:
-    body = WHOLE.replace(b"\n", ends)
-    whole = read(body)
-    assert message_of(whole).stop_reason is StopReason.TOOL_USE
-    for cut in range(len(body)):
-        assert read(body[:cut], body[cut:]) == whole
-    assert read(*[body[position : position + 1] for position in range(len(body))]) == whole
-
-
-def test_a_reply_cut_anywhere_ends_once_with_its_blocks_closed() -> None:
-    for cut in range(len(WHOLE)):
-        events = read(WHOLE[:cut])
-        message_of(events)
-        assert sum(isinstance(item, (StreamDone, StreamFailed)) for item in events) == 1
-        assert "bad frame" not in str(events[-1]), cut
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"{not json}",
-        b"[1, 2]",
-        b'"text"',
-        b"\xff\xfe",
-        b"[" * 50_000,
-        b'{"type":"content_block_delta","index":"zero","delta":{"type":"text_delta","text":"x"}}',
-        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":7}}',
-        b'{"type":"message_start","message":' + b'{"a":' * 20_000 + b"1" + b"}" * 20_000 + b"}",
-    ],
-)
-def test_a_frame_that_is_none_is_said_to_be_none(data: bytes) -> None:
-    parser = AnthropicParser()
-    with pytest.raises(FrameError):
-        parser.feed(b"data: " + data + b"\n\n")
-
-
-@given(st.integers(0, 2**32), st.integers(1, 8))
-@settings(max_examples=200)
-def test_garbage_never_breaks_the_sequence(seed: int, changes: int) -> None:
-    randomness = random.Random(seed)
-    body = bytearray(WHOLE)
-    for _ in range(changes):
-        position = randomness.randrange(len(body))
-        body[position : position + randomness.randrange(3)] = randomness.choice(
-            [b"", b"\x00", b"\xff", b'"', b"{", b"}", b"null", b"[]", b"\n", b"1e999", b"-1", b"true"]
-        )
-    events = read(bytes(body))
-    assembler = MessageAssembler(MODEL)
-    for item in events:
-        assembler.feed(item)
-    assert assembler.is_finished
-    # Arguments that are no JSON any more are the one thing that only the assembler can tell.
-    assert not assembler.is_broken or (assembler.failure and "JSON object" in assembler.failure.message)
-    assert sum(isinstance(item, (StreamDone, StreamFailed)) for item in events) == 1
 
 
 # -- over a socket -------------------------------------------------------------------------------------------------

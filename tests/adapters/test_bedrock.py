@@ -6,30 +6,24 @@ import base64
 import hashlib
 import hmac
 import json
-import random
 import re
-import struct
 import sys
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from swink_agent import (
     AgentContext,
     AgentMessage,
     AssistantMessage,
-    AssistantMessageEvent,
     AuthError,
     Base64Image,
     CancellationToken,
     ErrorKind,
     Image,
-    MessageAssembler,
     ModelSpec,
     StopReason,
     StreamDone,
@@ -53,10 +47,26 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.adapters.bedrock import BedrockParser, BedrockStreamFn
-from swink_agent.adapters.kit.frames import AwsEventFrames, FrameError
+from swink_agent.adapters.bedrock import BedrockStreamFn
 from swink_agent.adapters.kit.http import RequestError
 from swink_agent.testing.servers import LoopbackServer, ReceivedRequest, answer
+
+from . import bodies
+from .bodies.bedrock import (
+    HELLO,
+    INVOKED,
+    START,
+    WHOLE,
+    WIRE,
+    called,
+    closed,
+    delta,
+    event,
+    frame,
+    opened,
+    said,
+    stopped,
+)
 
 CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 NOVA = "us.amazon.nova-pro-v1:0"
@@ -416,105 +426,8 @@ def test_a_note_stands_for_an_image_that_the_provider_does_not_take(image: Image
 # -- the reply -----------------------------------------------------------------------------------------------------
 
 
-def frame(payload: dict[str, Any] | bytes, **headers: str) -> bytes:
-    """One message of the binary stream; header names are given without their colon."""
-    data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-    head = b""
-    for name, value in headers.items():
-        key = f":{name.replace('_', '-')}".encode()
-        head += bytes([len(key)]) + key + b"\x07" + struct.pack(">H", len(value)) + value.encode()
-    prelude = struct.pack(">II", len(head) + len(data) + 16, len(head))
-    body = prelude + struct.pack(">I", zlib.crc32(prelude)) + head + data
-    return body + struct.pack(">I", zlib.crc32(body))
-
-
-def event(kind: str, **payload: Any) -> bytes:
-    return frame({**payload, "p": "abcdef"}, event_type=kind, content_type="application/json", message_type="event")
-
-
-def delta(index: int, **fields: Any) -> bytes:
-    return event("contentBlockDelta", contentBlockIndex=index, delta=fields)
-
-
-def opened(index: int, **fields: Any) -> bytes:
-    return event("contentBlockStart", contentBlockIndex=index, start=fields)
-
-
-def closed(index: int) -> bytes:
-    return event("contentBlockStop", contentBlockIndex=index)
-
-
-def stopped(reason: str, **usage: int) -> bytes:
-    usage = usage or {"inputTokens": 3, "outputTokens": 4, "totalTokens": 7}
-    return event("messageStop", stopReason=reason) + event("metadata", usage=usage, metrics={"latencyMs": 1})
-
-
-def said(index: int, *pieces: str) -> bytes:
-    return b"".join(delta(index, text=piece) for piece in pieces) + closed(index)
-
-
-def called(index: int, call: str, name: str, *pieces: str, **fields: str) -> bytes:
-    start = opened(index, toolUse={"toolUseId": call, "name": name, **fields})
-    return start + b"".join(delta(index, toolUse={"input": piece}) for piece in pieces) + closed(index)
-
-
-def wrapped(**inner: Any) -> bytes:
-    payload = base64.b64encode(json.dumps(inner).encode()).decode()
-    return frame({"bytes": payload, "p": "abc"}, event_type="chunk", message_type="event")
-
-
-def failed(kind: str, message: str) -> bytes:
-    return frame({"message": message}, exception_type=kind, content_type="application/json", message_type="exception")
-
-
-START = event("messageStart", role="assistant")
-HELLO = START + said(0, "Hel", "lo") + stopped("end_turn")
-WHOLE = (
-    START
-    + delta(0, reasoningContent={"text": "Two cities, "})
-    + delta(0, reasoningContent={"text": "two calls. 🌍"})
-    + delta(0, reasoningContent={"signature": "c2lnbmVk"})
-    + closed(0)
-    + delta(1, reasoningContent={"redactedContent": base64.b64encode(b"b3BhcXVl").decode()})
-    + closed(1)
-    + said(2, "Let me ", "look. ☀")
-    + called(3, "tooluse_1", "weather", '{"city": "R', 'ome"}')
-    + called(4, "tooluse_2", "clock")
-    + stopped("tool_use", inputTokens=10, outputTokens=40, cacheReadInputTokens=5, cacheWriteInputTokens=3)
-)
-INVOKED = (
-    wrapped(type="message_start", message={"usage": {"input_tokens": 10, "output_tokens": 1}})
-    + wrapped(type="content_block_start", index=0, content_block={"type": "text", "text": ""})
-    + wrapped(type="content_block_delta", index=0, delta={"type": "text_delta", "text": "Hello"})
-    + wrapped(type="content_block_stop", index=0)
-    + wrapped(type="message_delta", delta={"stop_reason": "max_tokens"}, usage={"output_tokens": 5})
-    + wrapped(type="message_stop", **{"amazon-bedrock-invocationMetrics": {"inputTokenCount": 10}})
-)
-
-
-def read(*pieces: bytes) -> list[AssistantMessageEvent]:
-    """The events of a body that came in pieces, as the stream function gives them."""
-    parser = BedrockParser()
-    events: list[AssistantMessageEvent] = []
-    try:
-        for piece in pieces:
-            parser.feed(piece)
-            events += parser.writer.take()
-            if parser.writer.is_finished:
-                return events
-        parser.end()
-    except FrameError as error:
-        parser.writer.fail(f"bad frame: {error}", ErrorKind.NETWORK)
-    parser.writer.fail("cut off", ErrorKind.NETWORK)
-    return events + parser.writer.take()
-
-
-def message_of(events: Iterable[AssistantMessageEvent]) -> AssistantMessage:
-    assembler = MessageAssembler(MODEL)
-    for item in events:
-        assembler.feed(item)
-    assert not assembler.is_broken, assembler.failure
-    return assembler.message()
+read = WIRE.read
+message_of = partial(bodies.message_of, model=MODEL)
 
 
 def test_a_reply_becomes_events_in_the_order_of_its_blocks() -> None:
@@ -556,21 +469,6 @@ def test_events_of_anthropic_in_chunks_are_read_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "expected"),
-    [
-        ("end_turn", StopReason.STOP),
-        ("stop_sequence", StopReason.STOP),
-        ("tool_use", StopReason.TOOL_USE),
-        ("max_tokens", StopReason.LENGTH),
-        ("model_context_window_exceeded", StopReason.LENGTH),
-        ("something_new", StopReason.STOP),
-    ],
-)
-def test_every_stop_reason_has_its_meaning(reason: str, expected: StopReason) -> None:
-    assert message_of(read(START + said(0, "well") + stopped(reason))).stop_reason is expected
-
-
-@pytest.mark.parametrize(
     ("reason", "kind"),
     [
         ("guardrail_intervened", ErrorKind.CONTENT_FILTERED),
@@ -608,26 +506,6 @@ def test_calls_without_an_id_or_with_the_same_are_told_apart() -> None:
     assert len({call.id for call in calls}) == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "words", "kind"),
-    [
-        ("throttlingException", "Too many tokens, please wait.", ErrorKind.THROTTLED),
-        ("serviceUnavailableException", "try later", ErrorKind.NETWORK),
-        ("internalServerException", "oops", ErrorKind.NETWORK),
-        ("modelStreamErrorException", "oops", ErrorKind.NETWORK),
-        ("modelTimeoutException", "oops", ErrorKind.NETWORK),
-        ("accessDeniedException", "no", ErrorKind.AUTH),
-        ("validationException", "Input is too long for requested model.", ErrorKind.CONTEXT_OVERFLOW),
-        ("validationException", "the field is wrong", ErrorKind.INVALID_REQUEST),
-    ],
-)
-def test_an_exception_in_the_stream_is_a_failure_of_its_kind(name: str, words: str, kind: ErrorKind) -> None:
-    events = read(START + delta(0, text="So ") + failed(name, words))
-    assert isinstance(events[-1], StreamFailed)
-    assert (events[-1].kind, words in events[-1].message) == (kind, True)
-    assert message_of(events).text == "So "
-
-
 def test_an_error_message_may_have_its_words_in_the_headers() -> None:
     body = frame(b"", message_type="error", error_code="InternalServerException", error_message="broke")
     events = read(START + body)
@@ -636,72 +514,6 @@ def test_an_error_message_may_have_its_words_in_the_headers() -> None:
     events = read(START + frame(b"not json", message_type="exception", exception_type="throttlingException"))
     assert isinstance(events[-1], StreamFailed)
     assert events[-1].kind is ErrorKind.THROTTLED
-
-
-def test_a_reply_is_whole_once_its_stop_reason_is_there() -> None:
-    body = START + said(0, "ok") + event("messageStop", stopReason="end_turn")
-    rest = event("metadata", usage={"inputTokens": 1})
-    for cut in range(len(rest)):
-        assert message_of(read(body + rest[:cut])).stop_reason is StopReason.STOP
-    assert message_of(read(body + failed("internalServerException", "late"))).stop_reason is StopReason.STOP
-
-
-@pytest.mark.parametrize("body", [WHOLE, INVOKED])
-def test_every_split_gives_the_same_events(body: bytes) -> None:
-    whole = read(body)
-    assert isinstance(whole[-1], StreamDone)
-    for cut in range(len(body)):
-        assert read(body[:cut], body[cut:]) == whole
-    assert read(*[body[position : position + 1] for position in range(len(body))]) == whole
-
-
-@pytest.mark.parametrize("body", [WHOLE, INVOKED])
-def test_a_reply_cut_anywhere_ends_once_with_its_blocks_closed(body: bytes) -> None:
-    for cut in range(len(body)):
-        events = read(body[:cut])
-        message_of(events)
-        assert sum(isinstance(item, (StreamDone, StreamFailed)) for item in events) == 1
-        assert "bad frame" not in str(events[-1]), cut
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        frame(b"{not json}", event_type="contentBlockDelta"),
-        frame(b"", event_type="messageStop"),
-        frame(b"[" * 50_000, event_type="metadata"),
-        frame(b"\xff", event_type="metadata"),
-        frame({"delta": {"text": 7}}, event_type="contentBlockDelta"),
-        frame({"bytes": "!"}, event_type="chunk"),
-        frame({"bytes": base64.b64encode(b"{").decode()}, event_type="chunk"),
-        b"HTTP/1.1 200 OK, and then some",
-    ],
-)
-def test_a_frame_that_is_none_is_said_to_be_none(body: bytes) -> None:
-    parser = BedrockParser()
-    with pytest.raises(FrameError):
-        parser.feed(body)
-
-
-@given(st.integers(0, 2**32), st.integers(1, 6))
-@settings(max_examples=200)
-def test_garbage_inside_frames_never_breaks_the_sequence(seed: int, changes: int) -> None:
-    randomness = random.Random(seed)
-    frames = [(message.headers[":event-type"], bytearray(message.payload)) for message in AwsEventFrames().feed(WHOLE)]
-    for _ in range(changes):
-        _, payload = randomness.choice(frames)
-        position = randomness.randrange(len(payload))
-        payload[position : position + randomness.randrange(3)] = randomness.choice(
-            [b"", b"\x00", b"\xff", b'"', b"{", b"}", b"null", b"[]", b"1e999", b"-1", b"true"]
-        )
-    events = read(b"".join(frame(bytes(payload), event_type=kind) for kind, payload in frames))
-    assembler = MessageAssembler(MODEL)
-    for item in events:
-        assembler.feed(item)
-    assert assembler.is_finished
-    # Arguments that are no JSON any more are the one thing that only the assembler can tell.
-    assert not assembler.is_broken or (assembler.failure and "JSON object" in assembler.failure.message)
-    assert sum(isinstance(item, (StreamDone, StreamFailed)) for item in events) == 1
 
 
 async def test_an_http_error_is_a_failure_of_its_kind() -> None:

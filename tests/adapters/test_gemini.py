@@ -14,14 +14,12 @@ from swink_agent import (
     AgentContext,
     AgentMessage,
     AssistantMessage,
-    AuthError,
     Base64Image,
     CancellationToken,
     ErrorKind,
     Extension,
     FileImage,
     Image,
-    MessageAssembler,
     ModelSpec,
     StopReason,
     StreamFailed,
@@ -43,15 +41,16 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.adapters.gemini import GeminiParser, GeminiStreamFn
-from swink_agent.adapters.kit.frames import FrameError
+from swink_agent.adapters.gemini import GeminiStreamFn
 from swink_agent.adapters.kit.transport import HttpRequest
 from swink_agent.testing.servers import LoopbackServer, answer
+
+from . import bodies
+from .bodies.gemini import BODIES, FULL, OVERLOADED, SIGNATURE, WIRE, call, chunk, sse
 
 PRO = ModelSpec("gemini", "gemini-3.1-pro-preview")
 FLASH = ModelSpec("gemini", "gemini-2.5-flash")
 PIXEL = "aWNvbg=="
-SIGNATURE = base64.b64encode(b"\x12\x30\x0a\x2e\x01thoughts of the model").decode()
 OTHER_SIGNATURE = base64.b64encode(b"\x12\x31\x0a\x2f\x01further thoughts of it").decode()
 SKIP = "skip_thought_signature_validator"
 
@@ -103,9 +102,6 @@ def contents(messages: Sequence[AgentMessage], model: ModelSpec = FLASH) -> Any:
 
 def test_the_key_is_in_a_header_and_nowhere_else() -> None:
     request = built()
-    assert request.url == (
-        "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"
-    )
     assert request.headers["x-goog-api-key"] == "k"
     assert "'k'" not in repr(request)
     assert "'k'" not in repr(GeminiStreamFn(api_key="k"))
@@ -136,30 +132,11 @@ def test_a_model_may_be_named_by_its_path() -> None:
     assert "/models/a%3Fb%20c:stream" in built(model=ModelSpec("gemini", "a?b c")).url
 
 
-def test_a_missing_key_names_its_variable() -> None:
-    with pytest.raises(AuthError, match="GEMINI_API_KEY"):
-        built(stream_fn=GeminiStreamFn())
-
-
-def test_a_server_of_ones_own_may_need_no_key() -> None:
-    assert "x-goog-api-key" not in built(stream_fn=GeminiStreamFn("http://localhost:1")).headers
-
-
-def test_the_environment_gives_key_and_url(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_of_two_variables_gives_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "second")
     assert built(stream_fn=GeminiStreamFn()).headers["x-goog-api-key"] == "second"
     monkeypatch.setenv("GEMINI_API_KEY", "first")
-    monkeypatch.setenv("GEMINI_BASE_URL", "http://host")
-    request = built(stream_fn=GeminiStreamFn())
-    assert request.headers["x-goog-api-key"] == "first"
-    assert request.url.startswith("http://host/v1beta/")
-
-
-def test_the_key_of_the_options_wins_and_headers_are_added() -> None:
-    request = built(api_key="other", headers={"x-team": "a"}, timeout=7.0)
-    assert request.headers["x-goog-api-key"] == "other"
-    assert request.headers["x-team"] == "a"
-    assert request.limits.total == 7.0
+    assert built(stream_fn=GeminiStreamFn()).headers["x-goog-api-key"] == "first"
 
 
 # -- the fields ----------------------------------------------------------------------------------------------
@@ -459,61 +436,11 @@ def test_one_stream_function_serves_different_models() -> None:
 # -- replies -------------------------------------------------------------------------------------------------
 
 
-def chunk(*parts: dict[str, Any], finish: str | None = None, **fields: Any) -> dict[str, Any]:
-    candidate: dict[str, Any] = {"content": {"parts": list(parts), "role": "model"}, "index": 0}
-    if finish is not None:
-        candidate["finishReason"] = finish
-    return {"candidates": [candidate], **fields}
-
-
-def sse(*chunks: Any, end: str = "\r\n") -> bytes:
-    return "".join(f"data: {json.dumps(each)}{end}{end}" for each in chunks).encode()
-
-
-def events_of(*pieces: bytes) -> list[Any]:
-    """What the parser makes of the pieces, ended as the caller ends it."""
-    parser = GeminiParser()
-    try:
-        for piece in pieces:
-            parser.feed(piece)
-        parser.end()
-    except FrameError as error:
-        parser.writer.fail(str(error), ErrorKind.NETWORK)
-    parser.writer.fail("the body ended", ErrorKind.NETWORK)
-    return parser.writer.take()
+events_of = WIRE.read
 
 
 def assembled(*pieces: bytes) -> AssistantMessage:
-    assembler = MessageAssembler(PRO)
-    for event in events_of(*pieces):
-        assembler.feed(event)
-    assert not assembler.is_broken, assembler.failure
-    return assembler.message()
-
-
-def call(name: str, arguments: Any = None, **fields: Any) -> dict[str, Any]:
-    return {"functionCall": {"name": name, "args": {} if arguments is None else arguments, **fields}}
-
-
-USAGE = {
-    "promptTokenCount": 100,
-    "cachedContentTokenCount": 60,
-    "candidatesTokenCount": 7,
-    "thoughtsTokenCount": 20,
-    "toolUsePromptTokenCount": 5,
-    "totalTokenCount": 132,
-}
-
-FULL = sse(
-    chunk({"text": "Let me ", "thought": True}),
-    chunk({"text": "see.\n", "thought": True}),
-    chunk({"text": "I ask two places: ☀ 𝄞"}),
-    chunk(
-        {**call("look_up", {"place": "Oslo"}, id="id1"), "thoughtSignature": SIGNATURE},
-        call("look_up", {"place": "Łódź"}, id="id2"),
-    ),
-    chunk({"text": ""}, finish="STOP", usageMetadata=USAGE, modelVersion="gemini-3.1-pro-preview"),
-)
+    return bodies.message_of(WIRE.read(*pieces), PRO)
 
 
 def test_text_is_streamed_as_it_comes() -> None:
@@ -615,14 +542,6 @@ def test_the_last_usage_counts() -> None:
     assert assembled(body).usage == Usage(input=9, output=2, total=11)
 
 
-@pytest.mark.parametrize(
-    ("finish", "stop_reason"),
-    [("STOP", StopReason.STOP), ("MAX_TOKENS", StopReason.LENGTH), ("SOMETHING_NEW", StopReason.STOP)],
-)
-def test_each_finish_reason_has_its_stop_reason(finish: str, stop_reason: StopReason) -> None:
-    assert assembled(sse(chunk({"text": "a"}, finish=finish))).stop_reason == stop_reason
-
-
 def test_calls_before_the_length_limit_are_complete() -> None:
     message = assembled(sse(chunk(call("ring", {"n": 1}), finish="MAX_TOKENS")))
     assert message.stop_reason == StopReason.LENGTH
@@ -668,36 +587,6 @@ def test_feedback_that_blocks_nothing_is_passed_over() -> None:
 
 # -- errors --------------------------------------------------------------------------------------------------
 
-OVERLOADED = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (OVERLOADED, ErrorKind.NETWORK),
-        ({"error": {"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED"}}, ErrorKind.THROTTLED),
-        ({"error": {"code": 499, "message": "cancelled", "status": "CANCELLED"}}, ErrorKind.NETWORK),
-        ({"error": {"code": 400, "message": "The input token count exceeds"}}, ErrorKind.CONTEXT_OVERFLOW),
-        ({"error": {"code": 400, "message": "bad field"}}, ErrorKind.INVALID_REQUEST),
-        ({"error": "odd"}, ErrorKind.INVALID_REQUEST),
-    ],
-)
-def test_an_error_in_the_stream_is_a_failure_with_what_came_before(error: Any, kind: ErrorKind) -> None:
-    for body in (
-        sse(chunk({"text": "so far"}), error),
-        sse(chunk({"text": "so far"})) + json.dumps(error, indent=2).encode(),
-        json.dumps([chunk({"text": "so far"}), error], indent=1).encode(),
-    ):
-        message = assembled(body)
-        assert message.text == "so far"
-        assert message.error_kind == kind
-
-
-def test_an_error_behind_the_finish_reason_changes_nothing() -> None:
-    complete = sse(chunk({"text": "all of it"}, finish="STOP"))
-    for body in (complete + sse(OVERLOADED), complete + json.dumps(OVERLOADED, indent=2).encode()):
-        assert assembled(body).stop_reason == StopReason.STOP
-
 
 def test_a_body_may_be_one_json_array() -> None:
     chunks = [json.loads(line.removeprefix(b"data: ")) for line in FULL.split(b"\r\n\r\n") if line]
@@ -710,56 +599,6 @@ def test_a_document_instead_of_a_stream_is_read_too() -> None:
     assert assembled(json.dumps(OVERLOADED).encode()).error_kind == ErrorKind.NETWORK
     assert assembled(json.dumps([OVERLOADED]).encode()).error_kind == ErrorKind.NETWORK
     assert assembled(json.dumps(chunk({"text": "whole"}, finish="STOP")).encode()).text == "whole"
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"no json",
-        b"[]",
-        b'{"candidates": 1}',
-        b'{"candidates": [{"content": {"parts": [{"text": 5}]}}]}',
-        b'{"candidates": [{"content": {"parts": [{"functionCall": {"name": "a", "args": {"b": "\xff"}}}]}}]}',
-        b'{"x": ' + b"[" * 100_000,
-    ],
-)
-def test_a_frame_that_is_none_is_said_to_be(payload: bytes) -> None:
-    parser = GeminiParser()
-    with pytest.raises(FrameError):
-        parser.feed(b"data: " + payload + b"\n\n")
-
-
-# -- bytes ---------------------------------------------------------------------------------------------------
-
-BODIES = {
-    "events": FULL,
-    "array": json.dumps([chunk({"text": 'a "b" {c'}), chunk(call("ring", id="r"), finish="STOP")], indent=1).encode(),
-    "failing": sse(chunk({"text": "é"}), end="\n") + json.dumps(OVERLOADED, indent=2).encode(),
-}
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_the_bytes_may_be_split_anywhere(name: str) -> None:
-    body = BODIES[name]
-    whole = events_of(body)
-    assert events_of(*[body[at : at + 1] for at in range(len(body))]) == whole
-    for at in range(1, len(body)):
-        assert events_of(body[:at], body[at:]) == whole
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_the_bytes_may_be_cut_anywhere(name: str) -> None:
-    body = BODIES[name]
-    for at in range(len(body)):
-        message = assembled(body[:at])
-        assert not message.is_failed or message.error_kind == ErrorKind.NETWORK
-        if message.is_failed:
-            assert not message.tool_calls
-
-
-def test_a_cut_behind_the_finish_reason_is_no_failure() -> None:
-    assert assembled(FULL[:-4]).stop_reason == StopReason.TOOL_USE
-    assert assembled(FULL + b'data: {"usageMetadata": {"promptTok').stop_reason == StopReason.TOOL_USE
 
 
 def test_comments_blank_events_and_a_marker_are_passed_over() -> None:

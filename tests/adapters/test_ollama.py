@@ -19,7 +19,6 @@ from swink_agent import (
     Extension,
     FileImage,
     Image,
-    MessageAssembler,
     ModelSpec,
     StopReason,
     StreamFailed,
@@ -41,10 +40,12 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.adapters.kit.frames import FrameError
 from swink_agent.adapters.kit.transport import HttpRequest
-from swink_agent.adapters.ollama import OllamaParser, OllamaStreamFn
+from swink_agent.adapters.ollama import OllamaStreamFn
 from swink_agent.testing.servers import LoopbackServer, answer
+
+from . import bodies
+from .bodies.ollama import FULL, WIRE, call, line
 
 QWEN = ModelSpec("ollama", "qwen3:4b")
 PIXEL = "aWNvbg=="
@@ -305,50 +306,11 @@ def test_the_bytes_before_the_newest_messages_stay_the_same() -> None:
 # -- replies -------------------------------------------------------------------------------------------------
 
 
-def line(done: str | None = None, error: Any = None, **message: Any) -> bytes:
-    fields: dict[str, Any] = {"model": "qwen3:4b", "created_at": "2026-01-01T00:00:00Z"}
-    if error is not None:
-        fields = {"error": error}
-    elif done is None:
-        fields |= {"message": {"role": "assistant", "content": "", **message}, "done": False}
-    else:
-        fields |= {"message": {"role": "assistant", "content": "", **message}, "done": True, "done_reason": done}
-        fields |= {"total_duration": 5, "prompt_eval_count": 11, "eval_count": 7}
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
-
-
-def call(name: str, arguments: Any, **fields: Any) -> dict[str, Any]:
-    return {"function": {"index": 0, "name": name, "arguments": arguments}, **fields}
-
-
-def events_of(*pieces: bytes) -> list[Any]:
-    """What the parser makes of the pieces, ended as the caller ends it."""
-    parser = OllamaParser()
-    try:
-        for piece in pieces:
-            parser.feed(piece)
-        parser.end()
-    except FrameError as error:
-        parser.writer.fail(str(error), ErrorKind.NETWORK)
-    parser.writer.fail("the body ended", ErrorKind.NETWORK)
-    return parser.writer.take()
+events_of = WIRE.read
 
 
 def assembled(*pieces: bytes) -> AssistantMessage:
-    assembler = MessageAssembler(QWEN)
-    for event in events_of(*pieces):
-        assembler.feed(event)
-    assert not assembler.is_broken, assembler.failure
-    return assembler.message()
-
-
-FULL = (
-    line(thinking="Let me ")
-    + line(thinking="see.")
-    + line(content="I ask: ☀ 𝄞")
-    + line(tool_calls=[call("look_up", {"place": "Łódź"}, id="c1"), call("look_up", {"place": "Oslo"}, id="c2")])
-    + line("stop")
-)
+    return bodies.message_of(WIRE.read(*pieces), QWEN)
 
 
 def test_thinking_and_text_are_streamed_as_they_come() -> None:
@@ -396,20 +358,6 @@ def test_arguments_are_an_object_or_the_text_of_one(arguments: Any, parsed: dict
     assert message.tool_calls[0].arguments == parsed
 
 
-@pytest.mark.parametrize(
-    ("reason", "stop_reason"),
-    [
-        ("stop", StopReason.STOP),
-        ("length", StopReason.LENGTH),
-        ("load", StopReason.STOP),
-        ("unload", StopReason.STOP),
-        ("something new", StopReason.STOP),
-    ],
-)
-def test_each_reason_for_being_done_has_its_stop_reason(reason: str, stop_reason: StopReason) -> None:
-    assert assembled(line(content="a") + line(reason)).stop_reason == stop_reason
-
-
 def test_a_call_before_the_length_limit_is_complete() -> None:
     message = assembled(line(tool_calls=[call("ring", {"n": 1})]) + line("length"))
     assert message.stop_reason == StopReason.LENGTH
@@ -424,64 +372,6 @@ def test_an_old_server_gives_no_reason_and_no_counts() -> None:
 
 def test_a_reply_may_be_one_line() -> None:
     assert assembled(line("stop", content="whole", thinking="hm").rstrip()).content == (Thinking("hm"), Text("whole"))
-
-
-# -- errors --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        ("the model runner stopped", ErrorKind.NETWORK),
-        ("prompt too long; exceeded maximum context length", ErrorKind.CONTEXT_OVERFLOW),
-        ("unauthorized", ErrorKind.AUTH),
-        ("too many requests", ErrorKind.THROTTLED),
-        ({"message": "odd", "code": 503}, ErrorKind.NETWORK),
-    ],
-)
-def test_an_error_line_is_a_failure_with_what_came_before(error: Any, kind: ErrorKind) -> None:
-    message = assembled(line(content="so far") + line(error=error))
-    assert message.text == "so far"
-    assert message.error_kind == kind
-
-
-def test_lines_behind_the_last_are_not_read() -> None:
-    assert assembled(FULL + line(error="late") + line("length") + b"no json\n").stop_reason == StopReason.TOOL_USE
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"no json",
-        b"[]",
-        b'{"message": 5}',
-        b'{"message": {"content": ["a"]}}',
-        b'{"message": {"tool_calls": [{"function": {"name": "a", "arguments": {"b": "\xff"}}}]}}',
-        b'{"x": ' + b"[" * 100_000,
-    ],
-)
-def test_a_line_that_is_none_is_said_to_be(data: bytes) -> None:
-    parser = OllamaParser()
-    with pytest.raises(FrameError):
-        parser.feed(data + b"\n")
-
-
-# -- bytes ---------------------------------------------------------------------------------------------------
-
-
-def test_the_bytes_may_be_split_anywhere() -> None:
-    whole = events_of(FULL)
-    assert events_of(*[FULL[at : at + 1] for at in range(len(FULL))]) == whole
-    for at in range(1, len(FULL)):
-        assert events_of(FULL[:at], FULL[at:]) == whole
-
-
-def test_the_bytes_may_be_cut_anywhere() -> None:
-    for at in range(len(FULL) - 1):
-        message = assembled(FULL[:at])
-        assert message.error_kind == ErrorKind.NETWORK
-        assert not message.tool_calls
-    assert assembled(FULL[:-1]).stop_reason == StopReason.TOOL_USE
 
 
 def test_blank_lines_and_carriage_returns_are_passed_over() -> None:

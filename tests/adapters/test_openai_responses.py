@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ from hypothesis import strategies as st
 from swink_agent import (
     AgentContext,
     AssistantMessage,
-    AssistantMessageEvent,
-    AuthError,
     Base64Image,
     CancellationToken,
     ErrorKind,
@@ -28,8 +25,6 @@ from swink_agent import (
     MessageAssembler,
     ModelSpec,
     StopReason,
-    StreamDone,
-    StreamFailed,
     StreamOptions,
     Text,
     Thinking,
@@ -43,9 +38,21 @@ from swink_agent import (
     encode_message,
     tool,
 )
-from swink_agent.adapters.kit.frames import FrameError
 from swink_agent.adapters.openai_responses import OpenAiResponsesStreamFn, ResponsesParser
 from swink_agent.testing.servers import LoopbackServer, answer
+
+from . import bodies
+from .bodies.responses import (
+    CUSTOM,
+    HELLO,
+    REASONING,
+    THINKS_AND_CALLS,
+    USAGE,
+    WIRE,
+    call_events,
+    event,
+    response_end,
+)
 
 MODEL = ModelSpec("openai-responses", "gpt-5.4")
 PIXEL = base64.b64encode(b"\x89PNG").decode()
@@ -85,14 +92,6 @@ def input_of(*messages: Any, **given: Any) -> list[dict[str, Any]]:
 
 def own(*blocks: Any, model: ModelSpec = MODEL, **fields: Any) -> AssistantMessage:
     return AssistantMessage(blocks, model.provider, model.model_id, **fields)
-
-
-REASONING = {
-    "type": "reasoning",
-    "id": "rs_1",
-    "summary": [{"type": "summary_text", "text": "First."}, {"type": "summary_text", "text": "Then."}],
-    "encrypted_content": 'gAAAA/+==\\"é',
-}
 
 
 def signed(item: dict[str, Any] = REASONING, thinking: str = "First.Then.") -> Thinking:
@@ -192,48 +191,6 @@ def test_a_session_is_no_cache_key_when_caching_is_off_and_a_short_one_when_it_i
     key = body_of(UserMessage("Hi"), session_id="s" * 200)["prompt_cache_key"]
     assert len(key) <= 64
     assert key == body_of(UserMessage("Hi"), session_id="s" * 200)["prompt_cache_key"]
-
-
-@pytest.mark.parametrize(
-    "base_url", ["http://host", "http://host/", "http://host/v1", "http://host/v1/", "http://host//"]
-)
-def test_the_base_url_is_taken_with_or_without_its_version(base_url: str) -> None:
-    request = OpenAiResponsesStreamFn(base_url).build(MODEL, AgentContext(), StreamOptions())
-    assert request.url == "http://host/v1/responses"
-
-
-def test_the_environment_is_read_when_the_function_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere/openai/v1")
-    stream_fn = OpenAiResponsesStreamFn()
-    monkeypatch.setenv("OPENAI_API_KEY", "too-late")
-    request = stream_fn.build(MODEL, AgentContext(), StreamOptions())
-    assert request.url == "http://elsewhere/openai/v1/responses"
-    assert request.headers["authorization"] == "Bearer from-environment"
-
-
-def test_the_key_of_the_call_wins_and_shows_nowhere() -> None:
-    stream_fn = OpenAiResponsesStreamFn(api_key="sk-mine")
-    options = StreamOptions(api_key="sk-call", headers={"x-trace": "1"}, timeout=5.0)
-    request = stream_fn.build(MODEL, AgentContext(), options)
-    assert request.headers["authorization"] == "Bearer sk-call"
-    assert request.headers["x-trace"] == "1"
-    assert request.limits.total == 5.0
-    assert "sk-" not in f"{stream_fn!r} {request!r} {options!r}"
-
-
-@pytest.mark.parametrize("variable", [None, ""])
-def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch, variable: str | None) -> None:
-    if variable is not None:
-        monkeypatch.setenv("OPENAI_API_KEY", variable)
-        monkeypatch.setenv("OPENAI_BASE_URL", variable)
-    with pytest.raises(AuthError, match="OPENAI_API_KEY"):
-        OpenAiResponsesStreamFn().build(MODEL, AgentContext(), StreamOptions())
-
-
-def test_a_server_of_ones_own_may_need_no_key() -> None:
-    request = OpenAiResponsesStreamFn("http://localhost:8080").build(MODEL, AgentContext(), StreamOptions())
-    assert "authorization" not in request.headers
 
 
 # -- input items ---------------------------------------------------------------------------------------------
@@ -408,95 +365,8 @@ def test_the_bytes_before_the_newest_messages_stay_the_same_from_turn_to_turn() 
 # -- the reply -----------------------------------------------------------------------------------------------
 
 
-def event(kind: str, **fields: Any) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
-
-
-def response_end(kind: str = "completed", **fields: Any) -> bytes:
-    return event(f"response.{kind}", response={"id": "resp_1", "status": kind, "output": [], **fields})
-
-
-USAGE = {
-    "input_tokens": 100,
-    "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 10},
-    "output_tokens": 50,
-    "output_tokens_details": {"reasoning_tokens": 30},
-    "total_tokens": 150,
-}
-
-MESSAGE_STARTS = event(
-    "response.output_item.added", output_index=0, item={"type": "message", "id": "msg_1", "content": []}
-)
-HELLO = (
-    event("response.created", response={"id": "resp_1", "status": "in_progress", "output": []})
-    + MESSAGE_STARTS
-    + event("response.content_part.added", output_index=0, part={"type": "output_text", "text": ""})
-    + event("response.output_text.delta", output_index=0, item_id="msg_1", delta="Hel")
-    + event("response.output_text.delta", output_index=0, item_id="msg_1", delta="lo ☕")
-    + event("response.output_text.done", output_index=0, item_id="msg_1", text="Hello ☕")
-    + event(
-        "response.output_item.done",
-        output_index=0,
-        item={"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "Hello ☕"}]},
-    )
-)
-
-
-def call_events(index: int, call_id: str, *pieces: str, name: str = "add", **done: Any) -> bytes:
-    item = {"type": "function_call", "id": f"fc_{index}", "call_id": call_id, "name": name}
-    deltas = [
-        event("response.function_call_arguments.delta", output_index=index, item_id=f"fc_{index}", delta=piece)
-        for piece in pieces
-    ]
-    arguments = "".join(pieces)
-    return (
-        event("response.output_item.added", output_index=index, item={**item, "arguments": ""})
-        + b"".join(deltas)
-        + event("response.function_call_arguments.done", output_index=index, item_id=f"fc_{index}", arguments=arguments)
-        + event("response.output_item.done", output_index=index, item={**item, "arguments": arguments, **done})
-    )
-
-
-THINKS_AND_CALLS = (
-    event("response.output_item.added", output_index=0, item={"type": "reasoning", "id": "rs_1", "summary": []})
-    + event("response.reasoning_summary_part.added", output_index=0, summary_index=0)
-    + event("response.reasoning_summary_text.delta", output_index=0, summary_index=0, delta="Fir")
-    + event("response.reasoning_summary_text.delta", output_index=0, summary_index=0, delta="st.")
-    + event("response.reasoning_summary_text.delta", output_index=0, summary_index=1, delta="Then.")
-    + event("response.output_item.done", output_index=0, item={**REASONING, "status": "completed"})
-    + call_events(1, "call_1", '{"a":', "2}")
-    + call_events(2, "call_2")
-    + response_end(usage=USAGE)
-)
-
-
-def events_of(body: bytes, *cuts: int) -> list[AssistantMessageEvent]:
-    """What the adapter's caller makes of a body that arrives in pieces."""
-    parser = ResponsesParser()
-    try:
-        start = 0
-        for cut in (*cuts, len(body)):
-            parser.feed(body[start:cut])
-            start = cut
-        parser.end()
-    except FrameError as error:
-        parser.writer.fail(str(error), ErrorKind.NETWORK)
-    parser.writer.fail("cut", ErrorKind.NETWORK)
-    return parser.writer.take()
-
-
-def assembled(events: Sequence[AssistantMessageEvent]) -> MessageAssembler:
-    assembler = MessageAssembler(MODEL)
-    for each in events:
-        assembler.feed(each)
-    return assembler
-
-
 def message_of(*frames: bytes) -> AssistantMessage:
-    assembler = assembled(events_of(b"".join(frames)))
-    message = assembler.message()
-    assert not assembler.is_broken, message.error_message
-    return message
+    return bodies.message_of(WIRE.read(b"".join(frames)), MODEL)
 
 
 def test_text_arrives_in_its_pieces_and_ends_with_the_usage() -> None:
@@ -608,9 +478,6 @@ def test_a_call_that_begins_without_its_name_waits_for_it() -> None:
         response_end(),
     )
     assert message.tool_calls == (ToolCall("c", "add", {"a": 1}),)
-
-
-CUSTOM = {"type": "custom_tool_call", "id": "ctc_0", "call_id": "c", "name": "grep"}
 
 
 @pytest.mark.parametrize(
@@ -815,55 +682,8 @@ def test_a_refusal_is_content_that_was_filtered(in_deltas: bool) -> None:
     assert message.usage.total == 150
 
 
-@pytest.mark.parametrize(
-    ("frame", "kind"),
-    [
-        (response_end("failed", error={"code": "server_error", "message": "Sorry"}), ErrorKind.NETWORK),
-        (response_end("failed", error={"code": "rate_limit_exceeded", "message": "Slowly"}), ErrorKind.THROTTLED),
-        (response_end("failed", error={"code": "context_length_exceeded", "message": "-"}), ErrorKind.CONTEXT_OVERFLOW),
-        (response_end("failed", error={"code": "invalid_prompt", "message": "No"}), ErrorKind.CONTENT_FILTERED),
-        (response_end("cancelled"), ErrorKind.NETWORK),
-        (event("error", error={"code": "rate_limit_exceeded", "message": "Slowly"}), ErrorKind.THROTTLED),
-        (event("error", code="server_error", message="Sorry", param=None), ErrorKind.NETWORK),
-        (event("error", code=None, message="The server is overloaded"), ErrorKind.NETWORK),
-        (b'data: {"error": {"code": 503, "message": "Come back"}}\n\n', ErrorKind.NETWORK),
-        (b'event: error\ndata: {"message": "Too many requests"}\n\n', ErrorKind.THROTTLED),
-    ],
-)
-def test_an_error_in_the_stream_is_a_failure_of_its_kind_and_closes_what_is_open(frame: bytes, kind: ErrorKind) -> None:
-    open_text = MESSAGE_STARTS + event("response.output_text.delta", output_index=0, delta="Hel")
-    message = message_of(open_text, frame, response_end())
-    assert message.error_kind == kind
-    assert message.content == (Text("Hel"),)
-
-
 def test_a_failure_without_words_still_says_something() -> None:
     assert message_of(response_end("failed")).error_message
-
-
-def test_nothing_counts_after_the_end() -> None:
-    events = events_of(HELLO + response_end() + HELLO + response_end("failed") + event("error", message="late"))
-    assert isinstance(events[-1], StreamDone)
-    assert sum(isinstance(each, (StreamDone, StreamFailed)) for each in events) == 1
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        b"data: {broken}\n\n",
-        b"data: <html>\n\n",
-        b"data: [1]\n\n",
-        b'data: "text"\n\n',
-        b'data: {"type": 7}\n\n',
-        b'data: {"type": "response.output_text.delta", "delta": "\xff"}\n\n',
-        b'data: {"type": "response.completed", "response": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n\n",
-        b'data: {"type": "error", "unknown": "\xff"}\n\n',
-    ],
-    ids=["not JSON", "HTML", "array", "string", "type", "UTF-8", "deep", "UTF-8 in an error"],
-)
-def test_a_frame_that_is_none_is_an_error_of_its_own(frame: bytes) -> None:
-    with pytest.raises(FrameError):
-        ResponsesParser().feed(frame)
 
 
 WRONG = st.recursive(
@@ -900,63 +720,11 @@ ITEM = st.fixed_dictionaries(
 @settings(max_examples=150)
 def test_events_of_any_shape_make_a_well_formed_sequence(frames: list[dict[str, Any]]) -> None:
     body = b"".join(b"data: " + json.dumps(frame).encode() + b"\n\n" for frame in frames)
-    assembler = assembled(events_of(body))
+    assembler = MessageAssembler(MODEL)
+    for each in WIRE.read(body):
+        assembler.feed(each)
     message = assembler.message()
     assert not assembler.is_broken or "JSON object" in (message.error_message or "")
-
-
-# -- cuts and splits -----------------------------------------------------------------------------------------
-
-BODIES = {
-    "text": HELLO + response_end(usage=USAGE),
-    "calls": THINKS_AND_CALLS,
-    "cut call": call_events(0, "c", '{"a"', status="incomplete")
-    + response_end("incomplete", incomplete_details={"reason": "max_output_tokens"}),
-    "custom": event("response.output_item.added", output_index=0, item=CUSTOM)
-    + event("response.custom_tool_call_input.delta", output_index=0, delta="☕")
-    + response_end(),
-    "error": HELLO + event("error", code="server_error", message="Sorry"),
-    "CRLF": (HELLO + response_end()).replace(b"\n", b"\r\n"),
-    "no last blank line": (HELLO + response_end()).rstrip(b"\n"),
-}
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_a_split_at_any_byte_gives_the_same_events(name: str) -> None:
-    body = BODIES[name]
-    whole = events_of(body)
-    for cut in range(len(body)):
-        assert events_of(body, cut) == whole
-    assert events_of(body, *range(len(body))) == whole
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_a_cut_at_any_byte_ends_in_one_failure_or_in_the_reply_itself(name: str) -> None:
-    body = BODIES[name]
-    whole = assembled(events_of(body)).message()
-    for cut in range(len(body)):
-        events = events_of(body[:cut])
-        assembler = assembled(events)
-        message = assembler.message()
-        assert not assembler.is_broken
-        assert sum(isinstance(each, (StreamDone, StreamFailed)) for each in events) == 1
-        if message.stop_reason != StopReason.ERROR:
-            assert (message.content, message.usage) == (whole.content, whole.usage)
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_damaged_bytes_never_raise_and_never_end_twice(name: str) -> None:
-    dice = random.Random(name)
-    for _ in range(300):
-        body = bytearray(BODIES[name])
-        for _ in range(dice.choice([1, 3, 20])):
-            place = dice.randrange(len(body))
-            body[place : place + dice.randrange(2)] = bytes([dice.randrange(256)])
-        events = events_of(bytes(body))
-        assembler = assembled(events)
-        message = assembler.message()
-        assert not assembler.is_broken or "JSON object" in (message.error_message or "")
-        assert sum(isinstance(each, (StreamDone, StreamFailed)) for each in events) == 1
 
 
 # -- over a socket -------------------------------------------------------------------------------------------

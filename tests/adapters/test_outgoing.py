@@ -143,7 +143,7 @@ async def test_a_note_stands_in_place_of_a_url_where_only_data_is_taken(adapter:
 async def test_a_note_stands_in_place_of_a_block_of_a_newer_version(adapter: str) -> None:
     alone: list[AgentMessage] = [UserMessage([Extension("hologram", {"secret": "data"})])]
     within, by_itself = await bodies_sent(adapter, history_with(Extension("hologram", {"secret": "data"})), alone)
-    assert within.count("a block of the type 'hologram' stood here, which cannot be sent") == 2
+    assert within.count("a block of the type 'hologram' was here, which cannot be sent") == 2
     assert by_itself.count("hologram") == 1
     assert "secret" not in within
     assert problems_in(adapter, within) == problems_in(adapter, by_itself) == []
@@ -181,12 +181,12 @@ def test_what_is_no_picture_is_said_to_be_none(tmp_path: Path) -> None:
     words.write_text("short")
     empty = tmp_path / "empty.png"
     empty.touch()
-    assert note_of(page) == "[image missing: page.png is no image]"
-    assert note_of(words) == "[image missing: notes.txt is no image]"
+    assert note_of(page) == "[image missing: page.png is not an image]"
+    assert note_of(words) == "[image missing: notes.txt is not an image]"
     assert note_of(empty) == "[image missing: empty.png is empty]"
     assert note_of(tmp_path) == f"[image missing: {tmp_path.name} is a folder]"
-    assert "is no name that a file can have" in note_of(Path("a\0b.png"))
-    assert "is no ordinary file" in note_of(Path("/dev/zero"))
+    assert "is not a valid file name" in note_of(Path("a\0b.png"))
+    assert "is not an ordinary file" in note_of(Path("/dev/zero"))
 
 
 def test_a_picture_that_is_too_large_is_not_read(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: found.append(note_of(path)), daemon=True)
     thread.start()
     thread.join(30)
-    assert found == ["[image missing: pipe.png is no ordinary file]"]
+    assert found == ["[image missing: pipe.png is not an ordinary file]"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")

@@ -88,13 +88,13 @@ async def test_a_model_that_nobody_knows_is_told_the_nearest_names() -> None:
 # -- addresses -----------------------------------------------------------------------------------------------
 
 BAD_ADDRESSES = {
-    "nonsense": "is no http:// or https:// address",
-    "ftp://host": "is no http:// or https:// address",
+    "nonsense": "is not an http:// or https:// address",
+    "ftp://host": "is not an http:// or https:// address",
     "http://": "names no server",
     "http://a b": "has a space or a control character in it",
-    "http://host:port": "is no address: its host or port cannot be read",
-    "http://host:99999": "is no address: its host or port cannot be read",
-    "http://[::1": "is no address: its host or port cannot be read",
+    "http://host:port": "is not an address: its host or port cannot be read",
+    "http://host:99999": "is not an address: its host or port cannot be read",
+    "http://[::1": "is not an address: its host or port cannot be read",
 }
 
 

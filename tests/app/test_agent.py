@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from swink_agent import ModelSpec, ToolExecutionEnd, extract_text
-from swink_agent.app.agent import AgentOptions, StandardAgent, standard_agent
-from swink_agent.app.credentials import Credentials
+from swink_agent.app.agent.standard import AgentOptions, StandardAgent, standard_agent
 from swink_agent.app.errors import ExitCode, NoModel, UsageProblem
-from swink_agent.app.headless import HeadlessRun, Outcome
-from swink_agent.app.settings import load_settings
-from swink_agent.app.trust import TrustStore, find_project
+from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.runs.headless import HeadlessRun, Outcome
+from swink_agent.app.settings.settings import load_settings
+from swink_agent.app.trust.trust import TrustStore, find_project
 from swink_agent.testing import call, scripted, text
 
 KEY = "key-of-the-standard-agent-" + "7" * 8
@@ -137,9 +137,9 @@ async def test_what_a_run_replaced_is_kept_and_hidden_even_inside_the_folder(
 
 
 async def test_a_folder_that_leaves_no_wall_is_refused() -> None:
-    with pytest.raises(UsageProblem, match="is no folder to work in"):
+    with pytest.raises(UsageProblem, match="is not a folder to work in"):
         made(Path("/"), "x")
-    with pytest.raises(UsageProblem, match="is no folder to work in"):
+    with pytest.raises(UsageProblem, match="is not a folder to work in"):
         made(Path("/no/such/folder"), "x")
 
 

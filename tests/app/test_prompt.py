@@ -6,7 +6,7 @@ import subprocess
 from datetime import date
 from pathlib import Path
 
-from swink_agent.app.prompt import INSTRUCTIONS, folder_listing, project_notes, standard_prompt
+from swink_agent.app.agent.system_prompt import INSTRUCTIONS, folder_listing, project_notes, standard_prompt
 
 
 def fill(folder: Path, *names: str) -> Path:

@@ -9,9 +9,9 @@ import pytest
 
 from swink_agent import Agent, ApprovalMode, ModelSpec, standard_tools
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.recorded_cases import case_of, recorded_replies
-from swink_agent.app.written_cases import case_text
-from swink_agent.evals.loading import read_set
+from swink_agent.app.evals.recorded_cases import case_of, recorded_replies
+from swink_agent.app.evals.written_cases import case_text
+from swink_agent.evals.cases.loading import read_set
 from swink_agent.memory import JsonlSessionStore, LoadedSession
 from swink_agent.testing import call, scripted
 

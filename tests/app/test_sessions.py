@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from swink_agent import Agent
-from swink_agent.app.sessions import RunSession, WantedSession, open_store
-from swink_agent.app.settings import Settings, load_settings
+from swink_agent.app.runs.sessions import RunSession, WantedSession, open_store
+from swink_agent.app.settings.settings import Settings, load_settings
 from swink_agent.memory import JsonlSessionStore, Session, SessionError
 from swink_agent.testing import scripted, text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swink_agent.app.telling import FetchProgress
+from swink_agent.app.runs.telling import FetchProgress
 from swink_agent.local.events import LocalModelEvent, LocalState
 
 MB = 1_000_000

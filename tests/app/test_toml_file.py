@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent.app.toml_file import TomlFile, flatten
+from swink_agent.app.settings.toml_file import TomlFile, flatten
 
 FILE = """# my settings
 

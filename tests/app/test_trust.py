@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from swink_agent.app.errors import SettingsError
-from swink_agent.app.trust import ChangedFile, Project, TrustStore, find_project
+from swink_agent.app.trust.trust import ChangedFile, Project, TrustStore, find_project
 
 
 @pytest.fixture
@@ -159,6 +159,6 @@ def test_a_folder_whose_name_is_no_text_is_not_trusted(project: Path, store: Tru
     except OSError:
         pytest.skip("the file system has no such names")
     assert found(odd, store).is_trusted is False
-    with pytest.raises(SettingsError, match="cannot be trusted: its name is no UTF-8 text"):
+    with pytest.raises(SettingsError, match="cannot be trusted: its name is not UTF-8 text"):
         store.offer(odd)
     assert not store.path.exists()

@@ -1,4 +1,4 @@
-"""Who is asked, about what, and how long an answer holds."""
+"""When a person is asked, what about, and how long an answer applies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def other(name: str = "write_file", scope: dict[str, Any] = HERE, **arguments: A
 
 
 class Person:
-    """Answers what it is told to, and remembers the questions."""
+    """Gives the prepared answers and remembers the questions."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -118,10 +118,10 @@ async def test_without_anybody_to_ask_only_the_rules_and_trust_let_pass() -> Non
 
 
 def test_a_mode_that_there_is_not_is_an_error() -> None:
-    with pytest.raises(ValueError, match="the mode of Approvals is 'yolo'; it is one of smart, ask, all, none"):
+    with pytest.raises(ValueError, match="the mode of Approvals must be one of smart, ask, all, none, not 'yolo'"):
         Approvals(mode="yolo")  # type: ignore[arg-type]
     approve = Approvals()
-    with pytest.raises(ValueError, match="it is one of"):
+    with pytest.raises(ValueError, match="must be one of"):
         approve.mode = ""  # type: ignore[assignment]
     assert repr(approve) == "<Approvals smart, nobody to ask>"
 
@@ -145,7 +145,7 @@ def test_objects_are_not_shared_by_accident() -> None:
         ProposedCall("1", "bash\u200b", {"command": "ls"}, HERE),
         ProposedCall("1", "shell", {"command": "ls"}, HERE),
         bash("cat /home/me/x"),
-        bash("ls\nid"),
+        bash("ls\nmake"),
         bash("l\u0455"),
     ],
 )
@@ -322,7 +322,7 @@ RUNS_ANYTHING = [
     "rake x", "just x", "nix run x", "pip install x", "curl x", "watchexec x", "entr x", "parallel x", "script x",
     "expect x", "osascript x", "java -jar x", "frobnicate x", "ls; make", "npm test > f", "A=b npm test", "../run.sh",
     "/opt/tool x", "~/bin/x", "./../x",
-    # A name that stands for a text or a file of the folder, which a model can write.
+    # A name that means a text or a file of the folder, which a model can write.
     "npm test", "npm t", "npm start", "npm run build", "npm run-script build", "npm run test:unit -- x", "npm ci",
     "npm --prefix x test", "pnpm test", "pnpm run build", "pnpm build", "pnpm -r test", "yarn", "yarn test",
     "yarn run x", "yarn start", "yarn workspace a test", "bun test", "bun run x", "bun install", "deno task x",
@@ -422,7 +422,33 @@ async def test_a_tool_is_trusted_for_the_session() -> None:
         (
             "git merge",
             ["git merge --squash main"],
-            ["git merge -s ./x main", "git merge -sx m", "git merge --strateg=x m"],
+            [
+                *["git merge -s ./x main", "git merge -sx m", "git merge --strateg=x m", "git merge -nsevil main"],
+                *["git merge -n -qsevil main", "git merge -vnes evil main", "git merge main -ns evil"],
+            ],
+        ),
+        ("git merge", ["git merge -nm sum main", "git merge -mss main", "git merge --stat main"], []),
+        ("git cherry-pick", ["git cherry-pick -x abc"], ["git cherry-pick -nsevil", "git revert --strategy=evil"]),
+        ("git pull", ["git pull origin"], ["git pull -nsevil", "git pull --upload-pack=evil"]),
+        (
+            "git rebase",
+            ["git rebase main"],
+            ["git rebase -x evil main", "git rebase -ix evil", "git rebase --exec=evil"],
+        ),
+        (
+            "git diff",
+            ["git diff HEAD", "git diff --stat --output-indicator-new=+", "git diff --ours"],
+            ["git diff --output=f", "git diff --output f", "git diff --outp=f", "git diff --ext-diff"],
+        ),
+        (
+            "git log",
+            ["git log --oneline -S x"],
+            ["git log -p --output=f", "git log --format=%G?", "git log --show-sig"],
+        ),
+        (
+            "git show",
+            ["git show HEAD:a"],
+            ["git show --output=f HEAD:a", "git show --ou=f", "git stash show --output=f"],
         ),
         ("git revert", ["git revert HEAD"], ["git revert --strategy x HEAD"]),
         ("cargo test", ["cargo test --release a", "cargo test -- --exact"], ["cargo test --config 'a=\"b\"'"]),

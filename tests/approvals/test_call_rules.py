@@ -16,7 +16,7 @@ MODEL = ModelSpec("test", "model")
 
 
 async def results(root: Path, rules: CallRules, *calls: Any, mode: Any = "smart") -> list[str]:
-    """What became of each call, where nobody can be asked."""
+    """The result of each call if there is no person to ask."""
     agent = Agent(
         MODEL,
         stream_fn=scripted(*calls, text("done")),

@@ -308,6 +308,20 @@ def test_a_huge_change_is_shown_in_a_moment() -> None:
     assert len(shown) < 10_000
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"path": "a", "content": "x", "target": "production"},
+        {"path": "a", "content": "x", "also": ["production"]},
+        {"path": "a", "edits": [{"old": "x", "new": "y"}], "target": "production"},
+        {"path": "a", "edits": [{"find": "x", "put": "production"}]},
+        {"path": "a", "edits": [{"old": "x", "new": "y", "then": "production"}]},
+    ],
+)
+def test_a_tool_that_takes_more_than_a_text_shows_all_of_it(arguments: dict[str, Any]) -> None:
+    assert "production" in render_request(ProposedCall("1", "deploy", arguments))
+
+
 def test_other_calls_show_every_argument() -> None:
     shown = render_request(request("deploy", target="prod\u200b", steps=["a", "b"], force=True, note="x\ny"))
     assert shown.split("\n") == [

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import ProposedCall
-from swink_agent.approvals.approvals import ApprovalQuestion
+from swink_agent.approvals.answers import ANSWER_KEYS, offered_answers, reason_for
+from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView, hunk_rows
 from swink_agent.rendering.cells import cell_width
 
@@ -52,3 +53,16 @@ def test_a_hunk_is_made_safe_and_masked() -> None:
     lines = [("hunk", "@@ from line 1 @@"), ("removed", "\x1b[2J"), ("added", "a sk-secret \u202e")]
     rows = [row.text for row in hunk_rows(lines, 60, lambda text: text.replace("sk-secret", "[masked]"))]  # type: ignore[arg-type]
     assert rows == ["│@@ from line 1 @@", "│- \\u{1b}[2J", "│+ a [masked] \\u{202e}"]
+
+
+def test_a_key_means_one_thing_and_the_answers_that_apply_are_offered() -> None:
+    keys = [key for answer in ANSWER_KEYS for key in (answer.number, answer.key) if key]
+    assert len(keys) == len(set(keys))
+    few = question({"command": "x"}, choices=(ApprovalChoice.ONCE, ApprovalChoice.NO))
+    assert [answer.key for answer in offered_answers(few)] == ["y", "n", "b"]
+    assert [answer.key for answer in offered_answers(few, "hunks", "keep", "view")] == ["y", "n", "b", "h", "k", "v"]
+    assert list(QuestionView(few).keys) == ["y", "n", "b", "v"]
+    every = question({"command": "go build"}, prefix="go build")
+    assert list(QuestionView(every).keys) == ["y", "n", "b", "t", "p", "v"]
+    assert reason_for(" not\x1b now\n") == "the user said no, because not now"
+    assert reason_for("\n") == "the user said no"

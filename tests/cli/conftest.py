@@ -158,7 +158,9 @@ class Terminal:
         variables = {**self._swink.environ, "TERM": "xterm", **(environ or {})}
         stdout, stderr = streams.get("stdout", self.slave), streams.get("stderr", self.slave)
         warm = self._swink.warm
-        if warm and not anew and stdout >= 0 and stderr >= 0 and warm.can_start_with(variables):
+        stdin = streams.get("stdin", self.slave)
+        is_usual = stdin == self.slave and stdout >= 0 and stderr >= 0
+        if warm and not anew and is_usual and warm.can_start_with(variables):
             given = self.slave, stdout, stderr
             self.process = await warm.start(SWINK, arguments, self._swink.folder, variables, given)
             return
@@ -166,11 +168,11 @@ class Terminal:
             *self._swink.command(*arguments),
             cwd=self._swink.folder,
             env=variables,
-            stdin=self.slave,
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=lambda: fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0),
         )
 
     def _read(self) -> None:

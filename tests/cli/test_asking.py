@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from swink_agent.approvals import Approvals
-from swink_agent.cli.asking import TerminalAsk
-from swink_agent.cli.screen import Screen
+from swink_agent.cli.prompt.asking import TerminalAsk
+from swink_agent.cli.screen.screen import Screen
 from swink_agent.core.approval import Approve, ProposedCall, Reject
 
 
@@ -108,7 +108,7 @@ async def test_a_key_alone_is_an_answer_and_a_text_that_was_pasted_is_none(
 async def test_a_key_pressed_while_the_call_is_being_shown_is_no_answer(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swink_agent.cli.asking._GRACE", 2.0)  # a busy machine takes its time to show a call
+    monkeypatch.setattr("swink_agent.cli.prompt.asking._GRACE", 2.0)  # a busy machine takes its time to show a call
     desk.watch()
     asking = asyncio.ensure_future(Approvals(desk.ask)(request("go build")))
     await desk.until("│ go build")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,9 +17,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from swink_agent import __version__
-from swink_agent.app import settings as settings_module
-from swink_agent.app.models import has_local_extra
-from swink_agent.cli.entry import run
+from swink_agent.app.agent.models import has_local_extra
+from swink_agent.app.settings import settings as settings_module
+from swink_agent.app.trust.folder_rules import FolderRules
+from swink_agent.cli.process.entry import run
 from swink_agent.cli.root import COMMANDS, swink
 from swink_agent.core.types import ThinkingLevel
 
@@ -28,7 +30,7 @@ KEY = "key-of-the-command-tests-" + "9" * 8
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own, with no keys in the environment."""
-    from swink_agent.app.providers import PROVIDERS
+    from swink_agent.app.agent.providers import PROVIDERS
 
     for provider in PROVIDERS:
         for name in (*provider.key_variables, *provider.url_variables):
@@ -78,10 +80,10 @@ def test_help_has_examples_codes_and_every_command() -> None:
 
 
 def test_without_a_terminal_the_ui_points_at_the_prompt(program: Any) -> None:
-    for arguments in ((), ("--inline",), ("fix the failing test",), ("fix", "it", "-m", "xai:grok"), ("-c",)):
+    for arguments in ((), ("--inline",), ("fix it", "--inline"), ("chat", "fix it", "-m", "xai:grok"), ("-c",)):
         ended = program(*arguments)
         assert ended.code == 2
-        assert "the terminal UI needs a terminal, and stdin is none: swink -p" in ended.err
+        assert "the terminal UI needs a terminal, and stdin is not one: swink -p" in ended.err
 
 
 @pytest.fixture
@@ -94,7 +96,8 @@ def ui(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         return 0
 
     monkeypatch.setattr("swink_agent.tui.run_tui", run_tui)
-    monkeypatch.setattr("swink_agent.cli.tui_command.isatty", lambda descriptor: True)
+    for module in ("root", "commands.tui"):
+        monkeypatch.setattr(f"swink_agent.cli.{module}.isatty", lambda descriptor: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("SWINK_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("SWINK_DATA_DIR", str(tmp_path / "data"))
@@ -113,6 +116,12 @@ def ui(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         (["--", "--help", "is", "odd"], "--help is odd", {}, False),
         (["--no-network", "--max-cost=2", "go"], "go", {"network": False, "max_cost": 2.0}, False),
         (["--timeout", "5"], "", {"timeout": 5.0}, False),
+        (["chat"], "", {}, False),
+        (["tui", "--inline"], "", {}, True),
+        (["-m", "xai:grok-4.3", "chat", "about", "models", "--max-cost=2"], "about models", {"max_cost": 2.0}, False),
+        (["help", "me", "fix", "it"], "help me fix it", {}, False),
+        (["version", "2", "is broken"], "version 2 is broken", {}, False),
+        (["model", "the", "domain"], "model the domain", {}, False),
     ],
 )
 def test_words_that_are_no_command_open_the_ui_with_a_prompt(
@@ -136,12 +145,12 @@ def test_what_only_makes_sense_with_a_prompt_is_refused_in_the_ui(ui: list[Any],
 
 def test_a_command_that_is_almost_one_is_no_prompt(ui: list[Any], program: Any) -> None:
     ended = program("sesions", "list")
-    assert (ended.code, "Did you mean sessions?" in ended.err) == (2, True)
+    assert (ended.code, "did you mean sessions?" in ended.err) == (2, True)
     assert ui == []
 
 
 def test_what_is_wrong_is_told_before_there_is_a_screen(ui: list[Any], program: Any, tmp_path: Path) -> None:
-    assert "is no folder (--cwd)" in program("-C", "/no/such/folder").err
+    assert "is not a folder (--cwd)" in program("-C", "/no/such/folder").err
     assert "there is no session 'nope'" in program("--resume", "nope").err
     assert "there is no session of" in program("-c").err
     assert "cannot be read" in program("--image", "nope.png").err
@@ -156,7 +165,7 @@ def test_what_is_wrong_is_told_before_there_is_a_screen(ui: list[Any], program: 
 def test_without_the_extra_one_line_names_the_command_that_installs_it(
     ui: list[Any], program: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swink_agent.cli.tui_command.find_spec", lambda name: None)
+    monkeypatch.setattr("swink_agent.cli.commands.tui.find_spec", lambda name: None)
     ended = program()
     assert ended.code == 2
     assert "the terminal UI is not installed: pip install 'swink-agent[tui]'" in " ".join(ended.err.split())
@@ -175,8 +184,7 @@ def test_prompts_with_a_command_are_wrong_usage(program: Any) -> None:
     both = program("-p", "x", "models")
     assert (both.code, "--prompt goes with a prompt (-p), not with the command models" in both.err) == (2, True)
     unknown = program("modles")
-    assert (unknown.code, "Did you mean models?" in unknown.err) == (2, True)
-    assert "swink -p" in program("do something").err
+    assert (unknown.code, "did you mean models?" in unknown.err) == (2, True)
 
 
 def test_every_command_has_help_with_examples_and_the_line_that_the_group_shows() -> None:
@@ -223,8 +231,13 @@ def test_commands_and_options_are_completed_without_loading_them() -> None:
 
     complete = BashComplete(swink, {}, "swink", "_SWINK_COMPLETE")
     assert [item.value for item in complete.get_completions([], "co")] == ["config", "completion"]
-    assert [item.value for item in complete.get_completions([], "--max")] == ["--max-turns", "--max-cost"]
+    assert [item.value for item in complete.get_completions([], "--max")] == [
+        "--max-tokens",
+        "--max-turns",
+        "--max-cost",
+    ]
     assert [item.value for item in complete.get_completions(["--approve"], "s")] == ["smart"]
+    assert [item.value for item in complete.get_completions([], "ch")] == ["chat"]
     assert "trust" in [item.value for item in complete.get_completions(["config"], "")]
 
 
@@ -232,13 +245,30 @@ def test_a_bug_is_one_line_and_a_way_to_see_more(program: Any, monkeypatch: pyte
     def broken(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("swink_agent.app.settings.settings_file", broken)
-    monkeypatch.setattr("swink_agent.cli.config.settings_file", broken)
+    monkeypatch.setattr("swink_agent.app.settings.settings.settings_file", broken)
+    monkeypatch.setattr("swink_agent.cli.commands.config.settings_file", broken)
     done = program("config", "path")
     assert (done.code, done.out) == (1, "")
     assert done.err == "error: boom\n(this should not happen; SWINK_DEBUG=1 shows where)\n"
     monkeypatch.setenv("SWINK_DEBUG", "1")
     assert "Traceback" in program("config", "path").err
+
+
+@pytest.mark.parametrize("login", ["ada:swordfish9", "0123456789abcdefXYZ", "ada:sw%2Fish@9"])
+def test_a_password_in_an_address_is_never_shown(
+    login: str, program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secret = login.partition(":")[2] or login
+    address = f"https://{login}@llm.example.com/v1"
+    told = program("config", "set", "base_url.openai", address)
+    assert (told.code, secret in told.err) == (0, False)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", address)
+    monkeypatch.setenv("HTTPS_PROXY", address)
+    for arguments in (["config"], ["config", "show", "--json"], ["config", "get", "base_url.openai"], ["doctor"]):
+        done = program(*arguments)
+        assert secret not in done.out + done.err, arguments
+    assert "llm.example.com/v1" in program("config").out
+    assert address in (tmp_path / "config" / "config.toml").read_text()
 
 
 # -- config --------------------------------------------------------------------------------------------------
@@ -265,6 +295,50 @@ def test_settings_are_shown_with_their_sources(tmp_path: Path, monkeypatch: pyte
     assert path.read_text() == ""
 
 
+def test_what_cannot_be_used_is_mentioned_with_its_place(program: Any, tmp_path: Path) -> None:
+    path = tmp_path / "config" / "config.toml"
+    path.parent.mkdir()
+    (tmp_path / "file").write_text("")
+    path.write_text(
+        f'model = "anthropc"\nsessions_folder = "{tmp_path}/file"\nextra_tools = ["nosuch"]\n'
+        'base_url.openai = "nonsense"\n[aliases]\nfast = "antropic:x"\nquick = "openai:gpt-4o-mini"\n'
+    )
+    shown = program("config")
+    assert shown.code == 0
+    assert [line.removeprefix(f"warning: {path}").partition(";")[0] for line in shown.err.splitlines()] == [
+        ", line 4: base_url.openai cannot be 'nonsense': it is an http:// or https:// address",
+        ":1: model: no model is called 'anthropc'",
+        ":3: extra_tools: no installed package has nosuch",
+        f":2: sessions_folder: {tmp_path}/file is not a folder",
+        ":6: aliases.fast: no provider is called 'antropic'",
+    ]
+    assert re.search(rf"base_url.openai +cannot be used +{path}:4", shown.out)
+    assert re.search(rf"aliases.quick +openai:gpt-4o-mini +{path}:7", shown.out)
+    found = json.loads(program("config", "show", "--json").out)
+    assert {name for name, item in found.items() if "problem" in item} == {
+        *("model", "sessions_folder", "extra_tools", "base_url.openai", "aliases.fast")
+    }
+    got = program("config", "get", "base_url.openai")
+    assert (got.code, got.out) == (2, "")
+    # The run tells the same, and asks nobody.
+    asked = program("-p", "x")
+    assert (asked.code, asked.out) == (2, "")
+    assert f"error: {path}:1: model: no model is called 'anthropc'; did you mean anthropic?" in asked.err
+
+
+def test_aliases_are_listed_with_the_models_they_stand_for(program: Any, tmp_path: Path) -> None:
+    from click.shell_completion import BashComplete
+
+    assert program("config", "set", "aliases.fast", "openai:gpt-4o-mini").code == 0
+    assert program("config", "get", "aliases.fast").out == "openai:gpt-4o-mini\n"
+    (row,) = json.loads(program("models", "list", "fast", "--json").out)[:1]
+    assert (row["model"], row["stands_for"], row["context_window"]) == ("fast", "openai:gpt-4o-mini", 128_000)
+    assert "alias of openai:gpt-4o-mini; no key" in program("models").out
+    complete = BashComplete(swink, {}, "swink", "_SWINK_COMPLETE")
+    assert "fast" in [item.value for item in complete.get_completions(["--model"], "fa")]
+    assert program("config", "unset", "aliases.fast").code == 0
+
+
 def test_a_model_that_nobody_has_is_not_set(program: Any, tmp_path: Path) -> None:
     done = program("config", "set", "model", "claude-sonet-4-6")
     assert (done.code, done.out) == (2, "")
@@ -283,7 +357,7 @@ def test_no_hidden_option_is_suggested(program: Any) -> None:
 def test_what_removes_has_the_other_usual_name_too(program: Any, words: tuple[str, str]) -> None:
     done = program(*words, "nothing-of-that-name")
     assert (done.code, done.out) == (2, "")
-    assert "No such command" not in done.err
+    assert "has no command" not in done.err
     assert f"  {words[1]} " not in program(words[0], "--help").out, "the help has one name for it"
 
 
@@ -300,6 +374,23 @@ def test_mistakes_in_settings_are_exit_2_with_their_place(program: Any, tmp_path
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "config.toml").write_text("model = 3\n")
     assert f"{tmp_path}/config/config.toml, line 1: model cannot be 3" in program("config").err
+
+
+def test_what_was_allowed_for_a_project_is_shown_and_taken_away(place: Path, tmp_path: Path, program: Any) -> None:
+    assert program("config", "allowed").out == ""
+    rules = FolderRules(tmp_path / "config" / "allowed.json")
+    rules.add(place, "bash: go build *")
+    rules.add(place, "edit_file")
+    assert program("config", "allowed").out == "bash: go build *\nedit_file\n"
+    assert program("config", "get", "allow").out == "bash: go build *; edit_file\n"
+    assert "allowed.json for this folder" in program("config").out
+    assert program("config", "allowed", "--remove", "bash").code == 2
+    assert program("config", "allowed", "--remove", "edit_file").code == 0
+    assert program("config", "allowed", "--remove-all").code == 0
+    assert program("config", "get", "allow").out == "none\n"
+    (tmp_path / "config" / "allowed.json").write_text("[]")
+    done = program("config", "allowed")
+    assert (done.code, done.err.startswith("error: ")) == (2, True)
 
 
 def test_a_folder_is_trusted_and_no_longer(place: Path, program: Any) -> None:
@@ -397,9 +488,25 @@ def test_keys_are_set_from_stdin_listed_masked_and_removed(swink: Any, tmp_path:
     assert "swink keys set anthropic" in empty.err
 
 
-def test_a_key_is_never_an_argument(program: Any) -> None:
+@pytest.mark.parametrize("key", ["m1str4lK3yW1thoutAnyPrefix000000", "sk-ant-api03-" + "aB3" * 27 + "-abcdefAA"])
+@pytest.mark.parametrize("words", [("set", "mistral"), ("set",), ("set", "mistral", "now"), ("remove",)])
+def test_a_key_is_never_an_argument_and_never_repeated(program: Any, words: tuple[str, ...], key: str) -> None:
+    done = program("keys", *words, key)
+    assert (done.code, done.out) == (2, "")
+    assert key[:16] not in done.err
+    assert key[-8:] not in done.err
+
+
+def test_a_key_as_an_argument_is_told_where_it_belongs(program: Any) -> None:
     done = program("keys", "set", "mistral", KEY)
+    assert "a key is not an argument" in done.err
+    assert "swink keys set mistral" in done.err
+
+
+def test_a_key_in_the_place_of_a_command_is_masked_however_long_it_is(program: Any) -> None:
+    done = program("keys", "sk-ant-api03-" + "aB3" * 27 + "-abcdefAA")
     assert done.code == 2
+    assert "aB3aB3" not in done.err
 
 
 # -- models --------------------------------------------------------------------------------------------------
@@ -438,7 +545,7 @@ def test_a_model_that_is_there_is_listed_pulled_and_removed(program: Any, tmp_pa
     assert not model.exists()
     assert program("models", "rm", "smollm2-135m").code == 2
     unknown = program("models", "pull", "smolm2")
-    assert unknown.code == 3
+    assert unknown.code == 2
     assert "did you mean smollm2-135m?" in unknown.err
     path = tmp_path / "mine.gguf"
     path.write_bytes(b"GGUF")
@@ -487,7 +594,7 @@ def test_the_doctor_finds_problems(program: Any, monkeypatch: pytest.MonkeyPatch
     keys = tmp_path / "config" / "keys.json"
     keys.write_text("{}")
     keys.chmod(0o644)
-    monkeypatch.setattr("swink_agent.app.models.find_spec", lambda name: None)
+    monkeypatch.setattr("swink_agent.app.agent.models.find_spec", lambda name: None)
     monkeypatch.setattr("swink_agent.sandbox.open.probe_backends", no_backend)
     done = program("doctor")
     assert done.code == 1
@@ -543,7 +650,7 @@ def test_the_doctor_works_from_any_folder(program: Any, monkeypatch: pytest.Monk
     monkeypatch.chdir("/")
     code, findings = sandbox_findings()
     assert (code, findings[:2]) == (1, works)
-    assert findings[2][2].startswith("/ is no folder to work in: the whole machine as a write root leaves no wall")
+    assert findings[2][2].startswith("/ is not a folder to work in: the whole machine as a write root leaves nothing")
     monkeypatch.chdir(temporary / "gone")
     (temporary / "gone").rmdir()
     code, findings = sandbox_findings()
@@ -573,7 +680,7 @@ def test_a_pull_shows_progress_prints_the_path_and_can_be_interrupted(
             raise ending
         return tmp_path / "model.gguf"
 
-    monkeypatch.setattr("swink_agent.local.store.ModelStore.fetch", fetch)
+    monkeypatch.setattr("swink_agent.local.weights.store.ModelStore.fetch", fetch)
     done = program("models", "pull")
     assert (done.code, done.out) == (0, f"{tmp_path}/model.gguf\n")
     assert "fetching qwen2.5-coder-1.5b [░░░░░░░░░░░░░░░░░░░░] 0% of 100 B" in done.err
@@ -582,4 +689,4 @@ def test_a_pull_shows_progress_prints_the_path_and_can_be_interrupted(
     assert (failed.code, failed.err) == (3, "error: no source has it\n")
     stopped = program("models", "pull", "-q")
     assert stopped.code == 130
-    assert "the next pull goes on with it" in stopped.err
+    assert "the next pull continues" in stopped.err

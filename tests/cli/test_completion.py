@@ -99,7 +99,7 @@ class Shell:
 
 
 CASES = [
-    ("swink config get max_t", "max_turns"),
+    ("swink config get max_tu", "max_turns"),
     ("swink config set approve sm", "smart"),
     ("swink config set network fa", "false"),
     ("swink keys set mist", "mistral"),

@@ -132,7 +132,9 @@ async def test_a_live_model_is_asked_with_its_key(swink: Any, project: Path) -> 
     replies = [FakeReply(calls=[("read_file", {"path": "settings.toml"})]), "It is 8443."]
     async with FakeProvider("anthropic", replies) as provider:
         swink.use(provider)
-        done = await swink(*RUN, "--model", "anthropic:claude-sonnet-4-6", "--only", "port")
+        (swink.home / "config").mkdir(exist_ok=True)
+        (swink.home / "config" / "config.toml").write_text('aliases.usual = "anthropic:claude-sonnet-4-6"\n')
+        done = await swink(*RUN, "--model", "usual", "--only", "port", "--max-tokens", "77")
     assert done.code == 0, done
     assert "model anthropic:claude-sonnet-4-6" in done.stdout
     assert not (project / "results").exists()
@@ -173,11 +175,11 @@ async def test_an_evaluator_of_the_project_scores_too(swink: Any, project: Path)
         (["--evaluator", "agents:broken", "--script", "good.yaml"], "cannot be called"),
         (["--evaluator", "agents:budget", "--script", "good.yaml"], "there is an evaluator 'budget' already"),
         (["--agent", "agents:missing"], "cannot be loaded"),
-        (["--agent", "nowhere.py:make"], "is no file"),
+        (["--agent", "nowhere.py:make"], "is not a file"),
         (["--agent", "agents:make", "--tools", "none"], "--tools is for the standard agent"),
         (["--script", "missing.yaml"], "missing.yaml: cannot be read"),
-        (["--script", "set.yaml"], "set.yaml:1: is no script"),
-        (["--replay", "missing"], "no folder with recorded sessions"),
+        (["--script", "set.yaml"], "set.yaml:1: is not a script"),
+        (["--replay", "missing"], "is not a folder with recorded sessions"),
         (["--only", "nothing"], "no case of 'demo'"),
         (["--only", "port", "--resume", "--script", "good.yaml"], "nothing to resume"),
         (["--parallel", "0"], "--parallel"),
@@ -231,7 +233,7 @@ async def test_a_rubric_without_a_judge_is_found_before_anything_runs(
     (project / "set.yaml").write_text(SET.replace("    budget:", "    judge: {rubric: Is it polite?}\n    budget:"))
     done = await swink(*RUN, *model)
     assert (done.code, done.stdout) == (2, "")
-    assert "the case 'note' has a rubric and nobody judges by it: --judge MODEL" in done.stderr
+    assert "the case 'note' has a rubric and there is no judge: --judge MODEL" in done.stderr
 
 
 @pytest.mark.sweep
@@ -503,3 +505,97 @@ async def test_a_key_in_what_a_projects_own_agents_do_is_not_kept(swink: Any, pr
     for text in (done.stdout, done.stderr, (project / found[2]).read_text()):
         assert "abcdefghijklmnop" not in text
     assert "the agent could not be made: RuntimeError: 401 for [redacted" in done.stdout
+
+
+# -- several at once, and again ------------------------------------------------------------------------------
+
+
+async def test_agents_and_models_run_side_by_side(swink: Any, project: Path) -> None:
+    quick = SET[: SET.index("  - id: note")].replace(
+        "    expected_trajectory:", "    tags: [quick]\n    expected_trajectory:"
+    )
+    (project / "set.yaml").write_text(
+        quick[: quick.index("    expected_trajectory:")] + '    expected_response: {contains: "8443"}\n'
+    )
+    done = await swink(*RUN, "--agent", "one=agents:steady", "--agent", "two=agents.py:make", "--script", "good.yaml")
+    assert "one" in done.stdout, done
+    done = await swink(*RUN, "--agent", "one=agents:steady", "--agent", "two=agents.py:make")
+    assert done.code == 0, done
+    assert done.stdout.splitlines()[2].split() == ["one", "two"]
+    assert "two against one: mean score +0.000" in done.stdout
+    grid = re.search(r"grid: (\S+)", done.stderr)
+    assert grid is not None
+    told = await swink("eval", "report", grid[1], "--store", "results", "--format", "json")
+    assert [one["variant"] for one in json.loads(told.stdout)["variants"]] == ["one", "two"]
+    done = await swink(*RUN, "-m", "anthropic:a", "-m", "anthropic:b", "--script", "good.yaml", "--format", "junit")
+    assert "[anthropic:a]" in done.stdout
+    assert "[anthropic:b]" in done.stdout
+    listed = await swink("eval", "list", "--store", "results")
+    assert "VARIANT" in listed.stdout
+    done = await swink(*RUN, "--agent", "agents:steady", "--agent", "agents:steady")
+    assert (done.code, done.stdout) == (2, "")
+    assert "given twice" in done.stderr
+
+
+async def test_a_result_is_scored_again(swink: Any, project: Path) -> None:
+    run = await kept(swink, "wrong.yaml")
+    done = await swink("eval", "score", run, "--store", "results", "--evaluator", "agents:is_short")
+    assert done.code == 1, done
+    assert "is_short" in done.stdout
+    assert f"scored again from {run}" in done.stdout
+    found = KEPT.search(done.stderr)
+    assert found is not None
+    assert (await swink("eval", "verify", found[1], "--store", "results")).code == 0
+    (project / "kinder.yaml").write_text(SET.replace('contains: "8443"', "contains: know"))
+    done = await swink("eval", "score", run, "--store", "results", "--set", "kinder.yaml")
+    assert done.code == 0, done
+    (project / "other.yaml").write_text(SET.replace("Write hello into", "Put hello into"))
+    done = await swink("eval", "score", run, "--store", "results", "--set", "other.yaml")
+    assert (done.code, done.stdout) == (2, "")
+    assert "has other messages now" in done.stderr
+
+
+async def test_tags_choose_cases_and_a_verdict_decides(swink: Any, project: Path) -> None:
+    (project / "set.yaml").write_text(
+        SET.replace("    name: Reads the port", "    name: Reads the port\n    tags: [quick]")
+    )
+    done = await swink(*RUN, "--script", "good.yaml", "--tag", "quick", "--verdict", "majority")
+    assert done.code == 0, done
+    assert "1 of 1 case passed" in done.stdout
+    assert "quick: 1 of 1" in done.stdout
+    assert "verdict majority" in done.stdout
+    done = await swink(*RUN, "--script", "good.yaml", "--not-tag", "quick", "--format", "json")
+    assert [one["case_id"] for one in json.loads(done.stdout)["results"]] == ["note"]
+    done = await swink(*RUN, "--script", "good.yaml", "--tag", "slow")
+    assert (done.code, done.stdout) == (2, "")
+    assert (
+        "no case of 'files' has the tag 'slow'" in done.stderr or "has the tag 'slow'; there are quick" in done.stderr
+    )
+
+
+async def test_a_scripted_judge_judges_a_real_agent(swink: Any, project: Path) -> None:
+    (project / "set.yaml").write_text(SET.replace("    budget:", "    judge: {rubric: Is it polite?}\n    budget:"))
+    (project / "judge.yaml").write_text("judge: {score: 0.25, reasoning: Curt., winner: first}\n")
+    done = await swink(*RUN, "--agent", "agents:steady", "--judge-script", "judge.yaml")
+    assert done.code == 1, done
+    assert "judge: 0.25 is below 0.50: 0.25 (votes: 0.25, 0.25, 0.25): Curt." in done.stdout
+    found = KEPT.search(done.stderr)
+    assert found is not None
+    both = (found[1], found[1], "--store", "results", "--judge-script", "judge.yaml")
+    compared = await swink("eval", "compare", *both)
+    assert "0 for after, 0 for before, 2 ties; after wins 50%" in compared.stdout, compared
+    (project / "scores.yaml").write_text("judge: {score: 0.25, reasoning: Curt.}\n")
+    compared = await swink("eval", "compare", found[1], found[1], "--store", "results", "--judge-script", "scores.yaml")
+    assert (compared.code, compared.stdout) == (2, "")
+    assert "scores.yaml: a judge of two answers names a winner" in compared.stderr
+    done = await swink(*RUN, "--agent", "agents:steady", "--judge-script", "judge.yaml", "--judge", "anthropic")
+    assert done.code == 2
+    (project / "empty.yaml").write_text("replies: {}\n")
+    done = await swink(*RUN, "--agent", "agents:steady", "--judge-script", "empty.yaml")
+    assert (done.code, "has no judge" in done.stderr) == (2, True)
+
+
+async def test_the_gate_may_ask_for_the_lower_bound(swink: Any, project: Path) -> None:
+    run = await kept(swink, "good.yaml")
+    done = await swink("eval", "gate", run, "--store", "results", "--min-pass-rate-low", "0.9")
+    assert (done.code, "with 95 % confidence" in done.stdout) == (1, True)

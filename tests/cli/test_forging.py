@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from swink_agent import AssistantMessage, ProposedCall, Thinking, ToolResultMessage, UserMessage
 from swink_agent.app.doctor import Finding
-from swink_agent.app.headless import Outcome
+from swink_agent.app.runs.headless import Outcome
 from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.display import display_warnings, render_request
 from swink_agent.approvals.question import QuestionView
-from swink_agent.cli import doctor
-from swink_agent.cli.reporter import Reporter
-from swink_agent.cli.screen import Palette, Screen
-from swink_agent.cli.session_pages import listing, rows_of
-from swink_agent.cli.table import table
+from swink_agent.cli.commands import doctor
+from swink_agent.cli.prompt.reporter import Reporter
+from swink_agent.cli.screen.screen import Palette, Screen
+from swink_agent.cli.screen.session_pages import listing, rows_of
+from swink_agent.cli.screen.table import table
 from swink_agent.core.events import (
     AgentEvent,
     MessageEnd,

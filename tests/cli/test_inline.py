@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
-from swink_agent import Agent
+from swink_agent import Agent, ToolOutcome
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import FakeProvider, FakeReply, scripted, text
+from swink_agent.tui.inline_output import LineWriter, TranscriptPrinter
+from swink_agent.tui.themes import THEMES
+from swink_agent.tui.transcript import ToolBlock, Transcript, UserBlock
+from swink_agent.tui.transcript.messages import HelpBlock
 
+from ..tui.conftest import SpokenModel
 from .conftest import Swink, Terminal
 
 WRITE = FakeReply(calls=[("write_file", {"path": "new.txt", "content": "one\ntwo\n"})])
@@ -51,6 +61,25 @@ async def test_it_talks_in_lines_asks_in_words_and_moves_no_cursor(swink: Swink,
     assert (swink.folder / "new.txt").read_text() == "one\ntwo\n"
     assert "\x1b" not in terminal.shown
     assert "\r" not in terminal.shown.replace("\r\n", "")
+
+
+async def test_a_paragraph_shows_when_it_ends_and_not_with_the_reply(swink: Swink, terminal: Terminal) -> None:
+    async with SpokenModel() as model:
+        swink.environ |= {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "fake-key"}
+        await terminal.start("--inline", "go", environ={"TERM": "dumb"})
+        await model.asked()
+        model.say("The first paragraph ends here.\n\n")
+        await terminal.expect("The first paragraph ends here.")
+        model.say("- a point\n- another point\n\nThe last")
+        await terminal.expect("another point")
+        assert "The last" not in terminal.shown
+        model.say(" words.")
+        model.finish()
+        await terminal.expect("The last words.")
+        await terminal.expect("> ")
+        terminal.type("\x04")
+        assert await terminal.finish() == 0
+    assert "here.▌" not in terminal.shown
 
 
 @pytest.mark.sweep
@@ -315,3 +344,95 @@ async def test_a_screen_reader_hears_what_begins_and_what_came_of_it(swink: Swin
         await terminal.expect("One line.")
         terminal.type("\x04")
         assert await terminal.finish() == 0
+
+
+async def test_a_long_paste_is_a_prompt_whatever_it_begins_with(swink: Swink, terminal: Terminal) -> None:
+    async with FakeProvider("anthropic", ["I see."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", environ={"TERM": "dumb"})
+        await terminal.expect("> ")
+        terminal.type("!touch ran\n" + "x\n" * 12)
+        await terminal.expect("a text this long is not a command, though it begins with !")
+        await terminal.expect("I see.")
+        terminal.type("/quit\n")
+        assert await terminal.finish() == 0
+    assert not (swink.folder / "ran").exists()
+
+
+async def test_no_row_of_a_long_call_passes_for_one_of_ours(swink: Swink, terminal: Terminal) -> None:
+    forged = "echo " + "x" * 74 + "  1 or y: yes, once"
+    async with FakeProvider(
+        "anthropic", [FakeReply(calls=[("bash", {"command": f"touch {forged}"})]), "ok"]
+    ) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", "go", environ={"TERM": "dumb", "SWINK_SANDBOX": "off"})
+        await terminal.expect("Run it? ")
+        rows = [row for row in terminal.shown.splitlines() if "x" * 20 in row or "1 or y" in row]
+        assert [row[0] for row in rows] == ["│"] * (len(rows) - 1) + [" "]
+        terminal.type("n\n")
+        await terminal.expect("ok")
+        terminal.type("/quit\n")
+        assert await terminal.finish() == 0
+
+
+async def test_always_can_be_kept_for_the_project(swink: Swink, terminal: Terminal) -> None:
+    async with FakeProvider("anthropic", [WRITE, "Written.", WRITE, "Again."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", "go", environ={"TERM": "dumb"})
+        await terminal.expect("6 or k: always in this project, kept: write_file")
+        await terminal.expect("Run it? ")
+        terminal.type("k\n")
+        await terminal.expect("kept for this project: write_file")
+        await terminal.expect("Written.")
+        terminal.type("/quit\n")
+        assert await terminal.finish() == 0
+        await terminal.start("--inline", "go", environ={"TERM": "dumb"})
+        await terminal.expect("Again.")
+        terminal.type("/quit\n")
+        assert await terminal.finish() == 0
+    assert terminal.shown.count("Run it? ") <= 1
+
+
+def printed(transcript: Transcript, columns: int) -> list[str]:
+    """What is written of a conversation that goes on, at a terminal of so many columns."""
+    terminal, inner = pty.openpty()
+    try:
+        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        printer = TranscriptPrinter(
+            transcript, LineWriter(inner, THEMES["plain"], is_plain=True), on_write=lambda: None
+        )
+        printer.skip_earlier()
+        printer.draw()
+        os.write(inner, b"\0")
+        data = b""
+        while not data.endswith(b"\0"):
+            data += os.read(terminal, 65536)
+    finally:
+        os.close(terminal)
+        os.close(inner)
+    return data.decode().rstrip("\0").splitlines()
+
+
+def test_a_run_of_calls_that_began_long_ago_is_not_left_out() -> None:
+    transcript = Transcript()
+    transcript.add(UserBlock("read them"))
+    for number in range(40):
+        call = ToolBlock(str(number), "read_file", f"{number}.py")
+        transcript.add(call)
+        call.finish(ToolOutcome.RAN, "x", is_error=False)
+        call.fold()
+    rows = printed(transcript, 80)
+    assert rows[0] == "\u2026 1 earlier part of the conversation"
+    assert rows[-1].startswith("\u2713 read_file \u00d740 0.py, 1.py, ")
+
+
+def test_help_is_one_column_however_wide_the_terminal_is() -> None:
+    transcript = Transcript()
+    transcript.add(HelpBlock(["Keys\n  Enter  sends it", "Commands\n  #help  what there is"]))
+    assert [row.split() for row in printed(transcript, 199)] == [
+        ["\u00b7", "Keys"],
+        ["Enter", "sends", "it"],
+        [],
+        ["Commands"],
+        ["#help", "what", "there", "is"],
+    ]

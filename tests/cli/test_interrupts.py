@@ -9,7 +9,7 @@ import pytest
 
 _SCRIPT = """
 import os, signal, sys
-from swink_agent.cli.interrupts import interruptible
+from swink_agent.cli.process.interrupts import interruptible
 
 def interrupt(kill=os.kill, me=os.getpid(), number=signal.SIGINT):
     kill(me, number)

@@ -49,14 +49,68 @@ async def test_stdin_is_added_and_replaced_where_it_is_no_text(swink: Any) -> No
     assert "tools" not in provider.bodies[0]
 
 
+async def test_without_p_a_prompt_is_answered_on_stdout_where_that_or_stdin_is_not_a_terminal(
+    swink: Any, terminal: Any, tmp_path: Path
+) -> None:
+    async with FakeProvider("anthropic", ["forty-two"] * 5) as provider:
+        swink.use(provider)
+        piped = await swink("what", "is this?", stdin=b"six by nine")
+        assert (piped.code, piped.stdout, piped.complaints) == (0, "forty-two\n", "")
+        with_object = await swink("what is this?", "--output", "json", "--max-turns", "3")
+        assert json.loads(with_object.stdout)["text"] == "forty-two"
+        only_stdin = await swink("-", stdin=b"the question")
+        assert (only_stdin.code, only_stdin.stdout) == (0, "forty-two\n")
+        # A terminal is there to type at, and the answer goes to a file.
+        with (tmp_path / "out.txt").open("wb") as file:
+            await terminal.start("what is this?", stdout=file.fileno())
+            assert await terminal.finish() == 0
+        assert (tmp_path / "out.txt").read_text() == "forty-two\n"
+        # stdout is a terminal, and stdin is not: the answer is shown there.
+        reading, writing = os.pipe()
+        os.write(writing, b"piped in")
+        os.close(writing)
+        await terminal.start("what is this?", stdin=reading)
+        os.close(reading)
+        assert await terminal.finish() == 0
+        assert "forty-two" in terminal.shown
+    prompts = [body["messages"][0]["content"][0]["text"] for body in provider.bodies]
+    assert prompts == [
+        "what is this?\n\n<stdin>\nsix by nine\n</stdin>",
+        "what is this?",
+        "the question",
+        "what is this?",
+        "what is this?\n\n<stdin>\npiped in\n</stdin>",
+    ]
+
+
+async def test_temperature_length_and_alias_reach_the_provider_by_flag_and_by_setting(swink: Any) -> None:
+    config = swink.home / "config"
+    config.mkdir()
+    (config / "config.toml").write_text(
+        'model = "mine"\nmax_tokens = 300\naliases.mine = "short"\naliases.short = "anthropic:claude-sonnet-4-5"\n'
+    )
+    async with FakeProvider("anthropic", ["ok"] * 3) as provider:
+        swink.use(provider)
+        assert (await swink("-p", "x", "--temperature", "0.5")).code == 0
+        assert (await swink("-p", "x", "--max-tokens", "9999999", "-m", "short")).code == 0
+        cheap = await swink("-p", "x", "--max-cost", "1", environ={"SWINK_TEMPERATURE": "0"})
+        assert (cheap.code, provider.rejections) == (0, [])
+    figures = [(body["model"], body.get("temperature"), body["max_tokens"]) for body in provider.bodies]
+    assert figures == [
+        ("claude-sonnet-4-5", 0.5, 300),
+        ("claude-sonnet-4-5", None, 64_000),
+        ("claude-sonnet-4-5", 0.0, 300),
+    ]
+
+
 @pytest.mark.sweep
 async def test_wrong_usage_is_told_before_anything_is_asked(swink: Any, tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text('{"type": "nonsense"}')
     wrong = {
         ("-p", ""): "the prompt is empty",
         ("-p", "x", "--tools", "hammer"): "--tools: tools cannot be",
-        ("-p", "x", "--cwd", "/not/there"): "/not/there is no folder (--cwd)",
-        ("-p", "x", "--schema", str(tmp_path / "schema.json")): "holds no JSON Schema that can be used",
+        ("-p", "x", "--cwd", "/not/there"): "/not/there is not a folder (--cwd)",
+        ("-p", "x", "--schema", str(tmp_path / "schema.json")): "is not a JSON Schema that can be used",
         ("-p", "x", "--schema", "not-there.json"): "not-there.json cannot be read",
         ("-p", "x", "--schema", ""): "an empty text names no file (--schema)",
         ("-p", "x", "--model", "antropic:x"): "did you mean anthropic? There are: ",
@@ -172,7 +226,7 @@ async def test_quiet_says_nothing_and_verbose_says_more(swink: Any) -> None:
     assert "✓ read_file a.txt" in verbose.stderr
     assert "  │ " in verbose.stderr
     assert "  ~ let me think" in verbose.stderr
-    assert "2 turns, 1 calls, 24 tokens in, 14 out, $0.0003" in verbose.stderr
+    assert "2 turns, 1 call, 24 tokens in, 14 out, $0.0003" in verbose.stderr
 
 
 async def test_a_projects_settings_and_notes_count_after_trust(swink: Any) -> None:
@@ -431,7 +485,7 @@ async def test_pictures_go_with_the_prompt(swink: Any) -> None:
     assert [block["type"] for block in content] == ["text", "image", "image"]
     assert content[1]["source"]["media_type"] == "image/png"
     assert [done.code for done in wrong[:3]] == [2, 2, 2]
-    for done, message in zip(wrong, ("is no picture", "cannot be read", "is a folder"), strict=False):
+    for done, message in zip(wrong, ("is not a picture", "cannot be read", "is a folder"), strict=False):
         assert message in done.stderr
     assert wrong[3].code in (2, 3)  # without the extra there is no local model at all
 

@@ -50,7 +50,7 @@ async def test_a_request_that_is_none_is_one_line_on_stderr(swink: Any) -> None:
     lines = stderr.decode().splitlines()
     assert lines[0] == "Serving. Ctrl+C ends it."
     assert lines[1:] == [
-        "warning: refused what is no request that can be read: BadHttpMethod",
+        "warning: refused a request that cannot be read: BadHttpMethod",
         "warning: refused GET /\\nerror: x\\x1b[2J from 127.0.0.1 with 404: not found",
     ]
 

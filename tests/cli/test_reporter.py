@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent, DefaultRetryStrategy, PreDispatchContext, Skip, tool
-from swink_agent.app.headless import HeadlessRun
-from swink_agent.app.telling import size_of, summary_of
-from swink_agent.cli.reporter import Reporter
-from swink_agent.cli.screen import Screen
+from swink_agent.app.runs.headless import HeadlessRun
+from swink_agent.app.runs.telling import size_of, summary_of
+from swink_agent.cli.prompt.reporter import Reporter
+from swink_agent.cli.screen.screen import Screen
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.local.events import LocalModelEvent, LocalState
 from swink_agent.rendering.escaping import safe_text
@@ -73,8 +73,8 @@ CALLS = [call("look", where="here") + call("look", where="nowhere"), text("Seen.
 async def test_a_terminal_gets_a_line_for_each_call_and_a_line_that_does_not_stay() -> None:
     shown = await told(*CALLS)
     lines = left(shown)
-    assert re.fullmatch(r"✓ look where='here' \d\.0 s", lines[0])
-    assert re.fullmatch(r"✗ look where='nowhere' \d\.0 s ValueError: there is nothing", lines[1])
+    assert re.fullmatch(r"✓ look where='here' \d+ ms", lines[0])
+    assert re.fullmatch(r"✗ look where='nowhere' \d+ ms ValueError: there is nothing", lines[1])
     assert lines[2:] == [""]
     for status in ("waiting for the model …", "look where='here' …", "See"):
         assert status in shown
@@ -107,7 +107,7 @@ async def test_verbose_tells_thoughts_results_and_usage_anywhere() -> None:
     assert thought == "  ~ hm"
     assert called.startswith("✓ look where='here' ")
     assert plain(result) == "  │ seen here [redacted]\\u{1b}[2J"
-    assert usage.startswith("any:model: 2 turns, 1 calls, 0 tokens in, 0 out, ")
+    assert usage.startswith("any:model: 2 turns, 1 call, 0 tokens in, 0 out, ")
     assert end == ""
 
 
@@ -119,7 +119,7 @@ async def test_retries_and_failures_are_told_unless_it_is_to_be_quiet() -> None:
 
 
 async def test_silence_of_the_model_is_told() -> None:
-    assert await told(text(""), terminal=False) == "warning: the model ended without a word\n"
+    assert await told(text(""), terminal=False) == "warning: the model ended without an answer\n"
 
 
 async def test_a_secret_never_shows_in_the_live_line_however_it_is_split() -> None:

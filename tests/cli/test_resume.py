@@ -88,10 +88,10 @@ async def test_the_newest_session_is_the_newest_of_this_folder(swink: Any, tmp_p
         await swink("-p", "again", "-c", "--tools", "none")
         moved = await swink("-p", "moved", "--resume", json.loads(there.stdout)["session"], "--tools", "none")
     assert nothing.code == 2
-    assert nothing.stderr.startswith(f"error: there is no session of {swink.folder} to go on with: ")
+    assert nothing.stderr.startswith(f"error: there is no session of {swink.folder} to continue: ")
     assert [text for _, text in texts(provider.bodies[2])] == ["here", "One.", "again"]
     assert [text for _, text in texts(provider.bodies[3])] == ["there", "Two.", "moved"]
-    assert moved.stderr == f"note: the session was begun in {other}, stays listed there, and goes on in this folder\n"
+    assert moved.stderr == f"note: the session was begun in {other}, stays listed there, and continues in this folder\n"
 
 
 @pytest.mark.sweep
@@ -223,11 +223,11 @@ async def test_p_without_a_text_goes_on_only_where_there_is_something_to_go_on_w
         await swink("-p", "- a list\n- of wishes", "--tools", "none")
         await swink("--prompt=--continue", "--tools", "none")
     assert (alone.code, answered.code, empty.code, schema.code, bare.code) == (2, 2, 2, 2, 2)
-    assert "Option '-p' requires an argument." in alone.stderr
-    assert answered.stderr.startswith("error: there is nothing to go on with: the model has said all it had to say")
+    assert "-p needs a prompt" in alone.stderr
+    assert answered.stderr.startswith("error: there is nothing to continue: the model has finished its answer")
     assert "the prompt is empty" in empty.stderr
     assert "--schema" in schema.stderr
-    assert "-p alone goes on with a session without a new one" in bare.stderr
+    assert "-p alone continues a session without a new prompt" in bare.stderr
     said = [texts(body)[-1][1] for body in provider.bodies]
     assert said == ["x", "from a pipe\n", "- a list\n- of wishes", "--continue"]
     assert [len(body["messages"]) for body in provider.bodies] == [1, 3, 1, 1]
@@ -259,8 +259,8 @@ async def test_a_session_goes_on_with_its_model_or_with_the_one_that_is_named(sw
     assert json.loads(stays.stdout)["model"] == "openai:gpt-5-mini"
     assert claude.rejections == gpt.rejections == []
     assert lost.code == 3
-    assert lost.stderr.startswith("error: the session goes on with openai:gpt-5-mini, which cannot be asked: ")
-    assert "-m goes on with another" in lost.stderr
+    assert lost.stderr.startswith("error: the session continues with openai:gpt-5-mini, which cannot be asked: ")
+    assert "-m names another" in lost.stderr
     assert len(loaded.messages) == 10
 
 
@@ -276,10 +276,10 @@ async def test_a_session_whose_model_nobody_here_knows_says_how_to_go_on_with_an
         lost = await swink("-p", "x", "-c")
         assert (lost.code, lost.stdout, lost.stderr.count("\n")) == (3, "", 1), lost
         expected = (
-            "error: the session goes on with scripted:demo, which cannot be asked: no provider is called 'scripted'"
+            "error: the session continues with scripted:demo, which cannot be asked: no provider is called 'scripted'"
         )
         assert lost.stderr.startswith(expected)
-        assert lost.stderr.endswith("; -m goes on with another\n")
+        assert lost.stderr.endswith("; -m names another\n")
         assert bytes_in(folder_of(swink)) == before
         found = await swink("-p", "x", "-c", "-m", "anthropic:claude-sonnet-4-6")
     assert (found.code, found.stdout) == (0, "Two.\n"), found
@@ -508,7 +508,7 @@ async def test_a_session_of_no_known_folder_is_named_and_belongs_to_the_one_wher
         goes_on = await swink("-p", "third", "-c", "--tools", "none")
         taken = await swink("-p", "fourth", "--resume", lost, "--tools", "none")
         again = await swink("-p", "fifth", "-c", "--tools", "none")
-    warned = f"session {lost} was used later, and nothing says in which folder: --resume {lost} goes on with it"
+    warned = f"session {lost} was used later, and nothing says in which folder: --resume {lost} continues it"
     assert (goes_on.code, goes_on.stderr) == (0, f"warning: {warned}\n")
     assert taken.code == 0
     assert taken.stderr.startswith(f"warning: session {lost} was damaged: the first line, which says ")
@@ -624,7 +624,7 @@ async def test_ctrl_c_in_the_middle_of_a_command_and_the_run_goes_on(terminal: A
 
 
 def test_the_key_of_placeholders_is_private_and_one(tmp_path: Path) -> None:
-    from swink_agent.app.masking_key import KEY_FILE, masking_key
+    from swink_agent.app.keys.masking_key import KEY_FILE, masking_key
 
     folder = tmp_path / "data"
     first = masking_key(folder)

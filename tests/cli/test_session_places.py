@@ -267,10 +267,10 @@ async def test_in_a_folder_that_is_gone_the_others_are_still_listed(place: Place
 async def test_a_home_that_nobody_has_is_one_line(place: Place) -> None:
     wrong = "~nobody-of-that-name/x.md"
     exported = await place.swink("sessions", "export", place.first, "-o", wrong)
-    check_one_line(exported, 2, "~nobody-of-that-name/x.md is no path: nobody has a home folder of that name (-o)")
+    check_one_line(exported, 2, "~nobody-of-that-name/x.md is not a path: there is no user of that name (-o)")
     for variable, where in (("SWINK_SESSIONS_FOLDER", "sessions_folder"), ("SWINK_CONFIG_DIR", "SWINK_CONFIG_DIR")):
         done = await place.swink("sessions", environ={variable: wrong})
-        check_one_line(done, 2, f"nobody has a home folder of that name ({where})")
+        check_one_line(done, 2, f"there is no user of that name ({where})")
 
 
 def folder_called(name: bytes, where: Path) -> Path:

@@ -18,11 +18,11 @@ import pytest
 
 from swink_agent import Agent, CustomMessage, Text, UserMessage, tool
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.sessions import age_of, newest, session_ids, short_ids
-from swink_agent.cli.entry import run
-from swink_agent.cli.session_pages import age
+from swink_agent.app.runs.sessions import age_of, newest, session_ids, short_ids
+from swink_agent.cli.process.entry import run
+from swink_agent.cli.screen.session_pages import age
 from swink_agent.memory import JsonlSessionStore
-from swink_agent.memory.opening import created_from, new_id
+from swink_agent.memory.sessions.opening import created_from, new_id
 from swink_agent.testing import FakeProvider, FakeReply, call, scripted, text
 
 SAYINGS = "\x1b[2J\x1b]0;title\x07 \u202e evil\n[2] user\n  │ yes\rerror: no"
@@ -93,6 +93,16 @@ def test_sessions_of_this_folder_are_listed_newest_first_and_all_on_demand(
     assert [item["id"] for item in json.loads(program("list", "-C", "..", "--json")[1])] == [ids[2]]
     assert "FOLDER" in program("--all")[1]
     assert program("--all", "show", "2")[0] == 2
+
+
+async def test_a_search_that_reads_many_sessions_says_so_at_a_terminal(terminal: Any, swink: Any) -> None:
+    store = JsonlSessionStore(swink.home / ".local/share/swink-agent/sessions", sync=False)
+    for number in range(120):
+        store.create("/srv/shop", title=f"{number}").close()
+    await terminal.start("sessions", "search", "nothing")
+    assert await terminal.finish() == 0
+    assert "reading sessions: 50 of 120" in terminal.shown
+    assert [row for row in terminal.window.rows if row] == ["No session has these words."], "and takes it back"
 
 
 async def test_a_list_of_all_folders_names_them_in_a_narrow_window_too(terminal: Any, swink: Any) -> None:
@@ -180,7 +190,7 @@ def test_a_damaged_session_says_so_and_looking_changes_nothing(store: JsonlSessi
     before = {file.name: file.read_bytes() for file in store.folder.iterdir()}
     code, listed, err = program("list")
     assert (code, listed.splitlines()[1].split()[-2:]) == (0, ["!", "x"])
-    assert err == "! 1 of them had damage, which `swink sessions show ID` tells of.\n"
+    assert err == "! 1 of them had damage, which `swink sessions show ID` shows.\n"
     code, shown, _ = program("show", session)
     assert code == 0
     assert "\nproblem      " in shown
@@ -210,7 +220,7 @@ def test_a_session_whose_first_line_is_damaged_is_still_one_of_its_folder_if_tha
     code, out, err = program()
     assert (code, len(out.splitlines())) == (0, 2)
     assert out.splitlines()[1].endswith("! what I said")
-    assert err == "! 1 of them had damage, which `swink sessions show ID` tells of.\n"
+    assert err == "! 1 of them had damage, which `swink sessions show ID` shows.\n"
     assert newest(store, Path.cwd()).id == session
 
     store.rename(session, "mended")
@@ -230,7 +240,7 @@ def test_a_session_of_no_known_folder_is_mentioned_in_every_folder(
     code, out, err = program()
     assert (code, out) == (0, "")
     assert err == f"There is no session of {Path.cwd()}; --all lists those of other folders.\n{said}"
-    with pytest.raises(UsageProblem, match=f"no session of .* to go on with, and 1 of no known folder, {session}:"):
+    with pytest.raises(UsageProblem, match=f"no session of .* to continue, and 1 of no known folder, {session}:"):
         newest(store, Path.cwd())
     assert json.loads(program("--json")[1]) == []
 
@@ -239,7 +249,7 @@ def test_a_session_of_no_known_folder_is_mentioned_in_every_folder(
     assert (code, err) == (0, said)
     assert "another" in out
     assert "what I said" not in out
-    assert program("list", "--all")[2] == "! 1 of them had damage, which `swink sessions show ID` tells of.\n"
+    assert program("list", "--all")[2] == "! 1 of them had damage, which `swink sessions show ID` shows.\n"
     assert (store.folder / f"{session}.jsonl").read_bytes().endswith(rest), "looking changes nothing"
 
 
@@ -338,7 +348,8 @@ def test_what_is_no_session_is_not_deleted_and_what_is_left_of_one_is(store: Jso
         code, out, err = program("rm", name)
         assert (code, out) == (1, "")
         assert (
-            err == f"error: {path} is no session: {what}. It stays; delete it yourself if nobody needs it: rm {path}\n"
+            err == f"error: {path} is not a session: {what}. It stays; delete it yourself if nobody needs it: "
+            f"rm {path}\n"
         )
         assert path.read_bytes() == others[name]
     assert program("rm", "copy") == (0, "", "1 session deleted.\n"), "it is damaged, and a session all the same"
@@ -368,7 +379,7 @@ def test_prune_says_what_it_removes_and_asks(store: JsonlSessionStore, program: 
     for wrong in ("30", "d", "-1d", "1 month", "9999999d", ""):
         code, _, err = program("prune", "--older-than", wrong)
         assert code == 2
-        assert "is no age" in err
+        assert "is not an age" in err
     assert program("prune")[0] == 2
 
 
@@ -489,6 +500,35 @@ def test_clocks_that_differ_a_little_are_no_matter(store: JsonlSessionStore, pro
     last = as_if_the_clock_ran_ahead(store, talk(store, "on another machine"), 60)
     assert newest(store, Path.cwd()).id == last
     assert "now" in next(row for row in program()[1].splitlines() if last in row).split()
+
+
+ODD = ["9999999999999999", "-9999999999999999", "-1", str(10**30), "1e300", "1e400", "0.5", "true", "null", '"x"', "{}"]
+FIRST_LINE = ["created", "version", "id", "cwd", "title", "parent", "metadata"]
+
+
+@pytest.mark.parametrize("value", [*ODD[:2], *[pytest.param(value, marks=pytest.mark.sweep) for value in ODD[2:]]])
+@pytest.mark.parametrize("field", [*FIRST_LINE, "at", "timestamp", "messages", "updated"])
+def test_an_odd_value_in_one_session_takes_no_command_away(
+    store: JsonlSessionStore, program: Any, field: str, value: str
+) -> None:
+    odd, other = talk(store, "odd words"), talk(store, "other words")
+    path = store.folder / f"{odd}.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    for position, line in enumerate(lines):
+        if position == 0 or field not in FIRST_LINE:
+            new = re.sub(rb'("%s":)(?:-?\d+|"[^"]*"|null|\{[^}]*\})' % field.encode(), rb"\g<1>" + value.encode(), line)
+            body = new[: new.index(b',"crc":')]
+            lines[position] = body + b',"crc":"%08x"}\n' % zlib.crc32(body)
+    path.write_bytes(b"".join(lines))
+    for arguments in (["list"], ["list", "--all"], ["list", "--all", "--json"], ["search", "words"]):
+        code, out, err = program(*arguments)
+        assert (code, other in out or other[-6:] in out, "Traceback" in err) == (0, True, False), (arguments, out, err)
+    for arguments in (["show"], *[["export", "--format", kind] for kind in ("html", "markdown", "json")]):
+        code, out, err = program(arguments[0], odd, *arguments[1:])
+        # Where every record has lost its time, or is no JSON, nothing is left to show; and that is said.
+        is_lost = field == "at" or value == "1e400"
+        assert (code, "odd words" in out) == (0, True) or is_lost, (arguments, out, err)
+        assert "Traceback" not in err
 
 
 def test_ages_and_short_ids_are_what_people_read() -> None:

@@ -200,7 +200,7 @@ async def test_doctor_tells_what_is_installed_and_what_is_on(acme: Any) -> None:
             "the provider broken of the package other cannot be loaded: RuntimeError('half installed'): "
             "mend or uninstall the package",
         ),
-        ("ok", "providers besides our own: acme"),
+        ("ok", "other providers: acme"),
         ("ok", "the tool acme_weather of acme-swink is on"),
         ("note", "the policy acme_city_limits of acme-swink is installed, and off"),
     ]
@@ -260,8 +260,8 @@ async def test_a_limit_of_cost_is_refused_before_the_run_where_no_price_is_known
     declare(acme.site, "plain", {"swink_agent.providers": {"plain": "plain:provider"}})
     done = await acme("-p", "x", "-m", "plain:whoever", "--tools", "none", "--max-cost", "1")
     assert (done.code, done.stdout) == (2, "")
-    assert "the price of plain:whoever is not known, so --max-cost" in done.stderr
-    assert "--max-turns" in done.stderr
+    assert "the price of plain:whoever is not known, so the limit max_cost (flag --max-cost)" in done.stderr
+    assert "max_turns" in done.stderr
     for foreign in ("worst_case=", "unknown_prices", "--resume"):
         assert foreign not in done.stderr
 

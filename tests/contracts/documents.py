@@ -1,15 +1,23 @@
-"""The documents of this repository, and the blocks of code in them.
+"""Finds the documents of this repository and the blocks of code in them.
 
-Owns what the comments in front of a block mean. Readers of the rendered page do not see them:
+Owns the comments that can precede a block. Readers of the rendered page do not see them:
 
-    <!-- file: NAME -->      the block is that file; the page's other blocks run beside it
-    <!-- cell -->            a cell of a notebook; those of a page run one after another, in one session
-    <!-- run -->             a shell block whose commands can all be run, and are
+    <!-- file: NAME -->      the block is that file; the other blocks of the page run beside it
+    <!-- cell -->            a cell of a notebook; the cells of a page run one after another, in one session
+    <!-- run -->             a shell block: all of its commands are run
+    <!-- model: {…} -->      a program that asks a model of Anthropic: it runs against a fake on loopback
     <!-- not run: WHY -->    the block is only shown
+
+One more comment can be anywhere on a page:
+
+    <!-- files of: PAGE -->  the blocks also run beside the files of that page, a path relative to this one
+
+The object after `model:` is JSON. `replies` is what the fake answers, each a text or `{"calls": [[name, arguments]]}`;
+`typed` is what the user types on stdin, and `prints` is a text that stdout must contain.
 
 A block whose first line is a path, `# src/acme/adapter.py`, is a file of a package that the page builds.
 
-What is done with a block is in `test_blocks`.
+`test_blocks` runs the blocks.
 """
 
 from __future__ import annotations
@@ -23,13 +31,14 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "bench/README.md"])
-MARKER = re.compile(r"<!--\s*(file|cell|run|not run)\s*(?::\s*(.*?))?\s*-->")
+MARKER = re.compile(r"<!--\s*(file|cell|run|model|not run)\s*(?::\s*(.*?))?\s*-->", re.DOTALL)
+FILES_OF = re.compile(r"^<!-- files of: (\S+) -->$", re.MULTILINE)
 PATH = re.compile(r"# ((?:\w+/)+\w+\.py)\n")
 
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block, with what the comment in front of it says."""
+    """One fenced block, with the comment in front of it."""
 
     document: Path
     line: int
@@ -47,7 +56,7 @@ def name_of(document: Path) -> str:
 
 
 def blocks_of(document: Path) -> list[Block]:
-    """All of them, in lists and quotes too, as Markdown itself sees them."""
+    """Returns all fenced blocks of a document, including those in lists and quotes."""
     found: list[Block] = []
     marker, argument = "", ""
     for token in MarkdownIt().parse(document.read_text(encoding="utf-8")):
@@ -59,6 +68,14 @@ def blocks_of(document: Path) -> list[Block]:
         said = MARKER.fullmatch(token.content.strip()) if token.type == "html_block" else None
         marker, argument = (said[1], said[2] or "") if said else ("", "")
     return found
+
+
+def files_of(document: Path) -> dict[str, str]:
+    """Returns the files that the blocks of a document run beside, by name: its own, and those of pages it names."""
+    found: dict[str, str] = {}
+    for page in FILES_OF.findall(document.read_text(encoding="utf-8")):
+        found |= files_of(document.parent / page)
+    return found | {block.argument: block.code for block in blocks_of(document) if block.marker == "file"}
 
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
@@ -76,7 +93,7 @@ class ShellCommand:
 
 
 def commands_of(script: str) -> list[ShellCommand]:
-    """The commands of a script, those on both sides of a pipe and of `&&` too. What is fed to them is left out."""
+    """Splits a script into its commands, also at pipes and `&&`. Leaves here-documents out."""
     without_input = re.sub(r"<<'?(\w+)'?(.*)\n(?:.*\n)*?\1$", r"\2", script, flags=re.MULTILINE)
     found: list[ShellCommand] = []
     for line in without_input.splitlines():
@@ -88,7 +105,7 @@ def commands_of(script: str) -> list[ShellCommand]:
         words = iter(lexer)
         for word in words:
             if set(word) <= set("<>"):
-                next(words, None)  # a file that is read or written
+                next(words, None)  # skips the name of a redirected file
             elif set(word) <= set("|&;()"):
                 commands.append([])
             else:
@@ -97,7 +114,7 @@ def commands_of(script: str) -> list[ShellCommand]:
         if commands:
             found += [ShellCommand(tuple(command), "") for command in commands[:-1]]
             found.append(ShellCommand(tuple(commands[-1]), comment))
-        elif comment and found:  # a comment that goes on in a line of its own
+        elif comment and found:  # a comment that continues on its own line
             found[-1] = ShellCommand(found[-1].words, f"{found[-1].comment} {comment}")
     return found
 

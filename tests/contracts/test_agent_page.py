@@ -1,4 +1,4 @@
-"""docs/agent.md has every parameter, method and property of `Agent`, as they are, and an example for each."""
+"""docs/agent.md has every parameter, method and property of `Agent`, with the right signature and an example."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLES = "\n".join(block.code for block in blocks_of(PAGE) if block.language =
 
 
 def rows(first_heading: str) -> list[tuple[str, str, str]]:
-    """The rows of all tables that begin with this heading, without the code marks of their first two cells."""
+    """Returns the rows of all tables with this first heading, without the code marks of their first two cells."""
     found: list[tuple[str, str, str]] = []
     table = ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():

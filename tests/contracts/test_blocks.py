@@ -1,4 +1,4 @@
-"""Every block of code in the documents is run, or checked by the part of the program that would read it."""
+"""Runs every block of code in the documents, or checks it with the part of the program that would read it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ import click
 import pytest
 import yaml
 
-from swink_agent.app.settings import parse_file
+from swink_agent.app.settings.settings import parse_file
 from swink_agent.cli.root import swink
 from swink_agent.evals import load_set
+from swink_agent.testing.fakes import FakeProvider, FakeReply
 
-from .documents import BLOCKS, DOCUMENTS, ROOT, Block, ShellCommand, blocks_of, commands_of, name_of
+from .documents import BLOCKS, DOCUMENTS, ROOT, Block, ShellCommand, blocks_of, commands_of, files_of, name_of
 
 PICTURES = {"", "text"}
-"""What is shown and cannot be run: a diagram, what a screen looks like."""
-MEANT_TO_BE_WRONG = {"swink sesions", "--token"}
-"""A typing mistake that a page tells of, and an option of somebody else's."""
-MOST_BLOCKS_NOT_RUN = 3
+"""Languages of blocks that are only shown: diagrams and pictures of a screen."""
+MEANT_TO_BE_WRONG = {"swink sesions", "swink -p sesions", "swink chat", "swink tui", "--token"}
+"""Typing mistakes that a page quotes, words that mean the terminal UI, and an option of another program."""
+MOST_BLOCKS_NOT_RUN = 0
+EVERYWHERE_KNOWN = {"cat", "cd", "curl", "export", "git", "mkdir", "mkdocs", "uv"}
+"""Programs of others, and of the shell, that a page may use."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
-# Runs the files it is given as cells of a notebook: in IPython's own shell, in an event loop that goes on behind them.
+# Runs files as cells of a notebook: in IPython's own shell, in an event loop that runs from cell to cell.
 NOTEBOOK = """
 import asyncio, sys
 from pathlib import Path
@@ -50,7 +53,7 @@ asyncio.run(main())
 
 
 def of(*languages: str, marker: str | None = None) -> list[Any]:
-    """The blocks in these languages, as parameters. One that is not run is none of them."""
+    """Returns the blocks in these languages as parameters, except those that are only shown."""
     chosen = [block for block in BLOCKS if block.language in languages and block.marker != "not run"]
     return [pytest.param(block, id=str(block)) for block in chosen if marker is None or block.marker == marker]
 
@@ -58,15 +61,14 @@ def of(*languages: str, marker: str | None = None) -> list[Any]:
 EVERYWHERE = {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     "PYTHONWARNINGS": "error",
-    "SSL_CERT_FILE": os.devnull,  # reading the machine's certificates takes a while, and nobody here speaks TLS
+    "SSL_CERT_FILE": os.devnull,  # reading the machine's certificates is slow, and no block uses TLS
 }
 
 
 def laid_out(folder: Path, document: Path) -> dict[str, str]:
-    """The environment for a program that runs where the page's files are: next to nothing."""
-    for block in blocks_of(document):
-        if block.marker == "file":
-            (folder / block.argument).write_text(block.code, encoding="utf-8")
+    """Writes the page's files, and returns the small environment for a program that runs next to them."""
+    for name, content in files_of(document).items():
+        (folder / name).write_text(content, encoding="utf-8")
     return {
         **EVERYWHERE,
         "HOME": str(folder),
@@ -77,11 +79,19 @@ def laid_out(folder: Path, document: Path) -> dict[str, str]:
     }
 
 
-def in_folder(folder: Path, document: Path, *command: str) -> str:
-    """What the command prints, run where the page's files are."""
-    environ = laid_out(folder, document)
+def in_folder(folder: Path, document: Path, *command: str, typed: str = "", **variables: str) -> str:
+    """Runs a command next to the page's files, and returns what it prints."""
+    environ = laid_out(folder, document) | variables
     done = subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", timeout=50, cwd=folder, env=environ, check=False
+        command,
+        input=typed,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=50,
+        cwd=folder,
+        env=environ,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -114,6 +124,29 @@ def test_the_code_in_the_documents_runs(block: Block, tmp_path: Path, warm: Any)
     assert done[0] == 0, b"\n".join(done[1:]).decode()
 
 
+@pytest.mark.parametrize("block", of("python", marker="model"))
+async def test_programs_that_ask_a_real_model_run_against_a_strict_fake_of_its_provider(
+    block: Block, tmp_path: Path
+) -> None:
+    wanted = json.loads(block.argument)
+    assert wanted.keys() <= {"replies", "typed", "prints"}
+    assert "anthropic:" in "".join([block.code, *files_of(block.document).values()])
+    replies = [reply if isinstance(reply, str) else FakeReply(**reply) for reply in wanted["replies"]]
+    async with FakeProvider("anthropic", replies) as fake:
+        printed = await asyncio.to_thread(
+            in_folder,
+            tmp_path,
+            block.document,
+            *(sys.executable, "-c", block.code),
+            typed=wanted.get("typed", ""),
+            ANTHROPIC_API_KEY=fake.key,
+            ANTHROPIC_BASE_URL=fake.url,
+        )
+    assert not fake.rejections
+    assert len(fake.requests) == len(replies)
+    assert wanted.get("prints", "") in printed
+
+
 @pytest.mark.parametrize("block", of("python", marker="file"))
 def test_a_file_that_a_document_shows_can_be_imported(block: Block, tmp_path: Path) -> None:
     in_folder(tmp_path, block.document, sys.executable, "-c", f"import {Path(block.argument).stem}")
@@ -134,7 +167,7 @@ def test_a_package_that_a_page_builds_is_built_by_a_test(document: Path) -> None
 NOTEBOOKS = sorted({block.document for block in BLOCKS if block.marker == "cell"})
 
 
-@pytest.mark.sweep  # IPython is much to install for one page: the extra `dev` has it
+@pytest.mark.sweep  # only the extra `dev` has IPython, which is large for one page
 @pytest.mark.parametrize("document", NOTEBOOKS, ids=name_of)
 def test_the_cells_of_a_notebook_run_one_after_another(document: Path, tmp_path: Path) -> None:
     cells = [block for block in blocks_of(document) if block.marker == "cell"]
@@ -148,7 +181,7 @@ def test_the_cells_of_a_notebook_run_one_after_another(document: Path, tmp_path:
 def test_settings_in_the_documents_are_settings(block: Block) -> None:
     values = tomllib.loads(block.code)
     if {"project", "build-system", "tool"} & values.keys():
-        return  # somebody's pyproject.toml
+        return  # the pyproject.toml of an example
     assert not parse_file(str(block), block.code.encode()).problems
 
 
@@ -184,7 +217,7 @@ def test_a_shell_reads_the_shell_blocks(block: Block) -> None:
 
 
 def parsed(words: tuple[str, ...]) -> click.Command:
-    """The command that these words lead to, read by the program's own parser. Raises `click.UsageError`."""
+    """Returns the command for these words, using the program's own parser. Raises `click.UsageError`."""
     command: click.Command = swink
     ctx = command.make_context("swink", list(words))
     while isinstance(command, click.Group) and (rest := [*ctx._protected_args, *ctx.args]):
@@ -225,10 +258,10 @@ def test_commands_in_shell_blocks_are_what_the_programs_take(command: ShellComma
             assert module in {"venv", "pytest"} or (ROOT / module.replace(".", "/")).exists()
         case "bash", [script]:
             assert (ROOT / script).exists()
-        case name, _:  # a program of the development environment, installed here or not, or one that everybody has
+        case name, _:  # a program of the development environment, or a common one
             ours = Path(sys.executable).with_name(name)
             is_named = any(re.match(rf"{name}\b", requirement) for requirement in EXTRAS["dev"])
-            assert ours.exists() or is_named or name in {"cat", "cd", "curl", "git", "mkdir"} or shutil.which(name)
+            assert ours.exists() or is_named or name in EVERYWHERE_KNOWN or shutil.which(name)
 
 
 SPANS = [
@@ -253,7 +286,7 @@ def test_commands_that_the_prose_names_exist(span: str) -> None:
 
 
 def all_options(command: click.Command = swink) -> set[str]:
-    """Those of the command and of all commands in it."""
+    """Returns the options of a command and of all commands in it."""
     found = options_of(command)
     if isinstance(command, click.Group):
         ctx = click.Context(command)

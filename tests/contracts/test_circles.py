@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src"
-READS_ITSELF = {("swink_agent.evals.types", "swink_agent.evals.codec")}
+READS_ITSELF = {("swink_agent.evals.types", "swink_agent.evals.runs.codec")}
 """A value that lies on disk and reads itself when somebody looks: the one import that goes back, on use."""
 
 

@@ -1,4 +1,4 @@
-"""The documents tell the truth: their examples run, their links lead somewhere, every page can be found."""
+"""The examples run, every link and anchor in the documents exists, and every page can be reached from README."""
 
 from __future__ import annotations
 
@@ -35,15 +35,23 @@ def blocks_of_the_readme(language: str) -> list[str]:
     return [block.code for block in blocks_of(ROOT / "README.md") if block.language == language]
 
 
-def test_the_smallest_agent_in_the_readme_answers() -> None:
-    assert run("-c", blocks_of_the_readme("python")[0]) == "2 + 3 is 5.\n"
+FIRST_PAGES = ["README.md", "docs/index.md"]
+
+
+@pytest.mark.parametrize("page", FIRST_PAGES)
+def test_the_first_agent_that_a_reader_sees_asks_a_real_model_and_the_second_is_the_same_offline(page: str) -> None:
+    first, second = [block for block in blocks_of(ROOT / page) if block.language == "python"][:2]
+    assert first.marker == "model"
+    assert 'Agent("anthropic:claude-' in first.code
+    assert "scripted(" in second.code
+    assert run("-c", second.code) == "2 + 3 is 5.\n"
 
 
 def test_the_readmes_first_two_shell_blocks_are_the_two_commands() -> None:
     first, second = blocks_of_the_readme("sh")[:2]
     assert first.count("\n") == second.count("\n") == 1
     assert "swink -p" in first
-    assert "tui" in first, "whoever tries it first has the terminal UI too"
+    assert "tui" in first, "the first command also installs the terminal UI"
     assert "pytest" in second
 
 
@@ -54,7 +62,7 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 
 
 def anchors_of(document: Path) -> set[str]:
-    """The headings, as a link names them: small letters, dashes for spaces, no other punctuation."""
+    """Returns the anchors of the headings: small letters, dashes for spaces, no other punctuation."""
     tokens = MarkdownIt().parse(document.read_text(encoding="utf-8"))
     headings = [text.content for opening, text in pairwise(tokens) if opening.type == "heading_open"]
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

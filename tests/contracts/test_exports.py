@@ -57,6 +57,17 @@ def test_every_name_on_a_list_is_there_and_public(listing: Path) -> None:
         assert getattr(module, name) is not None, name
 
 
+@pytest.mark.parametrize("listing", LISTS, ids=lambda path: path.parent.name)
+def test_no_module_takes_the_place_of_a_public_name(listing: Path) -> None:
+    """Importing a module binds its name in the package: a public name that is the same must be bound before."""
+    module = module_of(listing)
+    inside = {path.stem for path in listing.parent.glob("*.py")} | {
+        path.parent.name for path in listing.parent.glob("*/__init__.py")
+    }
+    for name in inside & set(module.__all__):
+        assert not isinstance(vars(module).get(name, module), ModuleType), name
+
+
 def test_what_a_package_defines_itself_is_public_too() -> None:
     assert {"embed"} <= set(importlib.import_module("swink_agent.local").__all__)
     assert "stream_fn_for" in importlib.import_module("swink_agent.adapters").__all__

@@ -24,7 +24,7 @@ A_RUN = {
 }
 HAPPENINGS = {
     f"swink_agent.core.{name}"
-    for name in ("agent_parts.sync", "codec", "compaction", "journal", "schemas.validation", "structured")
+    for name in ("agent.sync", "codec", "context.compaction", "journal", "schemas.validation", "structured")
 }
 A_FIRST_RUN = """
 import asyncio

@@ -1,4 +1,4 @@
-"""README's map, AGENTS.md, the layers and the code agree: what is there is named, and what is named is there."""
+"""The map in AGENTS.md, the layers and the code agree: every package is named, and every name exists."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ import pytest
 from .documents import ROOT, blocks_of
 
 PACKAGE = ROOT / "src/swink_agent"
-MODULES = [path.relative_to(PACKAGE).with_suffix("").as_posix() for path in sorted(PACKAGE.rglob("*.py"))]
 ROOMS = sorted({module.parent.relative_to(ROOT) for module in PACKAGE.rglob("*.py")} - {PACKAGE.relative_to(ROOT)})
 
 
 @cache
 def the_map() -> dict[Path, set[str]]:
-    """The folders on README's map, from the root of the repository, each with the modules that are named in it."""
-    (drawn,) = [block.code for block in blocks_of(ROOT / "README.md") if block.code.startswith("src/swink_agent/\n")]
+    """Returns the folders on the map, relative to the repository, each with the modules that the map names in it."""
+    (drawn,) = [block.code for block in blocks_of(ROOT / "AGENTS.md") if block.code.startswith("src/swink_agent/\n")]
     found: dict[Path, set[str]] = {}
     around: list[tuple[int, Path]] = []
     for line in drawn.splitlines():
@@ -37,14 +36,14 @@ def the_map() -> dict[Path, set[str]]:
 
 @pytest.mark.parametrize("room", ROOMS, ids=str)
 def test_every_room_has_its_line_on_the_map(room: Path) -> None:
-    assert room in the_map(), f"{room}/ has no line on README's map"
+    assert room in the_map(), f"{room}/ has no line on the map in AGENTS.md"
 
 
 def test_every_folder_of_the_repository_has_its_line_on_the_map() -> None:
     git = shutil.which("git")
     listed = git and subprocess.run([git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if not listed or listed.returncode:
-        pytest.skip("this is no checkout of the repository")
+        pytest.skip("this is not a checkout of the repository")
     folders = {Path(name).parts[0] for name in listed.stdout.split("\0") if "/" in name and not name.startswith(".")}
     assert folders <= {str(folder.parts[0]) for folder in the_map()}
 
@@ -54,26 +53,19 @@ def test_everything_on_the_map_is_there() -> None:
     missing += [
         folder / name for folder, names in the_map().items() for name in names if not (ROOT / folder / name).exists()
     ]
-    assert not missing, f"README's map shows {', '.join(map(str, missing))}"
-
-
-@pytest.mark.parametrize("room", ["core", "adapters"])
-def test_every_module_of_the_rooms_that_are_read_most_is_on_the_map(room: str) -> None:
-    folder = PACKAGE / room
-    modules = {module.name for module in folder.glob("*.py")} - {"__init__.py", "_exports.py"}
-    assert not modules - the_map()[folder.relative_to(ROOT)]
+    assert not missing, f"the map in AGENTS.md shows {', '.join(map(str, missing))}"
 
 
 # -- AGENTS.md ---------------------------------------------------------------------------------------------------
 
 
 def rooms_in(text: str) -> list[set[str]]:
-    """`a → { b c } → d`, from the outermost in."""
+    """Reads `a → { b c } → d`, from the outermost layer to the innermost."""
     return [set(layer.strip("{} ").split()) for layer in text.strip().split("→")]
 
 
 def layers() -> list[set[str]]:
-    """The same from import-linter's contract, whether or not the rooms are there yet."""
+    """Returns the same from import-linter's contract, including optional packages."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (rooms,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
     return [set(re.findall(r"swink_agent\.(\w+)", layer)) for layer in rooms]
@@ -90,7 +82,7 @@ def test_every_room_has_its_place_among_the_layers() -> None:
 
 
 def names_in(owner: str) -> set[str]:
-    """The methods and fields of the class, and of others that bear its name."""
+    """Returns the methods and fields of all classes of this name."""
     found: set[str] = set()
     for module in PACKAGE.rglob("*.py"):
         code = module.read_text(encoding="utf-8")
@@ -139,7 +131,7 @@ def test_the_files_and_modules_that_a_page_names_are_there(page: Path) -> None:
 
 
 def _is_there(name: str) -> bool:
-    """Whether a dotted name is a module of ours, or a name in one."""
+    """Returns whether a dotted name is one of our modules, or a name in one."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         module = PACKAGE.joinpath(*parts[:length])
@@ -152,14 +144,3 @@ def _is_there(name: str) -> bool:
             rest = parts[length:]
             return not rest or any(re.search(rf"\b{rest[0]}\b", path.read_text(encoding="utf-8")) for path in sources)
     return False
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_no_module_sends_its_reader_to_one_that_is_gone(module: str) -> None:
-    """What a docstring names with an underscore in front, or with a slash, is a module, or a name of this one."""
-    source = (PACKAGE / f"{module}.py").read_text(encoding="utf-8")
-    said = ast.get_docstring(ast.parse(source)) or ""
-    for name in re.findall(r"`(_[a-z_]+|[a-z_]+/[a-z_/]+)(?:\.py)?`", said):
-        is_module = any(f"/{other}".endswith(f"/{name}") for other in MODULES)
-        is_there = is_module or (ROOT / f"{name}.py").exists() or name in source.replace(said, "")
-        assert is_there, f"{name} is gone"

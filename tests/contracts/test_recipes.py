@@ -1,4 +1,4 @@
-"""What the recipes promise beyond running: above all that nobody pays for an answer that nobody reads."""
+"""The recipes keep their promises: above all, a run ends when its reader leaves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from swink_agent.testing import call, scripted, stall, text
 from .documents import ROOT, blocks_of
 
 SECONDS = 30.0
-"""How long anything here is waited for: far longer than it takes, on a busy machine too."""
+"""The longest wait in these tests: far longer than needed, also on a busy machine."""
 
 
 def file_of_the_page(page: str, name: str) -> ModuleType:
@@ -30,7 +30,7 @@ def file_of_the_page(page: str, name: str) -> ModuleType:
 
 
 class Server:
-    """The recipe's server, on loopback. `test_the_recipe_starts_it_so` says that its own last lines start it so."""
+    """Runs the recipe's server on loopback, in the way that `test_the_recipe_starts_it_so` checks."""
 
     def __init__(self, make_agent: Callable[[], Agent]) -> None:
         self.recipe = file_of_the_page("web-server.md", "server.py")
@@ -54,7 +54,7 @@ class Server:
 
 
 class Ended:
-    """A stream function that tells when the one inside it was closed, as an HTTP request would be."""
+    """A stream function that sets an event when the inner one is closed, as an HTTP request would be."""
 
     def __init__(self, inner: StreamFn) -> None:
         self.inner = inner
@@ -133,7 +133,7 @@ async def test_a_client_that_stays_without_reading_holds_the_model_back() -> Non
         await read_until(response, b"x")
         so_far, before = -1, -2
         async with asyncio.timeout(SECONDS):
-            while so_far != before:  # what the sockets' buffers take, and no more
+            while so_far != before:  # until the sockets' buffers are full
                 before = so_far
                 await asyncio.sleep(0.2)
                 message = server.agent.streaming_message

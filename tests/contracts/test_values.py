@@ -35,6 +35,7 @@ from swink_agent import (
     AssistantMessageEvent,
     AuthError,
     Base64Image,
+    CallRecord,
     CompactionReport,
     ContentFiltered,
     ContextCompacted,
@@ -93,13 +94,16 @@ from swink_agent import (
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
+    ToolOutcome,
     ToolResultMessage,
     TurnEnd,
     TurnEndReason,
+    TurnRecord,
     TurnStart,
     UnknownProvider,
     UrlImage,
     Usage,
+    UsageAdded,
     UserMessage,
     tool,
 )
@@ -111,6 +115,7 @@ from swink_agent.evals import (
     Comparison,
     EvalCase,
     EvalError,
+    EvalGrid,
     EvalRun,
     EvalSet,
     EvalSetError,
@@ -123,6 +128,10 @@ from swink_agent.evals import (
     GateResult,
     Invocation,
     JudgeRubric,
+    NamedRubric,
+    NotMeasured,
+    Pair,
+    Preference,
     Progress,
     ResponseCriteria,
     RunInfo,
@@ -132,11 +141,12 @@ from swink_agent.evals import (
     ScriptedReply,
     StoredTrajectory,
     ToolCallRecord,
+    Verdict,
     Versions,
 )
 from swink_agent.evals import Summary as EvalSummary
 from swink_agent.local import LocalModelError, LocalModelEvent, LocalState, Preset, StoredModel
-from swink_agent.local.presets import HubFile, IndexFile
+from swink_agent.local.weights.presets import HubFile, IndexFile
 from swink_agent.memory import (
     Divergence,
     LabelAdded,
@@ -201,13 +211,22 @@ RESULT = ToolResultMessage("call_1", [Text("seen"), PICTURE], True, {"exit_code"
 
 VALUES: list[msgspec.Struct] = [
     AgentContext("Be brief.", [USER, REPLY, RESULT], [look]),
-    AgentEnd((USER, REPLY, Notice("a")), PolicyStop("budget", "spent")),
+    AgentEnd((USER, REPLY, Notice("a")), PolicyStop("budget", "spent"), AgentResult((USER, REPLY), StopReason.STOP)),
     AgentLoopConfig(model=SPEC, stream_fn=silent),
     AgentLoopConfig(
         model=SPEC, stream_fn=silent, stream_options=StreamOptions(temperature=0.5), fallbacks=[(SPEC, silent)]
     ),
-    AgentResult((USER, REPLY), StopReason.STOP, Usage(1), Cost(0.5), "spent", None, PolicyStop("budget", "spent")),
-    AgentStart(),
+    AgentResult(
+        *((USER, REPLY), StopReason.STOP, Usage(1), Cost(0.5), "spent", None, PolicyStop("budget", "spent")),
+        *(ErrorKind.NETWORK, {"a": [1]}, True),
+    ),
+    AgentStart("run", "structured", {"type": "object"}, (USER,)),
+    CallRecord(
+        *("call_1", "look", {"where": "here"}, "approved", "mind", Grant("look", {"where": "here"}, {"in": "/"}), True),
+        *(ToolOutcome.FAILED, "no", 0.5, AgentToolResult.error("no")),
+    ),
+    TurnRecord((USER,), REPLY, (CallRecord("call_1", "look"),)),
+    UsageAdded(Usage(1), Cost(0.5), "overflow"),
     AgentToolResult([Text("a"), PICTURE], {"x": 1}, True),
     Approve(),
     ApproveWith({"where": "there"}, "somewhere else"),
@@ -223,11 +242,11 @@ VALUES: list[msgspec.Struct] = [
     PICTURE,
     Inject([USER, "and this"]),
     MessageEnd(REPLY),
-    MessageRetry(1, "busy", 1.5),
+    MessageRetry(1, "busy", 1.5, Usage(1), Cost(0.5)),
     MessagesInjected((USER, Notice("a")), "steering"),
     MessageStart(),
     MessageUpdate(TextDelta(0, "a")),
-    ModelFallback(SPEC, ModelSpec("a", "b"), "busy"),
+    ModelFallback(SPEC, ModelSpec("a", "b"), "busy", Usage(1), Cost(0.5)),
     SPEC,
     PolicyContext(
         turn_index=1,
@@ -261,14 +280,16 @@ VALUES: list[msgspec.Struct] = [
     ThinkingStart(0),
     ProposedCall("call_1", "look", {"where": "here"}, {"folder": "/home/ada"}),
     Grant("look", {"where": "here"}, {"folder": "/home/ada"}),
-    ToolApprovalRequested("call_1", "look", {"where": "here"}),
-    ToolApprovalResolved("call_1", "look", True),
+    ToolApprovalRequested("call_1", "look", {"where": "here"}, {"in": "/"}),
+    ToolApprovalResolved("call_1", "look", True, "why", "mind"),
     CALL,
     ToolCallDelta(0, "{"),
     ToolCallEnd(0),
     ToolCallStart(0, "call_1", "look"),
-    ToolExecutionEnd("call_1", "look", AgentToolResult.error("no"), True),
-    ToolExecutionStart("call_1", "look", {"where": "here"}),
+    ToolExecutionEnd(
+        *("call_1", "look", AgentToolResult.error("no"), True, ToolOutcome.FAILED, "no", 0.5, {"where": "here"})
+    ),
+    ToolExecutionStart("call_1", "look", {"where": "here"}, {"in": "/"}),
     ToolExecutionUpdate("call_1", "look", AgentToolResult("half")),
     RESULT,
     TurnEnd(0, REPLY, (RESULT,), TurnEndReason.TOOLS_EXECUTED),
@@ -389,7 +410,10 @@ CASE = EvalCase(
     evaluators=["response"],
     setup={"b.txt": "1 2"},
     metadata={"owner": "ada"},
+    tags=["sums"],
+    verdict="any",
 )
+RUBRIC = NamedRubric("tone", "Is it kind?", 2.0, 0.5)
 DONE = Invocation(
     messages=[USER],
     turns=1,
@@ -401,6 +425,9 @@ DONE = Invocation(
     error="stopped",
     folder=Path("/cases/sum"),
     stopped_by=PolicyStop("budget_guard", "no more"),
+    error_kind=ErrorKind.NETWORK,
+    value={"a": 1},
+    has_value=True,
 )
 SCORED = Attempt(
     number=1,
@@ -416,30 +443,56 @@ SCORED = Attempt(
     chain=("2" * 64,),
     trajectory=DONE,
     case=CASE,
+    tries=2,
+    lost_cost=0.1,
+    lost_tokens=3,
+    is_measured=False,
 )
-ONE = CaseResult("sum", (SCORED,), "Adds")
+ONE = CaseResult("sum", (SCORED,), "Adds", Verdict.ANY)
+KEPT = EvalRun(
+    "r",
+    "sums",
+    (ONE,),
+    EvalSummary.of([ONE], 1.0),
+    "Sums",
+    "3" * 64,
+    1,
+    1,
+    1,
+    False,
+    "4" * 64,
+    "/results/r.json",
+    Verdict.ANY,
+    "small",
+    "g",
+    "q",
+)
+PAIR = Pair("sum", 1, "after", "It is 3.", 0.1, 5)
 VALUES += [
     CASE,
     *(CASE.expected_trajectory, CASE.expected_response, CASE.expected_files[0], CASE.budget, CASE.judge),
     ExpectedCall("add", {"a": 1}),
     *(ResponseCriteria(contains="3"), ResponseCriteria(regex="3"), ResponseCriteria(schema={"type": "integer"})),
+    ResponseCriteria(number=3, tolerance=0.1),
+    ResponseCriteria(similar="It is 3", threshold=0.5, measure="sequence"),
+    *(RUBRIC, JudgeRubric(rubrics=[RUBRIC])),
     ExpectedFile("a.txt", regex="3"),
-    EvalSet("sums", "Sums", [CASE], "All of them"),
+    EvalSet("sums", "Sums", [CASE], "All of them", "any"),
     DONE,
     DONE.tool_calls[0],
     SCORED,
     SCORED.scores["response"],
     SCORED.versions,
     ONE,
-    EvalRun(
-        "r", "sums", (ONE,), EvalSummary.of([ONE], 1.0), "Sums", "3" * 64, 1, 1, 1, False, "4" * 64, "/results/r.json"
-    ),
+    KEPT,
+    EvalGrid("g", (KEPT,)),
+    *(PAIR, Preference((PAIR,), ("other",))),
     EvalTask("r", "sums", CASE, 1),
-    Progress(1, 2, 1, 0, 0.5, 1.0, 1, 2, 1, ("sum",), ONE),
-    RunInfo("r", "sums", "Sums", 1, EvalSummary.of([ONE], 1.0), 1, 1, False, "/results/r.json"),
+    Progress(1, 2, 1, 0, 0.5, 1.0, 1, 2, 1, ("sum",), ONE, 1, "small"),
+    RunInfo("r", "sums", "Sums", 1, EvalSummary.of([ONE], 1.0), 1, 1, False, "/results/r.json", "small", "g", "q"),
     StoredTrajectory("/results/r.json", 10, 20),
     EvalSummary.of([CaseResult("sum", (Attempt(1, {"x": Score(1.0, tokens=5)}, cost=Cost(total=1.0)),))], 1.0),
-    EvalSummary(1, 1, 1, 1.0, 1, 1.0),
+    EvalSummary(1, 1, 1, 1.0, 1, 1.0, 1, {"sums": EvalSummary(1)}),
     Comparison(
         **dict.fromkeys(("better", "worse", "same", "only_before", "only_after", "fixed", "broken"), ("sum",)),
         difference=0.1,
@@ -448,7 +501,7 @@ VALUES += [
         is_significant=True,
         cases=5,
     ),
-    Gate(0.9, 1.0, 60.0, EvalRun("r", "sums")),
+    Gate(0.9, 1.0, 60.0, EvalRun("r", "sums"), 0.8, 1),
     GateResult(False, ("no case was run",)),
     Script({"sum": ("3", ScriptedReply("3", "hm", (ScriptedCall("add", {"a": 1}),), "no", 1, 1, 0.1))}, "{}"),
     ScriptedReply("3", "hm", (ScriptedCall("add", {"a": 1}),), "no", 1, 1, 0.1),
@@ -457,6 +510,7 @@ VALUES += [
 ERRORS += [
     EvalError("no"),
     EvalSetError("unknown field", path="/sets/a.yaml", line=3),
+    NotMeasured("the judge is throttled"),
     EvalStoreError("is damaged", path="/results/r.json"),
 ]
 
@@ -502,9 +556,36 @@ def test_the_samples_fill_every_field_that_can_be_left_out() -> None:
         names = filled.setdefault(type(sample), set())
         names |= {name for name in sample.__struct_fields__ if getattr(sample, name) not in (None, (), {}, "")}
     empty = {kind.__name__: set(kind.__struct_fields__) - names for kind, names in filled.items()}
-    for kind in ("AgentLoopConfig", "AgentResult", "StreamOptions", "ToolCall", "AssistantMessage"):
+    for kind in ("AgentLoopConfig", "AgentResult", "PolicyContext", "StreamOptions", "ToolCall", "AssistantMessage"):
         empty.pop(kind)  # hooks and failures, which have tests of their own
     assert {kind: names for kind, names in empty.items() if names} == {}
+
+
+def _can_be_changed(value: object) -> bool:
+    """Whether a default that all values share can be changed by one of them."""
+    if isinstance(value, msgspec.Struct):
+        held = [getattr(value, name) for name in value.__struct_fields__]
+        return not value.__struct_config__.frozen or any(_can_be_changed(item) for item in held)
+    if isinstance(value, tuple | frozenset):
+        return any(_can_be_changed(item) for item in value)
+    is_plain = value is None or isinstance(value, str | bytes | int | float | Enum) or callable(value)
+    return not is_plain
+
+
+ROOMS = ("adapters", "approvals", "evals", "memory", "policies", "sandbox", "testing", "tools")
+
+
+def test_no_two_values_share_a_default_that_can_be_changed() -> None:
+    rooms = [swink_agent, *[import_module(f"swink_agent.{room}") for room in ROOMS]]
+    kinds = {value for room in rooms for name in dir(room) if inspect.isclass(value := getattr(room, name, None))}
+    shared = [
+        f"{kind.__name__}.{info.name}"
+        for kind in kinds
+        if issubclass(kind, msgspec.Struct)
+        for info in msgspec.structs.fields(kind)
+        if info.default is not msgspec.NODEFAULT and _can_be_changed(info.default)
+    ]
+    assert shared == []
 
 
 # -- structs ---------------------------------------------------------------------------------------------------

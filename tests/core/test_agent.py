@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,6 +21,7 @@ from swink_agent import (
     AlreadyRunning,
     AssistantMessage,
     Base64Image,
+    Cost,
     CustomMessage,
     ErrorKind,
     FileImage,
@@ -44,6 +48,7 @@ from swink_agent import (
     TurnEnd,
     TurnStart,
     UrlImage,
+    Usage,
     UserMessage,
     extract_text,
     tool,
@@ -85,14 +90,14 @@ def spoken(agent: Agent) -> list[str]:
         ({"model": "provider:"}, ValueError, "provider:model"),
         ({"tools": [add, add]}, ValueError, "'add'"),
         ({"tools": [lambda: None]}, TypeError, "@tool"),
-        ({"tools": ["add"]}, TypeError, "no tool"),
+        ({"tools": ["add"]}, TypeError, "not a tool"),
         ({"messages": [42]}, TypeError, "int"),
         ({"messages": [{"role": "user", "content": "hi"}]}, TypeError, "dict"),
         ({"steering_mode": "some"}, ValueError, "one_at_a_time"),
         ({"follow_up_mode": "some"}, ValueError, "one_at_a_time"),
         ({"approval_mode": "sometimes"}, ValueError, "sometimes"),
         ({"tool_execution": "parallel"}, ValueError, "concurrent"),
-        ({"policies": [object()]}, TypeError, "no policy"),
+        ({"policies": [object()]}, TypeError, "not a policy"),
         ({"fallbacks": [("no-colon", None)]}, ValueError, "provider:model"),
     ],
 )
@@ -1037,3 +1042,196 @@ async def test_every_way_to_run_reports_the_same_events() -> None:
     assert await events_of(lambda agent: agent.continue_loop()) == expected
     assert await events_of(lambda agent: collect(agent.continue_loop_stream())) == expected
     assert await events_of(lambda agent: asyncio.to_thread(agent.continue_loop_sync)) == expected
+
+
+LEAVINGS: dict[str, Callable[[Agent], Any]] = {}
+
+
+def _leaving(function: Callable[[Agent], Any]) -> Callable[[Agent], Any]:
+    LEAVINGS[function.__name__.strip("_").replace("_", " ")] = function
+    return function
+
+
+@_leaving
+async def _break(agent: Agent) -> None:
+    async for _ in agent.prompt_stream("go"):
+        break
+
+
+@_leaving
+async def _break_while_the_stream_is_held(agent: Agent) -> Any:
+    stream = agent.prompt_stream("go")
+    async for _ in stream:
+        break
+    return stream
+
+
+@_leaving
+async def _an_exception(agent: Agent) -> None:
+    with suppress(KeyError):
+        async for _ in agent.prompt_stream("go"):
+            raise KeyError
+
+
+@_leaving
+async def _a_dropped_stream(agent: Agent) -> None:
+    stream = agent.prompt_stream("go")
+    await anext(stream)
+    del stream
+
+
+@_leaving
+async def _a_cancelled_reader(agent: Agent) -> None:
+    has_begun = asyncio.Event()
+
+    async def read() -> None:
+        async for event in agent.prompt_stream("go"):
+            if isinstance(event, MessageUpdate):
+                has_begun.set()
+
+    await _cancelled(asyncio.create_task(read()), has_begun)
+
+
+@_leaving
+async def _a_cancelled_reader_of_single_events(agent: Agent) -> Any:
+    has_begun = asyncio.Event()
+    stream = agent.prompt_stream("go")
+
+    async def read() -> None:
+        while True:
+            if isinstance(await anext(stream), MessageUpdate):
+                has_begun.set()
+
+    await _cancelled(asyncio.create_task(read()), has_begun)
+    return stream
+
+
+async def _cancelled(reader: asyncio.Task[None], has_begun: asyncio.Event) -> None:
+    await has_begun.wait()
+    reader.cancel()
+    await asyncio.wait([reader])
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("how", LEAVINGS)
+async def test_a_prompt_directly_after_a_stream_was_left_waits_for_its_end(how: str, is_stream: bool) -> None:
+    agent = Agent(MODEL, stream_fn=scripted(text("so") + stall(), "second"))
+    held = await LEAVINGS[how](agent)
+    result = await (agent.prompt_stream("again").result() if is_stream else agent.prompt("again"))
+    assert result.text == "second"
+    replies = [message.stop_reason for message in agent.messages if isinstance(message, AssistantMessage)]
+    assert replies == [StopReason.ABORTED, StopReason.STOP]
+    del held
+
+
+async def test_a_stream_that_is_still_read_keeps_the_agent() -> None:
+    agent = Agent(MODEL, stream_fn=scripted(text("so") + stall()))
+    stream = agent.prompt_stream("go")
+    await anext(stream)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.005):
+            while True:
+                await anext(stream)
+    with pytest.raises(AlreadyRunning):  # a reader with a time limit may come back
+        await agent.prompt("again")
+    await stream.aclose()
+
+
+async def test_an_agent_knows_what_all_its_runs_used() -> None:
+    usage, cost = Usage(1, 2, total=3), Cost(total=0.25)
+    seen: list[Cost] = []
+    agent = Agent(MODEL, stream_fn=scripted("a", "b", usage=usage, cost=cost))
+    agent.subscribe(lambda event: seen.append(agent.total_cost) if isinstance(event, TurnEnd) else None)
+    assert (agent.total_usage, agent.total_cost) == (Usage(), Cost())
+    await agent.prompt("go")
+    agent.reset()
+    agent.messages = ["other"]
+    async for _ in agent.prompt_stream("again"):
+        pass
+    assert seen == [cost, cost + cost]  # the run that goes on counts as far as it has come
+    assert (agent.total_usage, agent.total_cost) == (usage + usage, cost + cost)
+
+
+async def test_a_run_whose_task_was_cancelled_counts_too() -> None:
+    cost = Cost(total=0.25)
+    waits = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        waits.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    agent = Agent(MODEL, stream_fn=scripted(call("wait"), cost=cost), tools=[wait])
+    task = asyncio.create_task(agent.prompt("go"))
+    await waits.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert agent.total_cost == cost
+
+
+def test_copies_of_a_history_are_lists() -> None:
+    agent = Agent(MODEL, stream_fn=scripted("a"), messages=["hi"])
+    kept = list(agent.messages)
+    copies = (
+        copy.copy(agent.messages),
+        agent.messages.copy(),
+        copy.deepcopy(agent.messages),
+        pickle.loads(pickle.dumps(agent.messages)),
+    )
+    agent.prompt_sync("more")
+    assert all(type(other) is list and other == kept for other in copies)
+
+
+# -- an agent made from another ------------------------------------------------------------------------------
+
+
+async def test_an_agent_like_another_has_its_parts_and_leaves_it_alone() -> None:
+    class Quiet:
+        def post_turn(self, ctx: Any) -> None:
+            return None
+
+    policy = Quiet()
+    agent = Agent(
+        "test:model",
+        system_prompt="Be brief.",
+        tools=[add],
+        stream_fn=scripted(text("from the first")),
+        fallbacks=[("test:other", scripted())],
+        policies=[policy],
+        get_api_key=lambda provider: "key",
+        steering_mode="all",
+        state={"seen": [1]},
+        messages=["before"],
+    )
+    agent.steer("later")
+    heard: list[object] = []
+    agent.subscribe(heard.append)
+
+    other = agent.replaced(stream_fn=scripted(text("from the other")), system_prompt="Be long.")
+
+    assert (await other.prompt("go")).text == "from the other"
+    other.state["seen"].append(2)
+    assert (other.system_prompt, other.tools, other.model) == ("Be long.", agent.tools, agent.model)
+    assert other.config.post_turn_policies == (policy,)
+    assert (other.config.fallbacks, other.config.get_api_key) == ((), None)
+    assert (len(other.messages), list(agent.messages), agent.state) == (3, [*agent.messages[:1]], {"seen": [1]})
+    assert agent.has_queued_messages
+    assert not other.has_queued_messages
+    assert heard == []
+    assert agent.config.get_api_key is not None
+    assert (await agent.replaced().prompt("go")).text == "from the first"
+
+
+def test_an_agent_like_another_takes_given_policies_alone_and_refuses_unknown_arguments() -> None:
+    class Quiet:
+        def post_turn(self, ctx: Any) -> None:
+            return None
+
+    old, new = Quiet(), Quiet()
+    agent = Agent("test:model", stream_fn=scripted(), post_turn_policies=[old])
+
+    assert agent.replaced(policies=[new]).config.post_turn_policies == (new,)
+    with pytest.raises(TypeError, match="streem_fn"):
+        agent.replaced(streem_fn=scripted())

@@ -142,11 +142,11 @@ async def test_calls_are_asked_about_in_order_and_before_any_runs() -> None:
         (False, "tool call rejected"),
         (Reject(), "tool call rejected"),
         (Reject("not on a Sunday"), "tool call rejected: not on a Sunday"),
-        (None, "tool call rejected: the approval callback answered NoneType, which is no approval"),
-        ("yes", "tool call rejected: the approval callback answered str, which is no approval"),
-        (1, "tool call rejected: the approval callback answered int, which is no approval"),
+        (None, "tool call rejected: the approval callback answered NoneType, which is not an approval"),
+        ("yes", "tool call rejected: the approval callback answered str, which is not an approval"),
+        (1, "tool call rejected: the approval callback answered int, which is not an approval"),
         (ApproveWith([]), "tool call rejected"),  # type: ignore[arg-type]
-        (ApproveWith(ENDLESS), "tool call rejected: the approval callback answered arguments that hold themselves"),
+        (ApproveWith(ENDLESS), "tool call rejected: the approval callback answered arguments that contain themselves"),
     ],
 )
 @pytest.mark.parametrize("is_async", [False, True])
@@ -445,3 +445,11 @@ def test_the_names_of_the_specification_are_those_of_today() -> None:
     assert ApprovalMode.SMART is ApprovalMode.WHERE_REQUIRED
     assert ApprovalMode("smart") is ApprovalMode("where_required") is ApprovalMode.SMART
     assert [mode.value for mode in ApprovalMode] == ["enabled", "smart", "bypassed"]
+
+
+def test_a_yes_for_reading_alone_is_a_yes() -> None:
+    """Callers compare answers, and show them: how the tool looks for programs is no part of the answer."""
+    assert Approve(reads_only=True) == Approve()
+    assert {Approve(reads_only=True), Approve()} == {Approve()}
+    assert repr(Approve(reads_only=True)) == "Approve()"
+    assert Approve() != Reject()

@@ -17,7 +17,7 @@ GIVEN = (ApprovalChoice, ApprovalMode, ErrorKind, StopReason, ThinkingLevel, Too
 
 @pytest.mark.parametrize("kind", GIVEN, ids=lambda kind: kind.__name__)
 def test_a_string_that_is_none_of_them_hears_which_there_are(kind: type[Enum]) -> None:
-    with pytest.raises(ValueError, match=f"'nonsense' is no {kind.__name__}: it is one of ") as raised:
+    with pytest.raises(ValueError, match=f"'nonsense' is not a valid {kind.__name__}: use one of ") as raised:
         kind("nonsense")
     assert all(repr(member.value) in str(raised.value) for member in kind)
     assert "did you mean" not in str(raised.value)
@@ -31,16 +31,18 @@ def test_the_most_alike_is_named() -> None:
 
 
 def test_names_that_are_known_elsewhere_hear_of_ours() -> None:
-    with pytest.raises(ValueError, match="'rate_limit' is no ErrorKind: it is one of 'throttled', 'network'"):
+    with pytest.raises(ValueError, match="'rate_limit' is not a valid ErrorKind: use one of 'throttled', 'network'"):
         fail("rate_limit")
-    with pytest.raises(ValueError, match="'always' is no ApprovalMode: it is one of 'enabled', 'smart', 'bypassed'"):
+    with pytest.raises(
+        ValueError, match="'always' is not a valid ApprovalMode: use one of 'enabled', 'smart', 'bypassed'"
+    ):
         Agent("test:model", stream_fn=scripted(), approval_mode="always")
     assert ApprovalMode("where_required") is ApprovalMode.SMART
 
 
 def test_a_model_is_checked_for_its_thinking_level() -> None:
     assert ModelSpec("test", "model", "high").thinking_level is ThinkingLevel.HIGH  # pyright: ignore
-    with pytest.raises(ValueError, match=r"'hihg' is no ThinkingLevel: .* did you mean 'high'"):
+    with pytest.raises(ValueError, match=r"'hihg' is not a valid ThinkingLevel: .* did you mean 'high'"):
         ModelSpec("test", "model", "hihg")  # pyright: ignore[reportArgumentType]
 
 

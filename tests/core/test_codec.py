@@ -13,6 +13,7 @@ from swink_agent import (
     AgentEnd,
     AgentEvent,
     AgentMessage,
+    AgentResult,
     AgentStart,
     AgentToolResult,
     AssistantMessage,
@@ -48,12 +49,14 @@ from swink_agent import (
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
+    ToolOutcome,
     ToolResultMessage,
     TurnEnd,
     TurnEndReason,
     TurnStart,
     UrlImage,
     Usage,
+    UsageAdded,
     UserMessage,
     decode_event,
     decode_message,
@@ -130,6 +133,27 @@ EVENTS: list[AgentEvent] = [
     TurnEnd(4, None, (), TurnEndReason.STOPPED),
     AgentEnd((USER, Notice("a"), REPLY, RESULT), PolicyStop("budget", "spent")),
     AgentEnd(()),
+    AgentStart("run", "structured", {"type": "object"}, (USER, Notice("a"))),
+    UsageAdded(Usage(1, 2), Cost(total=0.5), "overflow"),
+    MessageRetry(1, "busy", 0.5, Usage(1), Cost(total=0.25)),
+    ToolExecutionEnd(
+        "call_1", "look", AgentToolResult.error("no"), True, ToolOutcome.REJECTED, "not now", 0.0, {"where": 2}
+    ),
+    AgentEnd(
+        (USER, Notice("a"), REPLY, RESULT),
+        PolicyStop("budget", "spent"),
+        AgentResult(
+            (USER, Notice("a"), REPLY, RESULT),
+            StopReason.ERROR,
+            Usage(1, 2),
+            Cost(total=0.5),
+            "it failed",
+            stopped_by=PolicyStop("budget", "spent"),
+            error_kind=ErrorKind.NETWORK,
+            value={"content": [{"type": "of its own"}]},
+            has_value=True,
+        ),
+    ),
 ]
 
 
@@ -329,10 +353,13 @@ def test_types_of_which_one_could_be_read_for_another_are_refused() -> None:
     wrong: list[tuple[Any, str]] = [
         ([Notice, Other], "Other and Notice have the same tag, 'notice': give one of them another"),
         ([User], "User and UserMessage have the same tag, 'user': give one of them another"),
-        ([int], "types are classes on CustomMessage, and <class 'int'> is none"),
-        ([Notice("a")], "types are classes on CustomMessage, and Notice(text='a'"),
-        ([UserMessage], "types are classes on CustomMessage, and <class 'swink_agent.core.types.UserMessage'> is none"),
-        (Notice, "types are a list of classes, [Notice], not one"),
+        ([int], "types must be subclasses of CustomMessage, and <class 'int'> is not one"),
+        ([Notice("a")], "types must be subclasses of CustomMessage, and Notice(text='a'"),
+        (
+            [UserMessage],
+            "types must be subclasses of CustomMessage, and <class 'swink_agent.core.types.UserMessage'> is not one",
+        ),
+        (Notice, "types must be a list of classes: write [Notice]"),
     ]
     for types, words in wrong:
         with pytest.raises(TypeError) as raised:

@@ -621,7 +621,7 @@ async def test_arguments_that_are_no_object_go_back_to_the_model_and_the_others_
     assert result.text == "ok"
     (invalid, said), (ran, echoed) = outcomes(agent)
     assert (invalid, ran, echoed) == (ToolOutcome.INVALID, ToolOutcome.RAN, "b")
-    assert "no JSON" in said
+    assert "not JSON" in said
     assert '{"word":"a"' in said.replace(" ", "")
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swink_agent import (
     Agent,
     AgentEvent,
     AgentMessage,
+    AgentToolResult,
     Approve,
     AssistantMessageEvent,
     ErrorKind,
+    Grant,
     Inject,
     MessageEnd,
     ModelSpec,
@@ -23,10 +28,13 @@ from swink_agent import (
     PreDispatchContext,
     ProposedCall,
     Redactor,
+    RunRecord,
     StopReason,
     StreamStart,
     ToolApprovalRequested,
     ToolCall,
+    ToolContext,
+    ToolExecutionEnd,
     ToolExecutionStart,
     ToolResultMessage,
     tool,
@@ -231,7 +239,88 @@ async def test_nobody_who_is_shown_the_arguments_changes_what_runs_or_what_is_re
     assert [message.tool_calls[0].arguments for message in agent.messages if getattr(message, "tool_calls", ())] == [
         {"word": "right"}
     ]
-    assert next(event.arguments["word"] for event in events if isinstance(event, ToolExecutionStart)) == "spoilt"
+    assert next(event.arguments["word"] for event in events if isinstance(event, ToolExecutionStart)) == "right"
+
+
+def spoil_deeply(value: Any) -> None:
+    """Changes everything in it that can be changed."""
+    try:
+        if isinstance(value, dict):
+            for item in list(value.values()):
+                spoil_deeply(item)
+            value["spoilt"] = True
+        elif isinstance(value, list):
+            for item in list(value):
+                spoil_deeply(item)
+            value.append("spoilt")
+    except TypeError:
+        pass
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda items: st.lists(items, max_size=3) | st.dictionaries(st.text(max_size=3), items, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(arguments=st.dictionaries(st.text(max_size=3), JSON, max_size=4))
+def test_whatever_is_done_to_the_arguments_stays_with_whoever_did_it(arguments: dict[str, Any]) -> None:
+    wanted = copy.deepcopy(arguments)
+    got: list[dict[str, Any]] = []
+
+    class Takes:
+        name = label = description = "takes"
+        parameters_schema: dict[str, Any] = {"type": "object"}
+        requires_approval = True
+
+        def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
+            spoil_deeply(arguments)
+            return {"in": ["here"]}
+
+        async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
+            got.append(copy.deepcopy(arguments))
+            spoil_deeply(arguments)
+            assert ctx.grant is not None
+            spoil_deeply(ctx.grant.arguments)
+            spoil_deeply(ctx.grant.scope)
+            return AgentToolResult.text("taken")
+
+    class Partition:
+        def partition(self, calls: Sequence[ToolCall]) -> Sequence[Sequence[int]]:
+            spoil_deeply(calls[0].arguments)
+            return [[0]]
+
+    def approve(request: ProposedCall) -> Approve:
+        spoil_deeply(request.arguments)
+        spoil_deeply(request.scope)
+        return Approve()
+
+    def watch(event: AgentEvent) -> None:
+        for name in ("arguments", "scope"):
+            spoil_deeply(getattr(event, name, None))
+        for message in getattr(event, "messages", ()):
+            for block in message.content:
+                spoil_deeply(getattr(block, "arguments", None))
+
+    record, events = RunRecord(), list[AgentEvent]()
+    model = scripted(call("takes", **arguments), text("done"))
+    agent = Agent(MODEL, stream_fn=model, tools=[Takes()], approve=approve, tool_execution=Partition())
+    for subscriber in (watch, record.feed, events.append, watch):
+        agent.subscribe(subscriber)
+    assert asyncio.run(agent.prompt("go")).error is None
+    (reply,) = [message for message in agent.messages if getattr(message, "tool_calls", ())]
+    held = reply.tool_calls[0].arguments  # type: ignore[union-attr]
+    assert got == [wanted]
+    assert [held, record.calls[0].arguments] == [wanted, wanted]
+    assert record.calls[0].grant == Grant("takes", wanted, {"in": ["here"]})
+    # Nobody changed them, so all who are shown them are shown the same object: nothing is copied.
+    shown = [event.arguments for event in events if isinstance(event, SHOWING)]
+    assert len(shown) == 3
+    assert all(arguments is held for arguments in [*shown, record.calls[0].arguments])
+
+
+SHOWING = (ToolApprovalRequested, ToolExecutionStart, ToolExecutionEnd)
 
 
 async def test_a_policy_that_keeps_the_arguments_it_set_cannot_change_them_later() -> None:

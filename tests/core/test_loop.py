@@ -16,16 +16,21 @@ from swink_agent import (
     AgentMessage,
     AssistantMessage,
     CancellationToken,
+    Cost,
     CustomMessage,
+    DefaultRetryStrategy,
+    ErrorKind,
     InvalidContinue,
     MessageEnd,
     MessagesInjected,
     MessageUpdate,
     ModelSpec,
     NoMessages,
+    PolicyContext,
     StopReason,
     StreamDone,
     StreamError,
+    StreamFailed,
     StreamStart,
     TextDelta,
     TextEnd,
@@ -126,7 +131,7 @@ async def test_the_loop_function_leaves_its_context_as_it_was() -> None:
         "ToolResultMessage",
         "AssistantMessage",
     ]
-    assert events[-1] == AgentEnd(result.messages)
+    assert events[-1] == AgentEnd(result.messages, result=result)
 
 
 async def test_the_model_is_sent_the_system_prompt_the_history_and_the_tools() -> None:
@@ -534,3 +539,39 @@ async def test_a_context_that_ends_with_a_user_message_is_continued_without_addi
     events = await collect(stream)
     assert names(events) == ONE_TEXT_TURN
     assert [type(message).__name__ for message in (await stream.result()).messages] == ["AssistantMessage"]
+
+
+ODD_BILLS = {
+    "cost without tokens": (Usage(), Cost(total=0.25)),
+    "parts of a cost without a total": (Usage(), Cost(input=0.25)),
+    "cached tokens alone": (Usage(cache_read=500), Cost()),
+    "tokens written to the cache alone": (Usage(cache_write=500), Cost()),
+    "counts of the provider's own": (Usage(extra={"searches": 2}), Cost(extra={"searches": 0.02})),
+}
+
+
+@pytest.mark.parametrize("what", ODD_BILLS)
+async def test_what_a_reply_used_counts_whatever_it_is(what: str) -> None:
+    usage, cost = ODD_BILLS[what]
+    seen: list[tuple[Usage, Cost]] = []
+
+    class Look:
+        def post_turn(self, ctx: PolicyContext) -> None:
+            seen.append((ctx.usage, ctx.cost))
+
+    script = scripted(call("add", a=2, b=3), "5", usage=usage, cost=cost)
+    result = await Agent(MODEL, stream_fn=script, tools=[add], policies=[Look()]).prompt("go")
+    assert (result.usage, result.cost) == (usage + usage, cost + cost)
+    assert seen == [(usage, cost), (usage + usage, cost + cost)]
+
+
+@pytest.mark.parametrize("what", ["cost without tokens", "cached tokens alone"])
+async def test_what_a_failed_attempt_used_counts_too(what: str) -> None:
+    usage, cost = ODD_BILLS[what]
+
+    async def stream(*_: object) -> Any:
+        yield StreamFailed("later", ErrorKind.NETWORK, usage=usage, cost=cost)
+
+    agent = Agent(MODEL, stream_fn=stream, retry_strategy=DefaultRetryStrategy(2, base_delay=0))
+    result = await agent.prompt("go")
+    assert (result.usage, result.cost) == (usage + usage, cost + cost)

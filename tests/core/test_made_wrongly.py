@@ -2,16 +2,62 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from swink_agent import Agent, AgentLoopConfig, ModelSpec, StreamOptions
+from swink_agent import (
+    Agent,
+    AgentLoopConfig,
+    DefaultRetryStrategy,
+    ModelSpec,
+    Redactor,
+    SlidingWindow,
+    StreamDone,
+    StreamOptions,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+)
+from swink_agent.adapters import AnthropicStreamFn
+from swink_agent.approvals import Approvals
 from swink_agent.policies import MaxTurns
 from swink_agent.testing import scripted
 
 SECRET = "sk-this-is-a-secret-key"
+
+
+MODEL = ModelSpec("test", "model")
+
+
+class SubTool:
+    """A tool, once somebody makes one."""
+
+    name = label = description = "sub"
+    parameters_schema: dict[str, Any] = {"type": "object"}
+    requires_approval = False
+
+    async def execute(self, arguments: dict[str, Any], ctx: Any) -> Any: ...
+
+
+class Messages:
+    def poll_steering(self) -> list[Any]:
+        return []
+
+    def poll_follow_up(self) -> list[Any]:
+        return []
+
+    def partition(self, calls: Any) -> Any:
+        return [range(len(calls))]
+
+
+def config(**options: Any) -> AgentLoopConfig:
+    return AgentLoopConfig(model=MODEL, stream_fn=scripted(), **options)
 
 
 def agent(**options: Any) -> Agent:
@@ -31,11 +77,77 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "secrets for their redactor": (lambda: agent(redactor=[SECRET]), "^redactor is a Redactor, and not a list$"),
     "messages to come": (lambda: agent(message_provider=["hi"]), "^message_provider is a MessageProvider"),
     "instructions": (lambda: agent(system_prompt=["be", "brief"]), "^system_prompt is a string, or a function"),
-    "a history": (lambda: agent(messages=5), "^a int is no message"),
+    "a list for the state": (lambda: agent(state=[1]), "^state is a mapping, such as a dict, and not a list$"),
+    "a text for the state": (lambda: agent(state="{}"), "^state is a mapping, such as a dict, and not a str$"),
+    "a copy of an agent": (lambda: copy.copy(agent()), r"^an Agent cannot be copied .* agent\.replaced\(\)"),
+    "a deep copy of an agent": (lambda: copy.deepcopy(agent()), "^an Agent cannot be copied or pickled"),
+    "a pickled agent": (lambda: pickle.dumps(agent()), r"^an Agent cannot .* agent\.messages can be pickled$"),
+    "a history": (lambda: agent(messages=5), "^a int is not a message"),
     "one policy": (lambda: agent(policies=MaxTurns(3)), r"^policies is a list, .* MaxTurns: write policies=\[…\]$"),
     "one policy of a slot": (lambda: agent(pre_turn_policies=MaxTurns(3)), "^pre_turn_policies is a list"),
     "a policy of another slot": (lambda: agent(pre_dispatch_policies=[MaxTurns(3)]), "it has none of pre_dispatch$"),
-    "no policy": (lambda: agent(policies=[SECRET]), "^a str is no policy"),
+    "no policy": (lambda: agent(policies=[SECRET]), "^a str is not a policy"),
+    "the class of a policy": (
+        lambda: agent(policies=[MaxTurns]),
+        r"^policies holds the class MaxTurns: write MaxTurns\(…\)",
+    ),
+    "a class for the policies": (lambda: agent(policies=MaxTurns), "^policies is a list, and not the class MaxTurns"),
+    "the class of a policy in its slot": (
+        lambda: agent(pre_turn_policies=[MaxTurns]),
+        "^pre_turn_policies holds the class",
+    ),
+    "a policy without a function": (lambda: agent(policies=[SimpleNamespace(pre_turn=True)]), "is not a policy"),
+    "the class of a tool": (lambda: agent(tools=[SubTool]), r"^the class SubTool is not a tool: write SubTool\(…\)$"),
+    "the class of an approval": (
+        lambda: agent(approve=Approvals),
+        "^approve is a function, or None, and not the class Appr",
+    ),
+    "the class of a transform": (
+        lambda: agent(transform_context=SlidingWindow),
+        "^transform_context is .* the class Slid",
+    ),
+    "a class of async transform": (lambda: agent(async_transform_context=SlidingWindow), "^async_transform_context is"),
+    "the class of a strategy": (
+        lambda: agent(retry_strategy=DefaultRetryStrategy),
+        "^retry_strategy is a RetryStrategy, ",
+    ),
+    "the class of options": (
+        lambda: agent(stream_options=StreamOptions),
+        "^stream_options is StreamOptions, and not the ",
+    ),
+    "the class of a stream function": (
+        lambda: agent(stream_fn=AnthropicStreamFn),
+        "^stream_fn is a function, and not the",
+    ),
+    "the class of a redactor": (
+        lambda: agent(redactor=Redactor),
+        "^redactor is a Redactor, and not the class Redactor",
+    ),
+    "the class of a provider": (
+        lambda: agent(message_provider=Messages),
+        "^message_provider is .* not the class Messages",
+    ),
+    "a class of instructions": (lambda: agent(system_prompt=dict), "^system_prompt is a string, .* not the class dict"),
+    "the class of an execution": (
+        lambda: agent(tool_execution=Messages),
+        "^tool_execution is .* not the class Messages",
+    ),
+    "an execution that makes no groups": (lambda: agent(tool_execution=5), "^tool_execution is .* and not a int$"),
+    "a class that asks a fallback": (
+        lambda: agent(fallbacks=[("a:b", AnthropicStreamFn)]),
+        "^the stream function of a fall",
+    ),
+    "a policy of the loop": (
+        lambda: config(post_turn_policies=[MaxTurns]),
+        "^post_turn_policies holds the class MaxTurns",
+    ),
+    "one policy of the loop": (lambda: config(pre_turn_policies=MaxTurns(3)), "^pre_turn_policies is a list"),
+    "no policy of the loop": (lambda: config(pre_dispatch_policies=[MaxTurns(3)]), "it has none of pre_dispatch$"),
+    "a fallback of the loop": (lambda: config(fallbacks=["a:b"]), "^a fallback is a pair"),
+    "a fallback of the loop that nobody asks": (
+        lambda: config(fallbacks=[(MODEL, None)]),
+        "^the stream function of a fall",
+    ),
     "a model alone": (lambda: agent(fallbacks=[SECRET]), r"^a fallback is a pair, and not a str: write fallbacks=\[\("),
     "one fallback": (lambda: agent(fallbacks="a:b"), "^fallbacks is a list of pairs, and not a str"),
     "a fallback's function": (lambda: agent(fallbacks=[("a:b", "c")]), "^the stream function of a fallback is"),
@@ -83,3 +195,36 @@ def test_a_cache_is_one_of_two() -> None:
 def test_what_can_work_is_taken() -> None:
     StreamOptions(temperature=1, max_tokens=5, timeout=0.5, session_id="x", api_key="y", headers={"a": "b"})
     agent(policies=(MaxTurns(3),), fallbacks=[("test:other", scripted()), ["test:third", None]])
+
+
+async def test_a_stream_may_be_a_class_that_is_read() -> None:
+    class Hello:
+        def __init__(self, *_: object) -> None:
+            self._events = [StreamStart(), TextStart(0), TextDelta(0, "hello"), TextEnd(0), StreamDone()]
+
+        def __aiter__(self) -> Hello:
+            return self
+
+        async def __anext__(self) -> Any:
+            if not self._events:
+                raise StopAsyncIteration
+            return self._events.pop(0)
+
+    assert (await agent(stream_fn=Hello).prompt("hi")).text == "hello"
+
+
+def test_lists_of_a_configuration_become_tuples() -> None:
+    limit, other = MaxTurns(3), scripted()
+    made = config(pre_turn_policies=iter([limit]), fallbacks=[(MODEL, other)])
+    assert made.pre_turn_policies == (limit,)
+    assert made.fallbacks == ((MODEL, other),)
+
+
+def test_two_configurations_share_nothing_that_can_be_changed() -> None:
+    first, second = config(), config()
+    assert first.retry_strategy is not second.retry_strategy
+    assert isinstance(first.retry_strategy, DefaultRetryStrategy)
+    first.retry_strategy.max_attempts = 9
+    first.stream_options.headers["x"] = "y"
+    assert second.retry_strategy == config().retry_strategy == DefaultRetryStrategy()
+    assert second.stream_options == StreamOptions()

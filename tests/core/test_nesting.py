@@ -165,7 +165,7 @@ def test_arguments_that_are_nested_too_deep_go_back_to_the_model(depth: int) -> 
     block = assembled(deep_call(depth))
 
     assert block.is_incomplete
-    assert f"they are nested deeper than {DEEPEST} levels; send" in not_an_object("give", deep_call(depth))
+    assert f"they are nested deeper than {DEEPEST} levels; send" in not_an_object(deep_call(depth))
 
 
 def test_arguments_that_are_as_deep_as_may_be_are_taken() -> None:

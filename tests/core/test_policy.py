@@ -497,5 +497,5 @@ async def test_the_loop_takes_policies_slot_by_slot() -> None:
 
 
 def test_an_object_without_a_slot_is_no_policy() -> None:
-    with pytest.raises(TypeError, match="is no policy"):
+    with pytest.raises(TypeError, match="is not a policy"):
         Agent(MODEL, stream_fn=scripted(), policies=[object()])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent import Agent, AgentEvent, AuthError, ModelSpec, StopReason
-from swink_agent.core.providers import ProviderStreamFn
+from swink_agent import Agent, AgentEvent, AuthError, ModelSpec, StopReason, UnknownProvider
+from swink_agent.core.providers import ProviderStreamFn, nearest_model
 from swink_agent.testing import collect, fail, names, scripted
 
 Install = Callable[..., str]
@@ -187,3 +187,49 @@ def test_the_stream_function_shows_which_providers_it_has_used(install: Install)
     assert "acme" not in repr(by_provider)
     by_provider.adapter(ModelSpec("acme", "large"))
     assert "acme" in repr(by_provider)
+
+
+MEANT = {
+    "gpt-4o": "openai:gpt-4o",
+    "o3-mini": "openai:o3-mini",
+    "claude-sonnet-4-6": "anthropic:claude-sonnet-4-6",
+    "gemini-3.5-flash": "gemini:gemini-3.5-flash",
+    "grok-4.3": "xai:grok-4.3",
+    "mistral-medium-latest": "mistral:mistral-medium-latest",
+    "llama3.2": "ollama:llama3.2",
+    "qwen3:8b": "ollama:qwen3:8b",
+    "openai/gpt-4o": "openai:gpt-4o",
+    "OpenAI:gpt-4o": "openai:gpt-4o",
+    "anthropc:claude-sonnet-4-6": "anthropic:claude-sonnet-4-6",
+    "anthropc/claude-sonnet-4-6": "anthropic:claude-sonnet-4-6",
+    "anthropic": "anthropic:claude-sonnet-4-6",
+    "anthropic:": "anthropic:claude-sonnet-4-6",
+    "anthropc": "anthropic:claude-sonnet-4-6",
+    "ollama": None,
+    "": None,
+    "nothing like it": None,
+}
+
+
+@pytest.mark.parametrize("written", MEANT)
+def test_a_name_that_is_nearly_right_leads_to_the_right_one(written: str) -> None:
+    assert nearest_model(written) == MEANT[written]
+
+
+@pytest.mark.parametrize("written", ["gpt-4o", "claude-sonnet-4-6", "openai/gpt-4o", "anthropic:"])
+def test_an_agent_names_the_model_that_was_meant(written: str) -> None:
+    with pytest.raises(ValueError, match=f"write provider:model; did you mean {MEANT[written]}") as raised:
+        Agent(written)
+    assert written in str(raised.value)
+
+
+def test_a_model_of_a_family_behind_a_colon_is_named_too() -> None:
+    with pytest.raises(UnknownProvider, match="did you mean ollama:qwen3:8b"):
+        Agent("qwen3:8b").prompt_sync("hi")
+
+
+def test_no_other_package_is_loaded_to_find_what_was_meant(install: Install) -> None:
+    module = install("acme")
+    assert nearest_model("acme/large") == "acme:large"
+    assert nearest_model("acne") is None
+    assert module not in sys.modules

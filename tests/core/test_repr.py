@@ -251,3 +251,26 @@ def test_the_reason_of_a_stop_is_shown_whole_up_to_some_sentences() -> None:
         assert f"reason={reason!r}" in repr(value)
     assert f"error_message={reason!r}" in repr(AssistantMessage("", error_message=reason))
     assert len(repr(PolicyStop("budget", reason * 100))) < 120
+
+
+def test_rich_shows_no_more_of_a_value_than_its_repr_does() -> None:
+    options = StreamOptions(api_key=SECRET, headers={"Authorization": SECRET}, max_tokens=5)
+    request = ProposedCall("1", "send", {"body": SECRET}, {})
+    for value in (options, request, AgentLoopConfig(model=MODEL, stream_fn=_nobody, stream_options=options)):
+        assert SECRET not in repr(value.__rich_repr__())
+    assert "max_tokens" in repr(options.__rich_repr__())
+    rich = pytest.importorskip("rich.pretty")
+    assert (
+        rich.pretty_repr(options).replace("\n", "").replace(" ", "")
+        == "StreamOptions(max_tokens=5,api_key=…,headers=…)"
+    )
+    assert SECRET not in rich.pretty_repr([request, {"options": options}])
+
+
+SECRET = "sk-not-to-be-seen-anywhere-1234"
+MODEL = ModelSpec("test", "model")
+
+
+async def _nobody(*_: object) -> AsyncIterator[AssistantMessageEvent]:
+    raise AssertionError
+    yield

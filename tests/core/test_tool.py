@@ -1106,7 +1106,7 @@ def test_one_tool_in_place_of_a_list_is_told_so() -> None:
         """Adds."""
         return a
 
-    with pytest.raises(TypeError, match=r"the tools of an agent are a list, and not <tool add>: write tools=\[…\]"):
+    with pytest.raises(TypeError, match=r"the tools of an agent must be a list, not <tool add>: write tools=\[…\]"):
         Agent("any:model", tools=add)  # type: ignore[arg-type]
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import html
+import io
 import json
 import pickle
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -84,7 +87,10 @@ FIELDS: dict[type[msgspec.Struct], list[str]] = {
     Cost: ["input", "output", "cache_read", "cache_write", "total", "extra"],
     ModelSpec: ["provider", "model_id", "thinking_level", "thinking_budgets"],
     AgentContext: ["system_prompt", "messages", "tools"],
-    AgentResult: ["messages", "stop_reason", "usage", "cost", "error", "exception", "stopped_by"],
+    AgentResult: [
+        *("messages", "stop_reason", "usage", "cost", "error", "exception", "stopped_by"),
+        *("error_kind", "value", "has_value"),
+    ],
     AgentToolResult: ["content", "details", "is_error"],
     PolicyStop: ["policy", "reason"],
 }
@@ -97,7 +103,47 @@ def test_the_values_have_the_fields_of_the_specification_in_its_order() -> None:
 def test_no_message_has_a_role_field() -> None:
     for kind in (UserMessage, AssistantMessage, ToolResultMessage, Notice):
         assert "role" not in kind.__struct_fields__
-        assert not hasattr(kind, "role")
+
+
+def test_a_message_tells_its_role_as_its_json_does() -> None:
+    for message in (UserMessage("a"), AssistantMessage("a"), ToolResultMessage("1", "a"), Notice("a")):
+        assert message.role == json.loads(msgspec.json.encode(message))["role"]
+        assert "role" not in repr(message)
+        assert pickle.loads(pickle.dumps(message)) == message
+        with pytest.raises(AttributeError):
+            message.role = "system"  # type: ignore[misc]
+
+
+HOSTILE = "<script>alert(1)</script> [bold]&amp;[/bold] <img src=x onerror=alert(1)>"
+
+
+def test_a_result_in_a_notebook_takes_nothing_for_html() -> None:
+    stop = PolicyStop("<b>", HOSTILE)
+    result = AgentResult(
+        (AssistantMessage(HOSTILE),), StopReason.STOP, Usage(total=3), Cost(total=0.5), HOSTILE, stopped_by=stop
+    )
+    page = result._repr_html_()
+    tags = re.findall("<[^>]*>", page)
+    assert tags == ['<div style="white-space: pre-wrap">', "</div>", "<small>", "</small>"]
+    assert html.unescape(page).count(HOSTILE) == 3
+    assert "3" in page
+    assert "0.5" in page
+
+
+def test_a_result_for_rich_is_values_and_no_markup() -> None:
+    result = AgentResult((AssistantMessage(HOSTILE),), StopReason.STOP, Usage(total=3))
+    assert result.__rich_repr__() == [("text", HOSTILE), ("stop_reason", "stop"), ("tokens", 3)]
+    rich = pytest.importorskip("rich.console")
+    console = rich.Console(file=io.StringIO(), width=200, color_system=None)
+    console.print(result)
+    assert repr(HOSTILE) in console.file.getvalue()
+
+
+def test_tokens_and_amount_are_all_of_it_with_a_total_or_without() -> None:
+    assert Usage(1, 2, 3, 4).tokens == 10
+    assert Usage(1, 2, total=30).tokens == 30
+    assert Cost(0.25, 0.5).amount == 0.75
+    assert Cost(0.25, total=1.0).amount == 1.0
 
 
 def test_the_tag_of_a_value_stands_in_its_json() -> None:

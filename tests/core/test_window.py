@@ -32,7 +32,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.adapters import AnthropicStreamFn, OpenAiStreamFn
-from swink_agent.core.window import tokens_per_count
+from swink_agent.core.context.window import tokens_per_count
 from swink_agent.memory import SummarizingCompactor
 from swink_agent.testing import call, check_conversation, scripted
 from swink_agent.testing.script import ScriptedStream

@@ -21,7 +21,7 @@ import msgspec
 from swink_agent import AgentMessage, AssistantMessage, ToolOutcome, ToolResultMessage, extract_text
 from swink_agent.core.journal import ToolStarted
 from swink_agent.memory import JsonlSessionStore, LoadedSession
-from swink_agent.memory.fold import Fold
+from swink_agent.memory.log.fold import Fold
 from swink_agent.testing import check_conversation
 
 from .life import digest, items_of

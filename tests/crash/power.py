@@ -15,12 +15,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swink_agent.memory.files import FileOperations
+from swink_agent.memory.log.files import FileOperations
 
 
 class Written(NamedTuple):
     inode: int
     data: bytes
+
+
+class Truncated(NamedTuple):
+    """Nothing of the file is left behind its first bytes."""
+
+    inode: int
+    size: int
 
 
 class Synced(NamedTuple):
@@ -40,7 +47,7 @@ class Said(NamedTuple):
     line: list[Any]
 
 
-Step = Written | Synced | Named | Said
+Step = Written | Truncated | Synced | Named | Said
 
 
 class Tape(FileOperations):
@@ -61,6 +68,10 @@ class Tape(FileOperations):
     def write(self, descriptor: int, data: bytes) -> int:
         self.steps.append(Written(os.fstat(descriptor).st_ino, bytes(data)))  # it may be on disk before this returns
         return super().write(descriptor, data)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        self.steps.append(Truncated(os.fstat(descriptor).st_ino, size))
+        super().truncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
         self.steps.append(Synced(os.fstat(descriptor).st_ino))
@@ -84,6 +95,8 @@ class Moment:
         self.said: list[list[Any]] = []
         self._safe: dict[int, bytes] = {}
         self._later: dict[int, list[bytes]] = {}
+        self._cut: dict[int, int] = {}
+        """Where files were cut off that were not synced since, before anything was written behind."""
         self._names: dict[str, list[int | None]] = {}
         """Of each name, what it may stand for: what it surely did at the last sync, then each change since."""
         for number, (name, contents) in enumerate(before.items(), 1):
@@ -96,6 +109,9 @@ class Moment:
                 self.said.append(line)
             case Written(inode, data):
                 self._later.setdefault(inode, []).append(data)
+            case Truncated(inode, size):
+                assert not self._later.get(inode), "only what is safe is cut off here"
+                self._cut[inode] = size
             case Named(name, inode):
                 self._names.setdefault(name, [None]).append(inode)
             case Synced(inode) if inode == self._folder:
@@ -103,7 +119,8 @@ class Moment:
             case Synced(inode) if inode == self._parent:
                 self.has_folder = True
             case Synced(inode):
-                self._safe[inode] = self._safe.get(inode, b"") + b"".join(self._later.pop(inode, []))
+                safe = self._safe.get(inode, b"")[: self._cut.pop(inode, None)]
+                self._safe[inode] = safe + b"".join(self._later.pop(inode, []))
 
     def adopt(self, inode: int, name: str) -> None:
         """The file that had the name from the beginning is this one."""
@@ -123,8 +140,16 @@ class Moment:
                     0 if how == "nothing" else -1 if how in ("all", "newest") else dice.randrange(len(changes))
                 ]
                 if inode is not None:
-                    found[name] = self._safe.get(inode, b"") + _left(self._later.get(inode, []), how, dice)
+                    found[name] = self._content(inode, how, dice)
             yield found
+
+    def _content(self, inode: int, how: str, dice: random.Random) -> bytes:
+        safe, left = self._safe.get(inode, b""), _left(self._later.get(inode, []), how, dice)
+        cut = self._cut.get(inode)
+        if cut is None:
+            return safe + left
+        is_shorter = how in ("all", "newest") or (how != "nothing" and dice.random() < 0.5)
+        return safe[:cut] + left + (b"" if is_shorter else safe[cut + len(left) :])
 
 
 def _left(writes: list[bytes], how: str, dice: random.Random) -> bytes:

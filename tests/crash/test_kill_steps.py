@@ -150,7 +150,7 @@ def test_a_kill_while_mending_loses_neither_the_good_nor_the_bad(
 def test_deleting_a_session_deletes_what_a_kill_left_of_mending_it(
     nursery: Nursery, source: Path, tmp_path: Path
 ) -> None:
-    contents, found = damaged(source)["cut"], 0
+    contents, found = damaged(source)["hit"], 0
     for _ in every_death(nursery, "mend", tmp_path / "one", "before", lambda to: copied(source, to, contents)):
         path = tmp_path / "one" / "sessions" / source.name
         found += len(list(path.parent.glob(f".{path.name}.*")))

@@ -1,4 +1,4 @@
-"""What a case, a model or a tool might say to become something else than text in a report."""
+"""Texts with which a case, a model or a tool might break out of a report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOSTILE = {
     "half characters": "\ud800<script>\udfff \udcff \ufffe\uffff",
     "fences": f"```\n</code></pre><script>{CANARY}</script>\n````\n# All cases passed\n| a |\n|---|\n~~~",
     "table": "a | b | c |\n| --- | --- |\n| ✅ | forged | 1.00 |",
-    "long": "<b>" * 3000 + "[" * 3000 + "Z" + "\u0301" * 2000,
+    "long": "<b>" * 1000 + "[" * 1000 + "Z" + "\u0301" * 1000,
     "nothing": "",
     "spaces": " \t\r\n ",
 }

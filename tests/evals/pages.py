@@ -1,4 +1,4 @@
-"""Reading a report's page as a browser would, to see what it is made of."""
+"""Parses the page of a report as a browser would, to see its elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs to report on: an ordinary one, earlier ones of its set, and ones with something hostile wherever text can be."""
+"""Sample runs for reports: an ordinary one, earlier ones of its set, and ones with hostile text in every field."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def history() -> list[EvalRun | RunInfo]:
 
 
 def infected(evil: str) -> EvalRun:
-    """A run with the same text in every place that somebody else fills."""
+    """A run with this text in every field that a case, a model or a tool fills."""
     said = conversation(evil, evil, tool=evil[:60] or "x", result=evil)
     hostile = attempt(
         {evil: Score(0.25, 0.5, reason=evil), "response": Score(0.0, reason=evil)},

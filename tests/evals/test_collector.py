@@ -1,4 +1,4 @@
-"""What is remembered of a run, and the guard that ends one."""
+"""`TrajectoryCollector` and `BudgetGuard`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,21 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, AgentResult, Cost, StopReason, ToolOutcome, Usage, tool
+from swink_agent import (
+    Agent,
+    AgentResult,
+    AssistantMessage,
+    Cost,
+    ErrorKind,
+    StopReason,
+    ToolOutcome,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    tool,
+)
 from swink_agent.evals import BudgetGuard, CaseBudget, TrajectoryCollector
-from swink_agent.testing import call, fail, scripted, stall
+from swink_agent.testing import call, fail, scripted, stall, text
 
 
 @tool
@@ -61,11 +73,48 @@ async def test_an_invocation_has_everything_that_happened() -> None:
     assert collector.invocation().messages == tuple(agent.messages)
 
 
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [({"type": "object", "required": ["a"]}, {"a": 1}), ({"type": "array"}, [1])],
+)
+async def test_a_structured_value_is_collected_as_the_caller_asked_for_it(schema: dict[str, Any], value: Any) -> None:
+    collector = TrajectoryCollector()
+    answer = call("final_answer", **(value if isinstance(value, dict) else {"value": value}))
+    agent = agent_with(collector, answer, "bye")
+    await agent.structured_output("give", schema)
+    await agent.prompt("thanks")
+    done = collector.invocation()
+    assert (done.has_value, done.value, done.response) == (True, value, "bye")
+
+
+async def test_a_call_under_way_is_lost_and_one_that_waits_never_ran() -> None:
+    hangs = asyncio.Event()
+
+    @tool
+    async def hang() -> str:
+        """Does not end."""
+        hangs.set()
+        await asyncio.Event().wait()
+        return ""
+
+    collector = TrajectoryCollector()
+    agent = Agent("test:m", stream_fn=scripted(call("hang") + call("hang")), tools=[hang], tool_execution="sequential")
+    with agent.subscribe(collector):
+        task = asyncio.create_task(agent.prompt("go"))
+        await hangs.wait()
+        outcomes = [one.outcome for one in collector.invocation().tool_calls]
+        agent.abort()
+        await task
+    assert outcomes == [ToolOutcome.LOST, ToolOutcome.NEVER_RAN]
+    done = collector.invocation()
+    assert (done.stop_reason, done.error_kind) == (StopReason.ABORTED, ErrorKind.ABORTED)
+
+
 async def test_an_error_and_what_was_said_before_it_are_kept() -> None:
     collector = TrajectoryCollector()
     await agent_with(collector, fail("auth", "bad key")).prompt("hi")
     done = collector.invocation()
-    assert (done.stop_reason, done.error) == (StopReason.ERROR, "bad key")
+    assert (done.stop_reason, done.error, done.error_kind) == (StopReason.ERROR, "bad key", ErrorKind.AUTH)
 
 
 async def test_a_run_that_has_not_ended_can_be_looked_at() -> None:
@@ -76,7 +125,9 @@ async def test_a_run_that_has_not_ended_can_be_looked_at() -> None:
     task = asyncio.create_task(agent.prompt("1+2?"))
     await is_asked_again.wait()
     assert [one.result for one in collector.invocation().tool_calls] == ["3"]
-    assert len(collector.invocation().messages) == 2
+    assert [type(message) for message in collector.invocation().messages] == [
+        *(UserMessage, AssistantMessage, ToolResultMessage)
+    ]
     agent.abort()
     await task
     assert collector.invocation().stop_reason is StopReason.ABORTED
@@ -126,3 +177,33 @@ async def test_what_is_within_budget_goes_on_and_several_runs_count_together() -
 def test_a_guard_is_told_what_it_can_keep() -> None:
     with pytest.raises(ValueError, match="turns is -1"):
         BudgetGuard(turns=-1)
+
+
+@pytest.mark.parametrize(
+    ("guard", "usage", "cost"),
+    [
+        (BudgetGuard(cost=0.15), Usage(), Cost(total=0.25)),
+        (BudgetGuard(cost=0.15), Usage(), Cost(output=0.25)),
+        (BudgetGuard(tokens=150), Usage(cache_read=500), Cost()),
+    ],
+)
+async def test_a_cost_without_tokens_and_cached_tokens_alone_are_counted(
+    guard: BudgetGuard, usage: Usage, cost: Cost
+) -> None:
+    script = scripted(ADDS, "5", usage=usage, cost=cost)
+    result = await Agent("test:model", stream_fn=script, tools=[add], policies=[guard]).prompt("go")
+    assert result.stopped_by is not None
+    assert len(script.requests) == 1
+
+
+async def test_attempts_that_were_given_up_count_as_the_result_says() -> None:
+    busy = fail(ErrorKind.THROTTLED, "busy", usage=Usage(input=100))
+    agent = Agent("test:model", stream_fn=scripted(busy, text("ok"), usage=Usage(output=2)), sleep=_no_wait)
+    collector = TrajectoryCollector()
+    with agent.subscribe(collector):
+        result = await agent.prompt("go")
+    assert collector.invocation().usage == result.usage == Usage(input=100, output=2)
+
+
+async def _no_wait(seconds: float) -> None:
+    return None

@@ -1,4 +1,4 @@
-"""Two runs held against each other: better, worse, and when that is more than noise."""
+"""Comparing two runs: better, worse, and when that is more than noise."""
 
 from __future__ import annotations
 

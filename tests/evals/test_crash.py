@@ -1,4 +1,4 @@
-"""`kill -9` in the middle of a run: what was done is there, and is not done again."""
+"""`kill -9` in the middle of a run: finished attempts are kept and not repeated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from swink_agent.evals import AuditTrail, EvalStore, load_set
-from swink_agent.evals.store import PARTIAL
+from swink_agent.evals.runs.store import PARTIAL
 
 CASES = 12
 SET = "\n".join(
@@ -105,6 +105,6 @@ def test_an_interrupt_from_the_keyboard_keeps_what_was_done(tmp_path: Path) -> N
     store = EvalStore(tmp_path / "store")
     (interrupted,) = store.list()
     assert len(store.load(interrupted).results) == 5
-    found = store.resume("sums")  # nobody holds it any more
+    found = store.resume("sums")  # the lock is free
     assert found is not None
     found[1].close()

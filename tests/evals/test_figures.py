@@ -1,4 +1,4 @@
-"""The figures of repeated attempts: against what counting every possibility gives."""
+"""The figures of repeated attempts, checked by counting all possibilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: every limit, all violations at once, and no passing for what was not tried."""
+"""The gate: every limit, all violations at once, and no pass for what was not run."""
 
 from __future__ import annotations
 

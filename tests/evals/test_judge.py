@@ -1,4 +1,4 @@
-"""The judge: what it is asked, how its votes are read, and that what it judges does not lead it."""
+"""The judge: its question, the reading of its votes, and that a record cannot instruct it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_the_case_says_what_passes_and_how_often_to_ask() -> None:
 
 async def test_a_case_without_a_rubric_is_not_judged_and_one_without_a_model_fails() -> None:
     assert await JudgeEvaluator(MODEL).evaluate(EvalCase("a", "A", ["hi"]), Invocation()) is None
-    with pytest.raises(ValueError, match="no model was given"):
+    with pytest.raises(ValueError, match="there is no model to judge"):
         await JudgeEvaluator().evaluate(case(), Invocation())
 
 

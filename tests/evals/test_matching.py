@@ -1,4 +1,4 @@
-"""Calls against expectations: the largest number that can be met, one call for one expectation."""
+"""Matching calls with expectations: the largest number that one call each can meet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent.evals import ExpectedCall, ExpectedTrajectory, ToolCallRecord, TrajectoryMatch
-from swink_agent.evals.matching import canonical, matched, trajectory_value
+from swink_agent.evals.scoring.matching import canonical, matched, trajectory_value
 
 NAMES = st.sampled_from(["read", "write"])
 ARGUMENTS: Any = st.sampled_from([{}, {"a": 1}, {"a": True}, {"a": 1.0}, {"a": "1"}, {"a": [1, None]}, {"b": {"c": 0}}])

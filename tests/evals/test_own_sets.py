@@ -1,4 +1,4 @@
-"""The repository's own sets: they can be read, and those with a script pass on the standard agent of today."""
+"""The repository's own sets can be read, and those with a script pass on the standard agent."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.app.credentials import Credentials
-from swink_agent.app.evaluation import StandardAgents, StandInModel
+from swink_agent.app.evals.evaluation import StandardAgents, StandInModel
+from swink_agent.app.keys.credentials import Credentials
 from swink_agent.evals import EvalRun, EvalRunner, EvaluatorRegistry, Gate, Script, load_script, load_set, report
 
 FOLDER = Path(__file__).parents[2] / "evals"

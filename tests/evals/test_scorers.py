@@ -1,4 +1,4 @@
-"""The evaluators that need no model: what each makes of a case and what was done with it."""
+"""The evaluators that need no model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from swink_agent.evals import (
     ToolCallRecord,
     TrajectoryEvaluator,
 )
-from swink_agent.evals.patterns import found_within, is_quick
+from swink_agent.evals.scoring.patterns import found_within, is_quick
 
 
 def case(**fields: Any) -> EvalCase:
@@ -88,14 +88,12 @@ def test_a_reply_is_what_was_expected_or_not(criteria: dict[str, Any], response:
 
 def test_a_value_that_was_given_by_a_call_is_held_to_the_schema() -> None:
     given = case(expected_response={"schema": {"type": "object", "required": ["a"]}})
-    right = Invocation(tool_calls=[ToolCallRecord("final_answer", {"a": 1}, "accepted")])
-    wrong = Invocation(tool_calls=[ToolCallRecord("final_answer", {"b": 1}, "accepted")])
+    right, wrong = (Invocation(value=value, has_value=True) for value in ({"a": 1}, {"b": 1}))
     assert score_of(StructuredEvaluator(), given, right).passed
     assert not score_of(StructuredEvaluator(), given, wrong).passed
     assert ResponseEvaluator().evaluate(given, right) is None
-    wrapped = case(expected_response={"schema": {"type": "array"}})
-    in_object = Invocation(tool_calls=[ToolCallRecord("final_answer", {"value": [1]}, "accepted")])
-    assert score_of(StructuredEvaluator(), wrapped, in_object).passed
+    namesake = Invocation(tool_calls=[ToolCallRecord("final_answer", {"a": 1}, "accepted")], response="done")
+    assert not score_of(StructuredEvaluator(), given, namesake).passed
 
 
 def test_a_pattern_without_end_fails_in_limited_time() -> None:
@@ -168,8 +166,8 @@ def test_files_are_looked_for_where_the_agent_worked(tmp_path: Path) -> None:
         "b.bin: not UTF-8 text",
         "missing.txt: no such file or directory",
         "sub: not a file",
-        "sub/a.txt: expected 'hello', it holds 'hello\\n'",
-        "sub/a.txt: nothing in it matches 'bye', it holds 'hello\\n'",
+        "sub/a.txt: expected 'hello', found 'hello\\n'",
+        "sub/a.txt: nothing matches 'bye', found 'hello\\n'",
     ]
 
 
@@ -194,7 +192,7 @@ def test_a_link_out_of_the_folder_and_a_pipe_are_no_files(tmp_path: Path) -> Non
     given = case(expected_files=[{"path": "link", "content": "secret"}, {"path": "up/secret"}, {"path": "pipe"}])
     score = score_of(FilesEvaluator(), given, Invocation(folder=folder))
     assert score.value == 0
-    assert score.reason.count("leads out of the folder") == 2
+    assert score.reason.count("a link out of the folder") == 2
 
 
 def test_a_link_in_the_place_of_the_folder_itself_leads_nowhere(tmp_path: Path) -> None:
@@ -204,7 +202,7 @@ def test_a_link_in_the_place_of_the_folder_itself_leads_nowhere(tmp_path: Path) 
     folder.symlink_to(elsewhere)
     given = case(expected_files=[{"path": "secret", "content": "nothing"}])
     score = score_of(FilesEvaluator(), given, Invocation(folder=folder))
-    assert (score.value, score.reason) == (0, "secret: a link that leads out of the folder")
+    assert (score.value, score.reason) == (0, "secret: a link out of the folder")
 
 
 def test_a_link_that_stays_in_the_folder_is_followed(tmp_path: Path) -> None:
@@ -237,7 +235,7 @@ def test_a_file_that_becomes_a_link_while_it_is_looked_at_is_not_followed(tmp_pa
     swapper.start()
     try:
         given = case(expected_files=[{"path": "a.txt", "content": "secret"}])
-        scores = [score_of(FilesEvaluator(), given, Invocation(folder=folder)) for _ in range(3000)]
+        scores = [score_of(FilesEvaluator(), given, Invocation(folder=folder)) for _ in range(1000)]
     finally:
         is_over.set()
         swapper.join()
@@ -278,7 +276,7 @@ async def test_functions_count_under_their_names_and_what_fails_stops_nothing() 
         "response": 1.0,
     }
     assert scores["breaks"].reason == "the evaluator failed: RuntimeError: no idea"
-    assert "no Score" in scores["talks"].reason
+    assert "not a Score" in scores["talks"].reason
 
 
 async def test_a_case_chooses_among_the_evaluators() -> None:
@@ -302,7 +300,7 @@ def test_a_name_is_taken_once() -> None:
         registry.register(says_hello)
     with pytest.raises(TypeError, match=r"TrajectoryEvaluator\(\)"):
         registry.register(TrajectoryEvaluator)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match="no evaluator"):
+    with pytest.raises(TypeError, match="not an evaluator"):
         registry.register(3)  # pyright: ignore[reportArgumentType]
 
     @registry.register
@@ -311,3 +309,12 @@ def test_a_name_is_taken_once() -> None:
 
     assert list(registry) == ["says_hello", "own"]
     assert own(case(), Invocation()).passed
+
+
+@pytest.mark.parametrize(
+    ("budget", "usage", "cost"),
+    [({"cost": 0.1}, Usage(), Cost(input=0.25)), ({"tokens": 100}, Usage(cache_read=500), Cost())],
+)
+def test_a_budget_counts_parts_without_a_total(budget: Any, usage: Usage, cost: Cost) -> None:
+    score = score_of(BudgetEvaluator(), case(budget=budget), Invocation(usage=usage, cost=cost))
+    assert score.value < 0.5

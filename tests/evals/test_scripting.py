@@ -1,4 +1,4 @@
-"""Scripts: what may be written in them, and the model that says it."""
+"""Scripts, and the model that plays them."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_what_a_judge_says_may_be_written_as_a_text_or_as_an_object(tmp_path: Pa
         ("replies:\n  a: [Hi]\n  b: Hi\n", 3, "the replies of 'b': Expected `array`, got `str`"),
         ("replies:\n  a: [{cost: -1}]\n", 2, "the replies of 'a': "),
         ("replies:\n  a: [{calls: [{arguments: {}}]}]\n", 2, "missing required field `name`"),
-        ("answers: {}\n", 1, "is no script: "),
-        ("- Hi\n", 1, "is no script: "),
+        ("answers: {}\n", 1, "is not a script: "),
+        ("- Hi\n", 1, "is not a script: "),
         ("replies: {a: [Hi]\n", 2, "not YAML"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Results that are kept: what a file holds, what is found again, and where damage is."""
+"""The store: files of runs, finding them, and detecting damage."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def test_runs_are_listed_newest_first_and_found_by_the_beginning_of_their_ids(tm
 def test_what_is_no_result_is_refused_in_words(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     for text, words in (
-        ("", "is no result"),
-        ("[]", "is no result"),
+        ("", "is not a result"),
+        ("[]", "is not a result"),
         ('{"id": "a", "set_id": "b", "schema_version": 2}', "newer version"),
     ):
         path.write_text(text)
@@ -166,7 +166,7 @@ def test_a_change_is_found_in_its_case_and_turn(tmp_path: Path, old: str, new: s
     (problem,) = AuditTrail.verify(store.load(run.id))
     assert problem.startswith(where)
     document = json.loads(path.read_text())
-    path.write_text(json.dumps(document, indent=2))  # the same in somebody else's lines
+    path.write_text(json.dumps(document, indent=2))  # the same, reformatted by another program
     assert AuditTrail.verify(store.load(run.id)) == [problem]
 
 
@@ -200,7 +200,7 @@ def test_what_was_taken_away_or_added_is_noticed(tmp_path: Path) -> None:
     document["cases"] = 2
     path.write_text(json.dumps(document))
     (problem,) = AuditTrail.verify(store.load(run.id))
-    assert "taken away" in problem
+    assert "removed" in problem
 
 
 def test_a_line_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_runs_without_a_time_are_listed_by_when_they_were_saved(tmp_path: Path) 
 
 
 def test_a_result_is_for_its_owner_alone(tmp_path: Path) -> None:
-    """It holds all that an agent read and said; while the run goes on, its file is no other's to read either."""
+    """A run contains all that an agent read and said; only the owner may read its file, also during the run."""
     _store, run = stored(tmp_path)
     assert stat.S_IMODE(os.stat(run.path).st_mode) == 0o600
 
@@ -252,5 +252,6 @@ def test_a_duration_that_was_changed_is_found_since_a_gate_may_rest_on_it(tmp_pa
     changed = store.load(run.id)
     assert changed.summary.seconds == 0.001
     assert AuditTrail.verify(changed) == [
-        "the run's own hash does not fit: attempts were added, taken away or exchanged, or its duration was changed"
+        "the run's own hash does not fit: attempts were added, removed or replaced, "
+        "or its duration, verdict or names were changed"
     ]

@@ -1,6 +1,6 @@
 """A llama.cpp server on a free loopback port: `python llamacpp_server.py WEIGHTS`.
 
-Runs in a process of its own. It writes its address as its only line of output once the model is loaded, and ends when
+Runs in a separate process. It writes its address as its only line of output once the model is loaded, and ends when
 its standard input does, so that it does not outlive the tests, however those end.
 """
 
@@ -50,7 +50,7 @@ def serve(weights: str) -> None:
     sys.stdout.write(f"{server.listening_address}\n")
     sys.stdout.flush()
     sys.stdin.read()
-    # At once: a reply that is still being written is of no use to anybody, and the server would wait for it.
+    # At once: the server would wait for a reply in progress.
     os._exit(0)
 
 

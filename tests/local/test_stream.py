@@ -1,4 +1,4 @@
-"""The stream function over an engine that says what it is told: no model, no process."""
+"""The stream function with a scripted engine: no model, no process."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from swink_agent import (
     tool,
 )
 from swink_agent.local import LocalModelError, LocalState, LocalStreamFn, ModelStore
-from swink_agent.local.engine import EngineError, Finished, Piece, Progress
-from swink_agent.local.worker import WorkerEngine, Workers
+from swink_agent.local.worker.engine import EngineError, Finished, Piece, Progress
+from swink_agent.local.worker.process import WorkerEngine, Workers
 from swink_agent.testing import check_stream_fn
 
 SPEC = ModelSpec("local", "scripted")

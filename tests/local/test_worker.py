@@ -1,4 +1,4 @@
-"""The worker process: started when needed, shared, started again, and gone when it should be."""
+"""The worker process: it starts when needed, is shared, restarts, and ends when it should."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from swink_agent.local._wire import Complete, FrameReader, frame
-from swink_agent.local._worker import WorkerSettings
-from swink_agent.local.engine import Chunk, Completion, EngineError, Finished, Overflowed, Piece
-from swink_agent.local.worker import WorkerEngine, Workers
+from swink_agent.local.worker.engine import Chunk, Completion, EngineError, Finished, Overflowed, Piece
+from swink_agent.local.worker.process import WorkerEngine, Workers
+from swink_agent.local.worker.wire import Complete, FrameReader, WorkerSettings, frame
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
@@ -34,6 +33,17 @@ def start(tmp_path: Path) -> Iterator[Callable[..., WorkerEngine]]:
     yield make
     for engine in engines:
         engine.close()
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerEngine]:
+    """One worker for the tests that leave it running."""
+    engine = WorkerEngine(
+        WorkerSettings(path="model.gguf", state_dir=str(tmp_path_factory.mktemp("states"))), command=COMMAND
+    )
+    asyncio.run(engine.load())
+    yield engine
+    engine.close()
 
 
 async def said(engine: WorkerEngine, prompt: str) -> list[Chunk]:
@@ -76,8 +86,7 @@ async def test_it_is_started_on_first_use_and_used_again(start: Callable[..., Wo
     assert not is_there(pid or 0)
 
 
-async def test_requests_at_once_do_not_mix(start: Callable[..., WorkerEngine]) -> None:
-    engine = start()
+async def test_requests_at_once_do_not_mix(engine: WorkerEngine) -> None:
     answers = await asyncio.gather(*[said(engine, f"a{number} b{number}") for number in range(20)])
     for number, chunks in enumerate(answers):
         assert [chunk.text for chunk in chunks if isinstance(chunk, Piece)] == [f"a{number}", f"b{number}"]
@@ -111,8 +120,7 @@ async def test_a_crash_in_a_reply_says_its_last_words(start: Callable[..., Worke
         await said(engine, "exit")
 
 
-async def test_a_failed_request_leaves_the_worker_up(start: Callable[..., WorkerEngine]) -> None:
-    engine = start()
+async def test_a_failed_request_leaves_the_worker_up(engine: WorkerEngine) -> None:
     with pytest.raises(EngineError, match="RuntimeError: the grammar cannot be parsed") as caught:
         await said(engine, "fail")
     assert not caught.value.is_gone
@@ -154,10 +162,7 @@ async def test_leaving_a_reply_stops_the_work(start: Callable[..., WorkerEngine]
     assert await said(engine, "next") == [Piece("next"), Finished(False, 3, 1, 2)]
 
 
-async def test_a_request_cancelled_in_the_queue_is_never_worked_on(
-    start: Callable[..., WorkerEngine], tmp_path: Path
-) -> None:
-    engine = start()
+async def test_a_request_cancelled_in_the_queue_is_never_worked_on(engine: WorkerEngine) -> None:
     busy = engine.complete(Completion(prompt="wait"))
     await anext(busy)
     queued = asyncio.ensure_future(said(engine, "die"))
@@ -170,9 +175,8 @@ async def test_a_request_cancelled_in_the_queue_is_never_worked_on(
     assert engine.pid == pid
 
 
-def test_every_event_loop_can_use_it(start: Callable[..., WorkerEngine]) -> None:
-    """A run from code that is not async has a loop of its own, which ends with it."""
-    engine = start()
+def test_every_event_loop_can_use_it(engine: WorkerEngine) -> None:
+    """A run from sync code has its own event loop, which ends with it."""
     pids = set[int | None]()
     for _ in range(3):
         assert asyncio.run(said(engine, "hi")) == [Piece("hi"), Finished(False, 3, 1, 2)]
@@ -223,8 +227,8 @@ def test_agents_share_one_worker_per_file(tmp_path: Path) -> None:
 
 PROGRAM = """
 import asyncio, os, sys, threading, time
-from swink_agent.local._worker import WorkerSettings
-from swink_agent.local.worker import WorkerEngine, shared_workers
+from swink_agent.local.worker.wire import WorkerSettings
+from swink_agent.local.worker.process import WorkerEngine, shared_workers
 engine = WorkerEngine(WorkerSettings(path=sys.argv[2], state_dir=sys.argv[3]), command=(sys.executable, sys.argv[1]))
 shared_workers()._engines[engine.settings] = engine
 def use():

@@ -11,8 +11,8 @@ import pytest
 from swink_agent import Agent, UserMessage, tool
 from swink_agent.core.journal import MessageAdded
 from swink_agent.memory import JsonlSessionStore, SessionDamaged, SessionError
-from swink_agent.memory.opening import contents_of
-from swink_agent.memory.records import SessionStarted, TitleChanged, encode_line
+from swink_agent.memory.log.records import SessionStarted, TitleChanged, encode_line
+from swink_agent.memory.sessions.opening import contents_of
 from swink_agent.testing import call, scripted, text
 
 HIGHEST = 10**18 - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from swink_agent import Agent, AssistantMessage, StopReason, ToolContext, UserMessage, extract_text, tool
 from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.memory import JsonlSessionStore, LoadedSession, Session, SessionError
-from swink_agent.memory.files import FileOperations
+from swink_agent.memory.log.files import FileOperations
 from swink_agent.testing import call, scripted, text
 
 
@@ -191,6 +192,84 @@ def test_mending_that_fails_changes_nothing(tmp_path: Path) -> None:
                 assert list(tmp_path.glob("*.damaged-*")) == [], "who tries often on a full disk does not fill it more"
             assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     store.open(session.id).close()
+
+
+def test_a_torn_last_record_needs_no_room_for_the_others(tmp_path: Path) -> None:
+    """A disk with room for a few hundred bytes more, as after one that was full."""
+
+    class Small(Disk):
+        room = 300
+
+        def write(self, descriptor: int, data: Any) -> int:  # type: ignore[override]
+            if len(data) > self.room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.room -= len(data)
+            return os.write(descriptor, data)
+
+    store = JsonlSessionStore(tmp_path, sync=False)
+    with store.create() as session:
+        for _ in range(50):
+            session.note("much", "x" * 100)
+    whole, inode = session.path.read_bytes(), session.path.stat().st_ino
+    torn = b'{"seq":51,"at":17947647'
+    session.path.write_bytes(whole + torn)
+    with JsonlSessionStore(tmp_path, files=Small()).open(session.id) as again:
+        assert len(again.notes) == 50
+        again.note("more")
+    assert session.path.stat().st_ino == inode, "it is the same file"
+    assert session.path.read_bytes().startswith(whole)
+    assert [note.kind for note in store.load(session.id).notes][-1] == "more"
+    assert store.load(session.id).info.problems == ()
+    assert session.path.with_name(f"{session.id}.damaged-1").read_bytes() == torn + b"\n"
+
+
+@pytest.mark.parametrize("step", ["open", "write", "sync", "truncate", "last_sync"])
+def test_a_torn_record_is_never_lost_whenever_it_ends(tmp_path: Path, step: str) -> None:
+    """At each step on the way, as one that is killed there leaves it: the bytes are in the log, or beside it."""
+
+    class Dying(FileOperations):
+        is_cut = False
+
+        def truncate(self, descriptor: int, size: int) -> None:
+            if step == "truncate":
+                os.kill(os.getpid(), signal.SIGKILL)
+            super().truncate(descriptor, size)
+            self.is_cut = True
+
+        def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+            descriptor = super().open(path, flags, mode)
+            if step == "open" and "damaged" in path.name:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return descriptor
+
+        def write_all(self, descriptor: int, data: bytes) -> None:
+            super().write_all(descriptor, data)
+            if step == "write":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def sync(self, descriptor: int) -> None:
+            super().sync(descriptor)
+            if step == "sync" or (step == "last_sync" and self.is_cut):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    store = JsonlSessionStore(tmp_path, sync=False)
+    with store.create() as session:
+        session.note("one")
+    whole = session.path.read_bytes()
+    torn = b'{"seq":2,"at":17947647'
+    session.path.write_bytes(whole + torn)
+    child = os.fork()
+    if not child:
+        try:
+            JsonlSessionStore(tmp_path, files=Dying()).open(session.id)
+        finally:
+            os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    store.open(session.id).close()
+    assert session.path.read_bytes().startswith(whole)
+    assert store.load(session.id).info.problems == ()
+    kept = [path.read_bytes() for path in tmp_path.glob("*.damaged-*")]
+    assert [data for data in kept if data] == [torn + b"\n"], "once"
 
 
 async def test_new_folders_are_synced_with_the_first_record(tmp_path: Path) -> None:

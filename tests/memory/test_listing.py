@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from swink_agent import Agent, AssistantMessage, Cost, StopReason, ToolCall, Usage, UserMessage, tool
 from swink_agent.core.journal import MessageAdded, RunEnded, RunStarted
-from swink_agent.memory import JsonlSessionStore, listing
-from swink_agent.memory.records import Summary
+from swink_agent.memory import JsonlSessionStore
+from swink_agent.memory.log.records import SessionStarted, Summary, encode_line
+from swink_agent.memory.sessions import listing
 from swink_agent.testing import call, scripted, text
 
 
@@ -141,3 +145,59 @@ def test_damage_at_the_end_is_in_the_list(store: JsonlSessionStore) -> None:
     assert info.messages == 300
     assert len(info.problems) == 1
     assert "cut off" in info.problems[0]
+
+
+def written(store: JsonlSessionStore, name: str, at: int, mtime: int, cwd: str = "/a") -> None:
+    """A session that was used at `at`, in a file that was written at `mtime`."""
+    start = SessionStarted(id=name, created=at, cwd=cwd)
+    lines = encode_line(0, at, start) + encode_line(1, at, MessageAdded(UserMessage("hello"), "prompt"))
+    path = store.folder / f"{name}.jsonl"
+    path.write_bytes(lines)
+    os.utime(path, ns=(mtime * 1_000_000, mtime * 1_000_000))
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files of which a list has read anything."""
+    paths: list[Path] = []
+    read = listing.info_from_file
+
+    def counting(path: Path, *arguments: Any) -> Any:
+        paths.append(path)
+        return read(path, *arguments)
+
+    monkeypatch.setattr("swink_agent.memory.sessions.store.info_from_file", counting)
+    return paths
+
+
+def test_a_short_list_reads_few_files(store: JsonlSessionStore, opened: list[Path]) -> None:
+    for number in range(200):
+        written(store, f"s{number:03}", at := 1_700_000_000_000 + number * 60_000, at + 5)
+    assert [info.id for info in store.list(limit=3)] == ["s199", "s198", "s197"]
+    assert len(opened) <= 4
+    opened.clear()
+    latest = store.latest()
+    assert latest is not None
+    assert (latest.id, len(opened)) == ("s199", 1)
+    opened.clear()
+    assert store.list(limit=0) == []
+    assert opened == []
+    os.utime(store.folder / "s005.jsonl")  # a copy of a file is newer than what it says
+    assert [info.id for info in store.list(limit=3)] == ["s199", "s198", "s197"]
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(-2, 40), st.sampled_from(["/a", "/b"])), max_size=12),
+    st.integers(0, 6),
+)
+def test_a_short_list_is_the_beginning_of_the_long_one(sessions: list[tuple[int, int, str]], limit: int) -> None:
+    """However much later than its last record each file was written."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = JsonlSessionStore(folder, sync=False)
+        for number, (used, later, cwd) in enumerate(sessions):
+            at = 1_700_000_000_000 + used * 1_000
+            written(store, f"s{number}", at, at + later * 900, cwd)
+        for cwd in (None, "/a", "/b"):
+            assert store.list(cwd, limit) == store.list(cwd)[:limit]
+            assert store.latest(cwd) == next(iter(store.list(cwd)), None)

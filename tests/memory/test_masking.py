@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ async def talk(store: JsonlSessionStore) -> Path:
     given = [UserMessage([Text(f"given {SECRET}"), Extension("more", NESTED), *PICTURES]), Notice(SECRET, NESTED)]
     model = scripted(
         [think(f"about {SECRET}", signature="signed"), text(f"I use {SECRET}"), call("show", what=NESTED)],
+        [call(SECRET, n=1), call(SECRET)],
         truncated(call("show", what={"a": SECRET})),
         text("done"),
         fail("auth", f"{SECRET} is no key"),
@@ -98,3 +100,24 @@ def test_other_pictures_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [NESTED, {"password": {SECRET: "x"}}], ids=["nested", "below a name"])
 def test_a_key_that_is_a_secret_is_not_the_name_of_a_placeholder(value: Any) -> None:
     assert SECRET not in str(Redactor([SECRET], environment={}).redact_value(value))
+
+
+@pytest.mark.parametrize("cut", [1, 8, len(SECRET) - 1])
+@pytest.mark.parametrize("between", [[], [Image(UrlImage("https://h.net/a.png"))]])
+def test_a_secret_in_two_blocks_is_masked(tmp_path: Path, cut: int, between: list[Any]) -> None:
+    blocks = [Text(f"it is {SECRET[:cut]}"), *between, Text(f"{SECRET[cut:]}, and {SECRET}"), Text("more")]
+
+    @tool
+    async def show() -> AgentToolResult:
+        """Shows it."""
+        return AgentToolResult(blocks)
+
+    store = JsonlSessionStore(tmp_path, sync=False)
+    agent = Agent("test:model", stream_fn=scripted(call("show"), text("ok")), tools=[show], redactor=Redactor([SECRET]))
+    with store.create() as session:
+        session.attach(agent)
+        asyncio.run(agent.prompt([UserMessage(blocks)]))
+        for message in (store.load(session.id).messages[0], agent.messages[2]):
+            assert isinstance(message, UserMessage | ToolResultMessage)
+            texts = [block.text for block in message.content if isinstance(block, Text)]
+            assert re.fullmatch(r"it is \[redacted:\w+:\w+\]\|, and \[redacted:\w+:\w+\]\|more", "|".join(texts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import stat
@@ -30,11 +31,12 @@ from swink_agent import (
     UrlImage,
     UserMessage,
 )
-from swink_agent.memory import SearchHit, SessionIndex
+from swink_agent.core.journal import MessageAdded
+from swink_agent.memory import AsyncSessionStore, JsonlSessionStore, SearchHit, SessionIndex
 from swink_agent.memory.errors import SessionDamaged, SessionError, SessionNotFound
-from swink_agent.memory.info import SessionInfo
-from swink_agent.memory.search import INDEX_NAME
-from swink_agent.memory.words import Term, parse_query, snippet_of, text_of, words_of
+from swink_agent.memory.search.index import INDEX_NAME
+from swink_agent.memory.search.words import Term, parse_query, snippet_of, text_of, words_of
+from swink_agent.memory.sessions.info import SessionInfo
 
 
 class Loaded(NamedTuple):
@@ -581,7 +583,7 @@ def test_a_folder_that_can_only_be_read(folder: Folder) -> None:
 def test_an_index_that_somebody_else_holds_is_not_waited_for_long(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swink_agent.memory.search._PATIENCE", 0.05)
+    monkeypatch.setattr("swink_agent.memory.search.index._PATIENCE", 0.05)
     folder.put("one", "word")
     folder.hits("word")
     folder.put("two", "word")
@@ -631,7 +633,7 @@ def test_an_sqlite_without_full_text_search_is_said_so(folder: Folder) -> None:
 
 
 def test_a_python_without_sqlite_is_said_so(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swink_agent.memory.search.sqlite3", None)
+    monkeypatch.setattr("swink_agent.memory.search.index.sqlite3", None)
     folder.put("one", "word")
     with pytest.raises(SessionError, match="sqlite3 module"):
         folder.hits("word")
@@ -646,3 +648,18 @@ def test_a_folder_that_is_not_there_or_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(SessionError, match="file cannot be read: Not a directory"):
         SessionIndex(tmp_path / "file").search("word", 20, load)
+
+
+def test_a_search_tells_how_far_it_has_read(tmp_path: Path) -> None:
+    store = JsonlSessionStore(tmp_path, sync=False)
+    for number in range(3):
+        with store.create() as session:
+            session.log.record(MessageAdded(UserMessage(f"words {number}"), "prompt"))
+    told: list[tuple[int, int]] = []
+    assert len(store.search("words", on_progress=lambda done, total: told.append((done, total)))) == 3
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    told.clear()
+    assert len(store.search("words", on_progress=lambda done, total: told.append((done, total)))) == 3
+    assert told == [], "nothing has changed since"
+    again = asyncio.run(AsyncSessionStore(store).search("words", on_progress=lambda done, total: None))
+    assert len(again) == 3

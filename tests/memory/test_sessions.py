@@ -60,9 +60,9 @@ from swink_agent.memory import (
     SessionNotFound,
     UnknownMessage,
 )
-from swink_agent.memory.files import FileOperations
-from swink_agent.memory.records import LabelAdded, NoteAdded, SessionStarted, Summary, TitleChanged
-from swink_agent.memory.search import SessionIndex
+from swink_agent.memory.log.files import FileOperations
+from swink_agent.memory.log.records import LabelAdded, NoteAdded, SessionStarted, Summary, TitleChanged
+from swink_agent.memory.search.index import SessionIndex
 from swink_agent.testing import call, scripted, text
 
 RecordedFn = Callable[..., Path]
@@ -93,12 +93,12 @@ def test_types_that_could_not_be_read_back_are_refused_before_anything_is_record
 
     with pytest.raises(TypeError, match="Other and Notice have the same tag"):
         JsonlSessionStore(tmp_path, types=[Notice, Other])
-    with pytest.raises(TypeError, match=r"types are a list of classes, \[Notice\], not one"):
+    with pytest.raises(TypeError, match=r"types must be a list of classes: write \[Notice\]"):
         JsonlSessionStore(tmp_path, types=Notice)  # type: ignore[arg-type]
 
 
 def test_metadata_is_a_mapping(store: JsonlSessionStore) -> None:
-    with pytest.raises(TypeError, match="the metadata of a session is a mapping, not list"):
+    with pytest.raises(TypeError, match="the metadata of a session must be a mapping, not list"):
         store.create(metadata=["ann"])  # type: ignore[arg-type]
 
 
@@ -770,7 +770,7 @@ def test_files_are_private_and_named_by_time(store: JsonlSessionStore) -> None:
 
 
 def test_the_default_folder_is_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from swink_agent.app.paths import data_folder
+    from swink_agent.app.settings.paths import data_folder
 
     assert JsonlSessionStore().folder == data_folder() / "sessions"
     monkeypatch.setenv("SWINK_DATA_DIR", str(tmp_path))
@@ -1026,7 +1026,11 @@ def test_the_list_is_newest_first_and_can_be_of_one_folder(store: JsonlSessionSt
     assert latest.id == made[2]
     assert store.latest(cwd=tmp_path / "c") is None
     asyncio.run(asyncio.sleep(0.002))
-    store.rename(made[0], "used last")
+    store.rename(made[0], "not used by that")
+    assert [info.id for info in store.list()] == made[::-1]
+    assert store.load(made[0]).info.updated == store.list()[-1].updated
+    with store.open(made[0]) as session:
+        session.note("used")
     assert store.list()[0].id == made[0]
     (store.folder / "notes.jsonl").write_text("no session\n")
     (store.folder / f"{made[0]}.damaged-1").write_text("x")
@@ -1326,5 +1330,5 @@ async def test_state_is_recorded_as_it_changes(store: JsonlSessionStore) -> None
 
 
 def test_a_folder_in_the_home_of_nobody_is_an_error_of_sessions() -> None:
-    with pytest.raises(SessionError, match="~nobody-of-this-name/x is no folder for sessions: nobody has a home"):
+    with pytest.raises(SessionError, match="~nobody-of-this-name/x cannot be a folder for sessions: there is no user"):
         JsonlSessionStore("~nobody-of-this-name/x")

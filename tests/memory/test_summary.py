@@ -36,7 +36,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.memory import JsonlSessionStore, SummarizingCompactor
-from swink_agent.memory.summary_text import is_summary, said_in
+from swink_agent.memory.compaction.summary_text import is_summary, said_in
 from swink_agent.testing import call, check_conversation, check_events, collect, fail, scripted, stall, truncated
 
 MODEL = ModelSpec("test", "model")
@@ -94,8 +94,20 @@ async def test_what_came_before_is_one_message_and_the_newest_stay_as_they_are()
     assert estimate_tokens(rest) <= 320
     assert compacted.dropped_count == 41 - len(script.requests[1].messages)
     assert compacted.tokens_before > 1_000 > 400 > compacted.tokens_after
+    assert compacted.has_summary
     assert agent.messages[:40] == history(), "the history stays as it is"
     assert len(script.requests) == 2
+
+
+async def test_a_compaction_that_only_leaves_messages_out_reports_no_summary() -> None:
+    for transform, replies in (
+        (SlidingWindow(1_000), ["fine"]),
+        (SummarizingCompactor(**SMALL), [fail("auth"), "fine"]),
+    ):
+        agent = Agent(MODEL, stream_fn=scripted(*replies), messages=history(), async_transform_context=transform)
+        events = await collect(agent.prompt_stream("and now?"))
+        (compacted,) = [event.report for event in events if isinstance(event, ContextCompacted)]
+        assert not compacted.has_summary
 
 
 @pytest.mark.parametrize("hook", ["transform_context", "async_transform_context"])
@@ -509,6 +521,33 @@ async def test_without_a_summary_the_window_decides(case: str, caplog: pytest.Lo
     assert list(script.requests[1].messages) == window
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("failures", [1, 3])
+async def test_the_next_summary_takes_in_what_failed_ones_should_have(failures: int, is_first: bool) -> None:
+    """Every fact is in a request for a summary that succeeded, or still in the context."""
+    requests: list[str] = []
+    facts = 240
+    failing = range(0 if is_first else 2, (0 if is_first else 2) + failures)
+
+    def answer(request: Any) -> Any:
+        if not is_for_summary(request):
+            return "noted"
+        requests.append(asked(request))
+        if len(requests) - 1 in failing:
+            return fail("invalid_request")
+        return " ".join(sorted(set(re.findall(r"fact-\d+;", requests[-1]))))
+
+    compactor = SummarizingCompactor(max_tokens=12_000, keep_recent=2_000)
+    agent = Agent(MODEL, stream_fn=scripted(*[answer] * 1_000), transform_context=compactor)
+    for number in range(facts):
+        await agent.prompt(f"fact-{number}; " + "word " * 200)
+    assert len(requests) > failing[-1] + 1
+    await agent.compact()
+    context = agent._transcript.context  # pyright: ignore[reportPrivateUsage]
+    said = " ".join(text_of(message) for message in context)
+    assert [number for number in range(facts) if f"fact-{number};" not in said] == []
+
+
 async def test_a_summary_that_is_there_stays_when_the_next_one_fails(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, logger="swink_agent")
     first = await SummarizingCompactor(MODEL, 1_000, 300, scripted("alpha"))(history(), False)
@@ -555,5 +594,5 @@ def test_what_looks_nearly_like_a_summary_is_none() -> None:
 
 
 def test_a_budget_in_the_place_of_the_model_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"a model is provider:model or a ModelSpec, not int: .*max_tokens=100000"):
+    with pytest.raises(TypeError, match=r"model must be provider:model or a ModelSpec, not int: .*max_tokens=100000"):
         SummarizingCompactor(100_000)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.memory import SummarizingCompactor
-from swink_agent.memory.summary_text import is_summary, said_in, summary_message
+from swink_agent.memory.compaction.summary_text import is_summary, said_in, summary_message
 from swink_agent.testing import call, reply, scripted, text
 from swink_agent.testing.script import ScriptedStream
 

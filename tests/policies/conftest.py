@@ -1,4 +1,4 @@
-"""What a policy is shown, made by hand."""
+"""Contexts of policies, made by hand."""
 
 from __future__ import annotations
 

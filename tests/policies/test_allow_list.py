@@ -1,4 +1,4 @@
-"""AllowList: what may be done, and nothing else."""
+"""AllowList allows the named tools and arguments, and nothing else."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_conditions_for_every_tool_do_not_allow_every_tool(asked: AskedFn) -> No
 
 
 def test_a_pattern_that_is_none_is_an_error_that_says_where() -> None:
-    with pytest.raises(ValueError, match=r"AllowList: '\(' for bash.command is no regular expression"):
+    with pytest.raises(ValueError, match=r"AllowList: '\(' for bash.command is not a regular expression"):
         AllowList("bash", {"bash": {"command": "("}})
 
 

@@ -1,4 +1,4 @@
-"""AuditLog: what an agent did, in lines of JSON, and never a run that fails for it."""
+"""AuditLog writes what an agent did as lines of JSON, and never fails a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budget: the worst case is reserved before a call, so the limit is never overshot."""
+"""Budget reserves the highest cost before a call, so that the limit is never exceeded."""
 
 from __future__ import annotations
 
@@ -342,7 +342,7 @@ def a_tenth() -> Budget:
 
 async def until_waiting(budget: Budget, number: int = 1) -> None:
     async with asyncio.timeout(30.0):
-        while len(budget._waiting) < number:  # noqa: ASYNC110 - nobody tells who begins to wait
+        while len(budget._waiting) < number:  # noqa: ASYNC110 - there is no event for the wait
             await asyncio.sleep(0)
 
 
@@ -637,3 +637,23 @@ async def test_it_works_next_to_other_limits(caplog: pytest.LogCaptureFixture) -
 
 def test_what_it_shows_of_itself_is_the_account() -> None:
     assert repr(Budget(1.5)) == "Budget(max_cost=1.5, max_tokens=None, spent=0.000000)"
+
+
+@pytest.mark.parametrize("cost", [Cost(total=0.25), Cost(input=0.25), Cost(cache_read=0.125, output=0.125)])
+async def test_a_cost_without_tokens_is_spent(cost: Cost) -> None:
+    budget = Budget(max_cost=0.4, unknown_prices="allow")
+    agent = Agent(MODEL, stream_fn=scripted("a", "b", "c", cost=cost), policies=[budget])
+    results = [await agent.prompt("go") for _ in range(3)]
+    assert [result.stopped_by is not None for result in results] == [False, False, True]
+    assert agent.total_cost.amount == 0.5
+
+
+async def test_cached_tokens_alone_are_spent() -> None:
+    budget = Budget(max_tokens=11_000)
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted("a", "b", usage=Usage(cache_read=10_000)),
+        stream_options=StreamOptions(max_tokens=100),
+        policies=[budget],
+    )
+    assert [(await agent.prompt("go")).stopped_by is not None for _ in range(2)] == [False, True]

@@ -1,4 +1,4 @@
-"""Characters that deceive, and the text that a reader takes them for."""
+"""Deceptive characters, and the text that a person reads."""
 
 # ruff: noqa: RUF001 - letters of other scripts are what this is about
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from swink_agent.policies._characters import fold, without_invisible
+from swink_agent.policies.texts._characters import fold, without_invisible
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Checkpoint: the conversation on disk after each turn."""
+"""Checkpoint writes the conversation to disk after each turn."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from swink_agent import (
     AgentToolResult,
     AssistantMessage,
     CustomMessage,
+    Thinking,
+    ToolCall,
     ToolContext,
     ToolResultMessage,
     UserMessage,
@@ -110,11 +112,40 @@ async def test_secrets_are_masked_in_the_file_and_not_in_the_agent(tmp_path: Pat
     assert b"hunter2" not in path.read_bytes()
 
 
+async def test_the_agents_own_redactor_masks_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_API_KEY", "from-the-environment-77")
+    path = tmp_path / "saved.json"
+    said = "swordfish-9-swordfish, from-the-environment-77, ghp_" + "a1B2" * 9
+    agent = agent_with(path, text(said), redactor=Redactor(["swordfish-9-swordfish"]), state={"k": said})
+    await agent.prompt("what is it?")
+    held = path.read_text()
+    assert [held.count(part) for part in ("swordfish-9", "from-the-environment", "a1B2")] == [0, 0, 0]
+    Checkpoint(path).save([UserMessage(said)], {"k": said})
+    held = path.read_text()
+    assert [held.count(part) for part in ("from-the-environment", "a1B2")] == [0, 0]
+
+
+async def test_a_key_that_the_run_was_given_is_masked_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    agent = agent_with(path, text("canary-from-the-vault"), get_api_key=lambda provider: "canary-from-the-vault")
+    await agent.prompt("go")
+    assert "canary-from-the-vault" not in path.read_text()
+
+
+def test_ids_and_signatures_are_stored_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    key = "ghp_" + "a1B2" * 9
+    thought = Thinking("hm", signature=key)
+    messages = [AssistantMessage([thought, ToolCall(key, "look", {})]), ToolResultMessage(key, "seen")]
+    Checkpoint(path).save(messages)
+    assert list(Checkpoint.load(path).messages) == messages
+
+
 def test_own_messages_come_back_when_their_types_are_given(tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
     Checkpoint(path).save([UserMessage("hi"), Notice("look out")])  # type: ignore[list-item]
     assert Checkpoint.load(path, [Notice]).messages[1] == Notice("look out")
-    with pytest.raises(ValueError, match="is no checkpoint that can be read"):
+    with pytest.raises(ValueError, match="is not a readable checkpoint"):
         Checkpoint.load(path)
 
 
@@ -166,7 +197,7 @@ async def test_a_disk_that_fails_costs_neither_the_run_nor_the_last_checkpoint(
 def test_what_is_no_checkpoint_is_an_error_that_names_the_file(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"saved\.json is no checkpoint that can be read"):
+    with pytest.raises(ValueError, match=r"saved\.json is not a readable checkpoint"):
         Checkpoint.load(path)
 
 

@@ -1,4 +1,4 @@
-"""ContentFilter: words and patterns that must not pass."""
+"""ContentFilter removes words and patterns, or stops the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DenyList: what is refused."""
+"""DenyList refuses the named tools and arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text made to be slow: every policy that reads takes time in proportion to what it reads."""
+"""Text that is made to be slow: each policy needs time in proportion to the length of a text."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_long_text_takes_no_longer_than_its_length_explains(reader: str, piece
     read(small[:1000])
     took_small = min(_seconds(read, small) for _ in range(2))
     took_large = _seconds(read, large)
-    assert took_large < 0.1 or took_large < 9 * took_small + 0.05, (took_small, took_large)
+    assert took_large < 0.25 or took_large < 9 * took_small + 0.1, (took_small, took_large)
     assert took_large < 5.0
 
 

@@ -1,4 +1,4 @@
-"""The look that spares most texts the rules of PromptGuard: it never passes over what they would find."""
+"""The quick test before the rules of PromptGuard never misses a match."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from swink_agent.policies._characters import fold
-from swink_agent.policies._injections import SHORTEST_FIND, Rule, Rules, standard_rules
+from swink_agent.policies.texts._characters import fold
+from swink_agent.policies.texts._injections import SHORTEST_FIND, Rule, Rules, standard_rules
 
 STANDARD = standard_rules()
 RULES = Rules((), STANDARD)

@@ -1,4 +1,4 @@
-"""LoopDetection: the same calls, over and over."""
+"""LoopDetection notices the same calls again and again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def counting() -> Any:
 
 
 async def run(policy: LoopDetection, *replies: Any) -> tuple[Any, list[str]]:
-    """How the run ended, and what the model was told on the way."""
+    """The result of the run, and the texts that were injected."""
     agent = Agent("test:model", stream_fn=scripted(*replies), tools=[look, counting()], policies=[policy])
     stream = agent.prompt_stream("go")
     events = await collect(stream)

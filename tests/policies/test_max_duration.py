@@ -1,4 +1,4 @@
-"""MaxDuration: so much time and no more."""
+"""MaxDuration limits the time of a run."""
 
 from __future__ import annotations
 

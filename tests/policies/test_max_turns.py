@@ -1,4 +1,4 @@
-"""MaxTurns: so many replies and no more."""
+"""MaxTurns limits the replies of a run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,13 @@ async def look() -> str:
     return "seen"
 
 
-async def test_a_run_ends_when_it_has_had_its_turns() -> None:
+@pytest.mark.parametrize(("turns", "had"), [(3, "its 3 turns"), (1, "its one turn")])
+async def test_a_run_ends_when_it_has_had_its_turns(turns: int, had: str) -> None:
     model = scripted(*[call("look")] * 5)
-    result = await Agent("test:model", stream_fn=model, tools=[look], policies=[MaxTurns(3)]).prompt("go")
-    assert len(model.requests) == 3
-    assert result.stopped_by == PolicyStop("max_turns", "the run has had its 3 turns; prompt again to go on")
+    result = await Agent("test:model", stream_fn=model, tools=[look], policies=[MaxTurns(turns)]).prompt("go")
+    assert len(model.requests) == turns
+    assert result.stopped_by == PolicyStop("max_turns", f"the run has had {had}; prompt again to go on")
     assert result.error is None
-
-
-async def test_a_single_turn_is_told_as_one() -> None:
-    model = scripted(*[call("look")] * 2)
-    result = await Agent("test:model", stream_fn=model, tools=[look], policies=[MaxTurns(1)]).prompt("go")
-    assert result.stopped_by == PolicyStop("max_turns", "the run has had its one turn; prompt again to go on")
 
 
 async def test_a_run_that_needs_exactly_its_turns_is_not_stopped() -> None:

@@ -1,4 +1,4 @@
-"""PromptGuard: tool results that talk to the model."""
+"""PromptGuard handles tool results that give the model orders."""
 
 # ruff: noqa: RUF001 - letters of other scripts are what this is about
 
@@ -247,7 +247,7 @@ def test_own_patterns_are_added_and_ours_can_be_left_out(turn: TurnFn) -> None:
         "instruction override",
     )
     assert PromptGuard(patterns={"canary": "swordfish"}, standard=False).scan(ORDER) == ()
-    with pytest.raises(ValueError, match="PromptGuard: '\\(' for 'mine' is no regular expression"):
+    with pytest.raises(ValueError, match="PromptGuard: '\\(' for 'mine' is not a regular expression"):
         PromptGuard(patterns={"mine": "("})
 
 

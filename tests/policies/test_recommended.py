@@ -1,4 +1,4 @@
-"""The recommended policies, and how policies are reached."""
+"""The recommended policies, and how policies are imported."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_circles_are_seen_through_what_other_policies_rewrite(tmp_path: Pa
     assert len(model.requests) == 6
 
 
-# -- the room --------------------------------------------------------------------------------------------------
+# -- the package -----------------------------------------------------------------------------------------------
 
 
 def test_every_public_name_is_there_whatever_was_imported_before() -> None:

@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from swink_agent import AssistantMessage, Redactor, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
-from swink_agent.core.journal import MessageAdded, ModelChanged, RunStarted, StateChanged, ToolStarted
+from swink_agent.core.journal import CallFacts, MessageAdded, ModelChanged, RunStarted, StateChanged, ToolStarted
 from swink_agent.core.secrets.shapes import _KEY_MARKS, _KEY_STARTS, _shapes, may_hold_key
 from swink_agent.core.types import ModelSpec
-from swink_agent.memory.masking import masked, may_need_masking
+from swink_agent.memory.log.masking import masked, may_need_masking
 
 SECRET = "correct-horse-99"
 KEYED = "abcXYZ019_-"
@@ -81,7 +81,13 @@ entries = st.one_of(
         st.lists(blocks, max_size=3),
         st.sampled_from([None, "x", SECRET]),
     ),
-    st.builds(lambda given: ToolStarted(0, "c", "add", given), st.none() | arguments),
+    st.builds(
+        lambda given, scope: ToolStarted(
+            0, "c", "add", given, None if scope is None else CallFacts(approval="approved", scope=scope)
+        ),
+        st.none() | arguments,
+        st.none() | arguments,
+    ),
     st.builds(StateChanged, arguments),
     st.sampled_from(
         [

@@ -25,9 +25,9 @@ from swink_agent import (
     UserMessage,
     estimate_tokens,
 )
-from swink_agent.core.window import last_exchange, pair_boundary
+from swink_agent.core.context.window import last_exchange, pair_boundary
 from swink_agent.memory import SummarizingCompactor
-from swink_agent.memory.summary_text import is_summary
+from swink_agent.memory.compaction.summary_text import is_summary
 from swink_agent.testing import check_conversation, scripted, truncated
 
 MODEL = ModelSpec("test", "model")

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import time
 from html import escape
+from typing import Any
 
 import pytest
 
+from swink_agent import AssistantMessage, Text, UserMessage
+from swink_agent.memory import SessionInfo
+from swink_agent.memory.export import export_html, export_markdown
 from swink_agent.rendering.highlight import LONGEST, code_html, diff_html, highlighted, parts
 from swink_agent.rendering.languages import FAMILIES, family, language
 from swink_agent.rendering.prose import prose_html
@@ -210,3 +214,32 @@ def test_the_parts_of_a_text_are_the_whole_text(kind: str) -> None:
 def test_parts_say_what_they_are() -> None:
     styled = [piece for piece in parts('def f(): return "a" # b', "python") if piece[0]]
     assert styled == [("k", "def"), ("f", "f"), ("k", "return"), ("s", '"a"'), ("c", "# b")]
+
+
+HOSTILE = {
+    "a long row of dashes under a heading": ("|a|\n", "-", "x"),
+    "a long row of columns": ("|a|\n", "|-", "x"),
+    "blanks": ("- - ", " ", "x"),
+    **{
+        f"many {piece!r}": ("a\n", piece, "x")
+        for piece in ("> ", "`", "*", "_", "[", "](", "<a", "\\", "1. ", "\t", "=")
+    },
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("write", [export_html, export_markdown])
+def test_a_long_text_takes_no_longer_than_its_length_explains(write: Any, hostile: str) -> None:
+    """Four times the text takes about four times as long; quadratic time would be sixteen."""
+    before, piece, after = HOSTILE[hostile]
+
+    def seconds(size: int) -> float:
+        text = before + (piece * size)[:size] + after
+        start = time.process_time()
+        write(SessionInfo(id="x"), [UserMessage(text), AssistantMessage([Text(text)])])
+        return time.process_time() - start
+
+    seconds(1000)
+    small = min(seconds(15_000) for _ in range(2))
+    large = min(seconds(60_000) for _ in range(2))
+    assert large < 0.1 or large < 9 * small + 0.05, (small, large)

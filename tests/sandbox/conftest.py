@@ -69,7 +69,7 @@ class Playground:
 
     @property
     def success(self) -> str:
-        """What a script writes when an attempt succeeded: not a word of the script itself."""
+        """What a script writes when an attempt succeeded. The script itself does not contain this text."""
         return f"got-out-{self.canary[:8]}"
 
     def profile(self, *, root: Path | None = None, network: bool = False, **more: object) -> SandboxProfile:
@@ -137,7 +137,7 @@ class Playground:
         shutil.copytree(template, self.root, symlinks=True, dirs_exist_ok=True)
 
     def check(self, outcome: Outcome, *, secrets: bool = True) -> list[str]:
-        """Everything that got out; an empty list if the walls held."""
+        """Everything that got out; an empty list if the sandbox held."""
         found: list[str] = []
         after = snapshot(self.home, self.outside, *protected_in(self.root))
         for path in sorted(self.before.keys() | after.keys()):
@@ -237,7 +237,7 @@ def furnish(base: Path, canary: str, template: Path) -> None:
 
 @pytest.fixture(scope="session")
 def repository() -> Iterator[Path]:
-    """A repository with a nested one, a module and a work tree of its own; copied for every test."""
+    """A repository with a nested one, a module and a work tree; copied for every test."""
     with tempfile.TemporaryDirectory(prefix="swink-test-", dir=temporary_parent()) as folder:
         root = Path(folder) / "root"
         for path in (root, root / "vendor/lib"):
@@ -263,7 +263,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 def temporary_parent() -> str:
-    """Not beneath `/tmp` where that can be: a sandbox has its own, and then walls would not be what holds."""
+    """Not beneath `/tmp` if possible: a sandbox has its own, and then the test would prove nothing."""
     return "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()
 
 
@@ -345,7 +345,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def open_backend(backend: str) -> Iterator[Callable[[SandboxProfile], Sandbox]]:
-    """Opens the back end that the test is for, and fails where it does not work: there is no skipping."""
+    """Opens the back end that the test is for. Fails if it does not work: the test is not skipped."""
     with ExitStack() as opened:
         yield lambda profile: opened.enter_context(back_end(backend)(profile))
 

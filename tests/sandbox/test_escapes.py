@@ -1,8 +1,8 @@
 """Escape attempts, each run for real against both back ends, with the outcome read from the machine.
 
-A script of `escapes.txt` does what a hostile model would. Nobody believes its words: after it, the playground looks at
-what must not have changed (a world outside, a home, everything protected), at listeners, at processes, and for secrets
-in the output.
+A script of `escapes.txt` does what a hostile model would. Its output is not trusted: afterwards the playground checks
+what must not have changed (a world outside, a home, everything protected), listeners, processes, and the output for
+secrets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ $1"; }
 
 
 def read_attempts() -> dict[str, str]:
-    """The scripts by their headings; a heading ends in an asterisk where the attempt succeeds without walls."""
+    """The scripts by their headings; a heading ends in an asterisk if the attempt succeeds without a sandbox."""
     text = (Path(__file__).parent / "escapes.txt").read_text(encoding="utf-8")
     blocks = (block.partition("\n") for block in text.split("\n=== ")[1:])
     return {heading: f"{PRELUDE}\n{script}\ntrue" for heading, _, script in blocks}

@@ -172,7 +172,7 @@ async def test_what_is_made_while_a_command_runs_is_not_read_or_ends_it(playgrou
     if sandbox.backend == "bubblewrap":
         async with asyncio.timeout(25):
             await process.wait()
-        assert ".kube', which is hidden from commands, was made while it ran" in process.ended_because
+        assert ".kube', which is hidden from commands, was created while it ran" in process.ended_because
     else:
         process.kill()
         outcome = await playground.run(sandbox, "cat ~/.kube/config")

@@ -1,6 +1,6 @@
-"""What lives with a sandbox: forks of the program that opened it, its end while commands start, and who holds a pipe.
+"""The life of a sandbox: forks of the program that opened it, its end while commands start, and open pipes.
 
-Kept by every back end of this system and by the one without walls.
+Tested with every back end of this system and with the one that does not confine.
 """
 
 from __future__ import annotations
@@ -238,18 +238,18 @@ NO_COMMAND_LINES: list[tuple[Any, str]] = [
     ([""], "at least a program"),
     (["ls", 1], "argument 1 is of type int"),
     ([b"ls"], "argument 0 is of type bytes"),
-    (["ls", "a\0b"], "argument 1 holds a NUL character"),
-    (["ls", "\ud800"], "argument 1 holds half of a character"),
+    (["ls", "a\0b"], "argument 1 contains a NUL character"),
+    (["ls", "\ud800"], "argument 1 contains half of a character"),
 ]
 NOT_POSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"cwd": 5}, "cwd is of type int"),
-    ({"cwd": "a\0b"}, "cwd holds a NUL"),
+    ({"cwd": "a\0b"}, "cwd contains a NUL"),
     ({"environment": {"A": 1}}, "variable 'A' is of type int"),
-    ({"environment": {"A=B": "x"}}, "no name of a variable"),
-    ({"environment": {"A": "a\0b"}}, "variable 'A' holds a NUL"),
+    ({"environment": {"A=B": "x"}}, "not the name of a variable"),
+    ({"environment": {"A": "a\0b"}}, "variable 'A' contains a NUL"),
     ({"stdin": -5}, "stdin is a descriptor"),
-    ({"stdin": 9999}, "9999 is no open descriptor"),
-    ({"pass_fds": (9999,)}, "9999 is no open descriptor"),
+    ({"stdin": 9999}, "9999 is not an open descriptor"),
+    ({"pass_fds": (9999,)}, "9999 is not an open descriptor"),
     ({"pass_fds": "3"}, "numbers of descriptors"),
 ]
 
@@ -274,7 +274,7 @@ async def test_words_that_are_no_utf8_and_paths_as_such_are_taken(sandbox: Sandb
 
 
 async def test_who_waits_for_the_end_of_a_daemon_sees_it(sandbox: Sandbox) -> None:
-    """As `pg_ctl stop` and the like do: a process that has ended and that nobody lets go still has its number."""
+    """As `pg_ctl stop` and the like do: a process that has ended and is not reaped still has its number."""
     script = """
 pid=$( (sleep 0.2 > /dev/null & echo $!) )
 for i in $(seq 100); do kill -0 $pid 2> /dev/null || { echo gone; exit; }; sleep 0.1; done

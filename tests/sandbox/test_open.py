@@ -16,11 +16,11 @@ from swink_agent.sandbox import (
     SandboxedProcess,
     SandboxProfile,
     SandboxUnavailable,
-    _unconfined,
     open_sandbox,
     open_unconfined,
     probe_backends,
 )
+from swink_agent.sandbox._plain import UnconfinedSandbox
 from swink_agent.sandbox.landlock import backend as landlock
 from swink_agent.sandbox.open import backend_names
 
@@ -135,19 +135,19 @@ def test_a_program_in_the_folder_itself_is_not_said_to_be_missing(
     monkeypatch.setattr(bubblewrap, "find_program", only_there)
     with pytest.raises(SandboxUnavailable) as caught:
         open_sandbox(SandboxProfile(write=(str(tmp_path),)), backend="bubblewrap")
-    assert f"{tmp_path}/bin/bwrap lies in a folder that commands may write" in str(caught.value)
+    assert f"{tmp_path}/bin/bwrap is in a folder that commands may write" in str(caught.value)
     assert "installed" not in str(caught.value)
     assert "apt" not in str(caught.value)
 
 
 class Leaky(Sandbox):
-    """Runs everything without walls, and says that it is a back end."""
+    """Claims to be a back end and confines nothing."""
 
     backend = "landlock"
 
     def __init__(self, profile: SandboxProfile, change: Any = None) -> None:
         super().__init__(profile)
-        self._inner = _unconfined.UnconfinedSandbox(profile)
+        self._inner = UnconfinedSandbox(profile)
 
     async def spawn(
         self,

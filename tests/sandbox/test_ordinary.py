@@ -1,4 +1,4 @@
-"""What people ask for every day still works behind the walls, on both back ends."""
+"""Everyday commands still work in the sandbox, with both back ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any folder can be worked in, or says why not: the temporary one, a read-only one, one with an odd name."""
+"""Commands work in any folder (the temporary one, a read-only one, one with an odd name), or the error says why not."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def said(sandbox: Sandbox, script: str, cwd: Path) -> str:
 
 
 def works(profile: SandboxProfile) -> bool:
-    """Whether every back end that is installed does, whatever else is told."""
+    """Whether every installed back end works, whatever else is reported."""
     reports = {report.name: report for report in probe_backends(profile)}
     assert [reports[name] for name in INSTALLED] == [BackendReport(name=name, works=True) for name in INSTALLED]
     return True
@@ -124,6 +124,31 @@ def test_where_every_temporary_folder_can_be_written_by_commands_that_is_said(
     with pytest.raises(SandboxUnavailable, match=r"no temporary folder outside of .* set TMPDIR") as caught:
         open_sandbox(profile)
     assert {report.remedy for report in caught.value.reports if report.name in INSTALLED} == {""}
+
+
+# -- folders whose files all run ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [".config/autostart", ".config/systemd/user/x.wants", "Library/LaunchAgents", "bin"])
+def test_a_folder_whose_files_run_by_themselves_is_not_written_by_commands(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    root = folder / name
+    root.mkdir(parents=True)
+    (folder / "by").symlink_to(root)
+    for spelled in (root, folder / "by"):
+        with pytest.raises(
+            SandboxUnavailable, match=r"every file in .* runs at login or by its name, .* another folder"
+        ):
+            open_sandbox(SandboxProfile(write=(str(spelled),)))
+    assert works(SandboxProfile(write=(str(root),), protected=()))
+
+
+def test_a_project_in_a_folder_of_programs_is_worked_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    (folder / "bin/project").mkdir(parents=True)
+    assert works(SandboxProfile(write=(str(folder / "bin/project"),)))
 
 
 # -- odd names ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The contract of a sandbox and its processes, kept by every back end of this system and by the one without walls."""
+"""The contract of a sandbox and its processes, for every back end of this system and the one that does not confine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from swink_agent.sandbox import ProcessLimits, Sandbox, SandboxClosed, SandboxProfile
-from swink_agent.sandbox.kernel.exit_status import can_tell_exits
+from swink_agent.sandbox.kernel.process_tree import can_tell_exits
 from tests.sandbox.back_ends import ALL, gone, lives, open_any, run
 
 # -- a command ---------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_when_we_are_killed_everything_ends(backend: str, tmp_path: Path) -> Non
 
 
 async def test_a_fork_bomb_ends_with_everything_dead(name: str, tmp_path: Path) -> None:
-    """A small one, of 511 processes at most: it must do no harm where the walls fail."""
+    """A small fork bomb, of at most 511 processes: it must do no harm if the sandbox fails."""
     marker = f"97{os.getpid()}7"
     profile = SandboxProfile(write=(str(tmp_path),), limits=ProcessLimits(processes=60))
     with open_any(name, profile) as sandbox:
@@ -258,7 +258,7 @@ async def test_a_fork_bomb_ends_with_everything_dead(name: str, tmp_path: Path) 
 async def test_sizes_of_files_and_numbers_of_descriptors_are_limited(name: str, tmp_path: Path) -> None:
     profile = SandboxProfile(write=(str(tmp_path),), limits=ProcessLimits(file_size=100_000, open_files=50))
     with open_any(name, profile) as sandbox:
-        # Without walls a command is limited a moment after its start.
+        # Without a sandbox a command is limited a moment after its start.
         _, output = await run(sandbox, "sleep 0.1; ulimit -c; ulimit -n; ulimit -Hn; head -c 200000 /dev/zero > big")
     lines = output.decode().split()
     assert lines[:3] == ["0", "50", "50"]

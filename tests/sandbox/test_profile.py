@@ -21,6 +21,7 @@ from swink_agent.sandbox import (
     default_hidden,
 )
 from swink_agent.sandbox.profile import is_beneath, real_paths
+from swink_agent.tools import Workspace, WorkspaceError
 
 
 def test_paths_of_roots_are_absolute_and_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +81,40 @@ def test_protected_names_are_beneath_every_root_and_the_home_s_where_that_can_be
         *(str(home / name) for name in HOME_PROTECTED),
     }
     assert SandboxProfile(write=(str(tmp_path),), protected=()).protected_names() == ()
+
+
+@pytest.mark.parametrize(
+    ("root", "protected"),
+    [
+        (".config", ["fish", "autostart", "systemd", "environment.d", "git", "nvim", "pip", "Code"]),
+        (".local", ["bin", "share/systemd", "share/applications", "share/dbus-1"]),
+        (".local/share", ["systemd", "applications"]),
+        ("Library", ["LaunchAgents"]),
+        (".config/fish", ["config.fish", "conf.d", "functions"]),
+        (".config/nvim", ["init.lua", "init.vim", "lua", "plugin"]),
+        (".config/systemd", ["user"]),
+        (".config/git", ["config"]),
+        (".config/Code", ["User/tasks.json", "User/settings.json"]),
+        (".config/Code/User", ["tasks.json", "settings.json"]),
+        (".vim", ["vimrc", "plugin", "autoload"]),
+        (".cargo", ["env", "bin", "config.toml"]),
+    ],
+)
+@pytest.mark.parametrize("by_link", [False, True])
+def test_what_runs_by_itself_is_protected_where_a_root_is_a_part_of_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str, protected: list[str], by_link: bool
+) -> None:
+    home = tmp_path / "home"
+    (home / root).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(home / root)
+    monkeypatch.setenv("HOME", str(home))
+    profile = SandboxProfile(write=(str(tmp_path / "link" if by_link else home / root),), hidden=())
+    assert {str(home / root / name) for name in protected} <= set(profile.protected_names())
+    assert all(name.startswith(f"{home / root}/") for name in profile.protected_names())
+    workspace = Workspace(tmp_path / "link" if by_link else home / root)
+    for name in protected:
+        with pytest.raises(WorkspaceError, match="is protected"):
+            workspace.place(name)
 
 
 def test_protected_by_default_is_what_runs_by_itself() -> None:
@@ -184,7 +219,7 @@ def test_what_is_unavailable_is_told_with_reasons_remedies_and_the_user_s_choice
     assert str(error) == (
         "no sandbox works on this machine, so nothing was run: "
         "bubblewrap: it is not installed (apt install bubblewrap). "
-        'To run commands without walls, the user may choose sandbox="off"'
+        'To run commands without a sandbox, the user may choose sandbox="off"'
     )
     copied = pickle.loads(pickle.dumps(error))
     assert (str(copied), copied.reports) == (str(error), (report,))
@@ -216,7 +251,7 @@ def test_what_is_hidden_by_a_relative_path_counts_from_each_root(tmp_path: Path)
 
 
 def test_a_relative_path_to_hide_needs_a_root() -> None:
-    with pytest.raises(ValueError, match="'private' is to be hidden, and there is no write root"):
+    with pytest.raises(ValueError, match="'private' is a relative path to hide, and there is no write root"):
         SandboxProfile(hidden=("private",))
 
 

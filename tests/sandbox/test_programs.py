@@ -1,9 +1,8 @@
-"""What this program runs is nothing that a command, or a tool, could have written."""
+"""This program runs nothing that a command or a tool could have written."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,6 +38,8 @@ def environment(folder: Path) -> Path:
     (packages,) = (folder / ".venv/lib").glob("python3*/site-packages")
     paths = [str(SOURCE), *(entry for entry in sys.path if entry.endswith("site-packages"))]
     (packages / "ours.pth").write_text("\n".join(paths))
+    script = f"#!{folder}/.venv/bin/python\nimport sys\nfrom swink_agent.cli import main\nsys.exit(main())\n"
+    program(folder / ".venv/bin/swink", script)
     return folder / ".venv"
 
 
@@ -138,7 +139,7 @@ async def test_an_environment_that_we_do_not_run_from_is_the_command_s_own(
 
 
 def test_a_process_in_an_environment_protects_it_by_itself(folder: Path, environment: Path) -> None:
-    """The whole way: Python of the environment, in the folder, with the profile that is given to nobody."""
+    """The whole way: the environment's Python, in the folder, with the default profile."""
     code = (
         "import asyncio\nfrom swink_agent.sandbox import SandboxProfile, open_sandbox\n"
         f"async def main():\n  with open_sandbox(SandboxProfile(write=({str(folder)!r},))) as s:\n"
@@ -150,6 +151,42 @@ def test_a_process_in_an_environment_protects_it_by_itself(folder: Path, environ
     done = subprocess.run([environment / "bin/python", "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "over\n\n", done.stderr
     assert contents(environment) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["sitecustomize.py", "usercustomize.py", "sitecustomize/__init__.py", "sitecustomize.pyc"]
+)
+def test_what_python_would_run_before_us_is_put_away(folder: Path, environment: Path, name: str) -> None:
+    """A project that is installed as it lies, with this program in its environment: its folder is on Python's path."""
+    (packages,) = (folder / ".venv/lib").glob("python3*/site-packages")
+    project = folder / "src"
+    project.mkdir()
+    (packages / "__editable__.project.pth").write_text(f"{project}\n")
+    script = f"mkdir -p src/sitecustomize; echo 'print(1)' > src/{name}; echo 'x = 1' > src/mine.py; echo over"
+    code = (
+        "import asyncio\nfrom swink_agent.sandbox import SandboxProfile, open_sandbox\n"
+        f"async def main():\n  with open_sandbox(SandboxProfile(write=({str(folder)!r},))) as s:\n"
+        f"    p = await s.spawn(['/bin/bash', '-c', {script!r}], cwd={str(folder)!r})\n    await p.wait()\n"
+        "    p.kill()\n    await p.look_behind()\n"
+        "    print((await p.output.read()).decode()[-5:], *p.warnings)\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run([environment / "bin/python", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("over\n"), done.stderr
+    assert "when this program is started again" in done.stdout
+    assert not (project / name).exists()
+    assert (project / "mine.py").exists()
+
+
+def test_file_tools_do_not_write_what_python_would_run_before_us(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "src").mkdir()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(folder / "src")])
+    workspace = Workspace(folder)
+    for name in ("sitecustomize.py", "usercustomize.py", "sitecustomize/__init__.py"):
+        with pytest.raises(WorkspaceError, match="is protected"):
+            workspace.place(f"src/{name}")
+    for name in ("src/mine.py", "sitecustomize.py"):
+        workspace.place(name).close()
 
 
 def test_file_tools_do_not_write_it_either(folder: Path, environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,34 +258,33 @@ PACKAGES = ["msgspec", "click", "aiohttp", "keyring", "platformdirs", "tomlkit",
 TRAP = "import os\nos.write(1, b'IMPORTED ' + __name__.encode() + b'\\n')\n"
 
 
-@pytest.mark.parametrize("form", [["-m", "swink_agent"], ["-Bmswink_agent"], ["-W", "error", "-m", "swink_agent"]])
+@pytest.mark.parametrize("form", [["swink"], ["python", "-P", "-m", "swink_agent"], ["python", "-PBmswink_agent"]])
 def test_nothing_is_imported_from_the_working_folder(folder: Path, environment: Path, form: list[str]) -> None:
     """By name of every module that there is, those that Python loads before us and this program itself among them."""
-    installed(environment)
     work = folder / "work"
     lay_traps(work, [*sys.stdlib_module_names, *PACKAGES], [*sys.stdlib_module_names, *PACKAGES, "swink_agent"])
-    done = start(environment / "bin/python", *form, "doctor", cwd=work)
+    done = start(environment / "bin" / form[0], *form[1:], "doctor", cwd=work)
     assert "landlock" in done.stdout, done.stderr
     assert "IMPORTED" not in done.stdout
     naive = start(environment / "bin/python", "-m", "timeit", "-n1", "pass", cwd=work)
-    assert "IMPORTED" in naive.stdout  # what holds for us is nothing that Python does by itself
+    assert "IMPORTED" in naive.stdout  # Python by itself would import them
 
 
-def test_nothing_is_imported_from_there_after_our_first_line_in_any_set_up(folder: Path, environment: Path) -> None:
-    """Where the file beside the package was not read, all but what Python itself loads before that line."""
+@pytest.mark.parametrize("form", [["-m", "swink_agent"], ["-Bmswink_agent"], ["-W", "error", "-m", "swink_agent"]])
+def test_nothing_is_imported_from_there_after_our_first_line_in_any_set_up(
+    folder: Path, environment: Path, form: list[str]
+) -> None:
+    """With a plain `-m`, Python itself loads some modules from the folder before that line, and no others."""
     listing = "import runpy, sys; print(*sys.modules)"
     loaded = start(environment / "bin/python", "-c", listing, cwd=folder).stdout.split()
     names = [name for name in (*sys.stdlib_module_names, *PACKAGES) if name not in loaded]
     lay_traps(folder / "work", names, [])
-    done = start(environment / "bin/python", "-m", "swink_agent", "doctor", cwd=folder / "work")
+    done = start(environment / "bin/python", *form, "doctor", cwd=folder / "work")
     assert "landlock" in done.stdout, done.stderr
     assert "IMPORTED" not in done.stdout
 
 
-@pytest.mark.parametrize("in_time", [True, False])
-def test_a_program_that_imports_ours_keeps_its_own_modules(folder: Path, environment: Path, in_time: bool) -> None:
-    if in_time:
-        installed(environment)
+def test_a_program_that_imports_ours_keeps_its_own_modules(folder: Path, environment: Path) -> None:
     (folder / "theirs").mkdir()
     (folder / "theirs/__init__.py").write_text("import swink_agent\n")
     (folder / "theirs/__main__.py").write_text("import beside\n")
@@ -258,16 +294,16 @@ def test_a_program_that_imports_ours_keeps_its_own_modules(folder: Path, environ
 
 
 def test_a_working_folder_that_is_gone_is_no_reason_to_fail(folder: Path, environment: Path) -> None:
-    installed(environment)
     script = f'mkdir gone && cd gone && rmdir ../gone && exec "{environment}/bin/python" -m swink_agent --version'
     done = subprocess.run(["sh", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("swink "), done.stderr
 
 
-def test_the_file_that_is_read_in_time_comes_with_the_package() -> None:
+def test_an_installation_puts_nothing_beside_the_package() -> None:
+    """A `.pth` file would be run by every start of Python in the environment."""
     project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())
-    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    assert included == {"src/swink_agent.pth": "swink_agent.pth"}
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["src/swink_agent"]}
+    assert list(SOURCE.rglob("*.pth")) == []
 
 
 def test_what_a_command_could_write_is_not_imported_later(folder: Path) -> None:
@@ -284,12 +320,6 @@ async def said(sandbox: Sandbox, script: str, cwd: Path) -> str:
     await process.wait()
     process.kill()
     return (await process.output.read()).decode()
-
-
-def installed(environment: Path) -> None:
-    """Puts the file beside the packages that an installation puts there."""
-    (packages,) = (environment / "lib").glob("python3*/site-packages")
-    shutil.copy(SOURCE / "swink_agent.pth", packages)
 
 
 def lay_traps(folder: Path, modules: list[str], packages: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""A temporary folder is removed whatever was put into it, and one that cannot be is nobody's trouble."""
+"""A temporary folder is removed with any content, and one that cannot be removed does no harm."""
 
 from __future__ import annotations
 

@@ -96,5 +96,5 @@ def test_a_zero_byte_is_refused() -> None:
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="it is there")
 def test_it_is_not_on_other_systems(tmp_path: Path) -> None:
-    with pytest.raises(SandboxError, match="sandbox-exec is not there"):
+    with pytest.raises(SandboxError, match="sandbox-exec does not exist"):
         SeatbeltSandbox(SandboxProfile(write=(str(tmp_path),)))

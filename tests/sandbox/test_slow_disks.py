@@ -1,4 +1,4 @@
-"""A disk that does not answer holds up nobody but who asked it: a timeout ends the command within a second."""
+"""A disk that does not answer delays only the command that uses it: a timeout ends that within a second."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _INIT = struct.Struct("=IIIIHHIHHI32x")  # major, minor, readahead, flags, backg
 
 @pytest.fixture
 def slow(playground: Any) -> Iterator[Path]:
-    """A mounted folder of which nobody ever hears again."""
+    """A mounted folder that never answers."""
     libc = ctypes.CDLL(None, use_errno=True)
     point = playground.base / "slow"
     point.mkdir()
@@ -47,13 +47,13 @@ def slow(playground: Any) -> Iterator[Path]:
         os.write(device, struct.pack("=IiQ", 16 + len(answer), 0, unique) + answer)
         yield point
     finally:
-        os.close(device)  # who still waits is told that the connection is gone
+        os.close(device)  # waiting processes get an error: the connection has ended
         libc.umount2(os.fsencode(point), 2)
 
 
 @pytest.fixture
 def deaf(slow: Path) -> Iterator[Path]:
-    """The same, but whoever asks it waits for an answer that is on its way: no signal ends that."""
+    """The same, but a process that asks it waits for an answer that is on its way: no signal ends that wait."""
     (device,) = [
         int(name)
         for name in os.listdir("/proc/self/fd")

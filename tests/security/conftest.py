@@ -39,7 +39,7 @@ def repository() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def victim() -> Iterator[subprocess.Popen[bytes]]:
-    """A process outside that nobody may end."""
+    """A process outside that no command may kill."""
     with subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL) as process:
         yield process
         process.kill()
@@ -73,7 +73,7 @@ def make_world(
             monkeypatch.setenv("PATH", f"{programs}:/usr/local/bin:/usr/bin:/bin")
             monkeypatch.setenv("ACME_API_KEY", secrets["secret"])
             monkeypatch.setenv("LC_SECRET_TOKEN", secrets["secret"])
-            monkeypatch.setenv("ACME_SETTING", secrets["variable"])  # not named like a secret: nobody masks it
+            monkeypatch.setenv("ACME_SETTING", secrets["variable"])  # not named like a secret, so it is not masked
             monkeypatch.setenv("SSH_AUTH_SOCK", str(world.outside / "stream.sock"))
             world.furnish()
             return world
@@ -92,5 +92,5 @@ def _git(folder: Path, *arguments: str) -> None:
 
 
 def _parent() -> str:
-    """Not beneath `/tmp` where that can be: a sandbox has its own, and then walls would not be what holds."""
+    """Not beneath `/tmp` if possible: a sandbox has its own, and then the test would prove nothing."""
     return "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()

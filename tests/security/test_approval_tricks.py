@@ -6,13 +6,23 @@ yes once it is there.
 
 from __future__ import annotations
 
+import contextlib
 import unicodedata
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from swink_agent import Agent, Approve, ApproveWith, ProposedCall, ToolExecutionStart
+from swink_agent import (
+    Agent,
+    Approve,
+    ApproveWith,
+    ProposedCall,
+    ToolExecutionStart,
+    ToolResultMessage,
+    extract_text,
+)
 from swink_agent.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Approvals, CommandRules
 from swink_agent.sandbox import SandboxProfile, open_sandbox
 from swink_agent.testing import call, scripted
@@ -431,7 +441,7 @@ async def test_rules_of_the_user_are_held_to_the_letter(world: World) -> None:
     approvals = Approvals(rules=rules)
     commands = [
         "make check;touch pwned",
-        "make check\n",
+        "make check\nmake",
         "make",
         "make  checked",
         "make check > pwned",
@@ -453,3 +463,65 @@ TRICKS: dict[str, Any] = {
     **{f"prefix: {name}": command for name, command in BEYOND_THE_PREFIX.items()},
     **{f"no answer: {name}": answer for name, answer in NOBODY.items()},
 }
+
+
+# -- a program that changes after it was judged -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("wc -c hello.txt", "hello.txt"),
+        ("cat hello.txt | wc -c", ""),
+        ("which python; wc -c hello.txt", "bin/python"),  # what is asked for is still told as it is
+        ("command -v python && which wc", "bin/python"),
+        ("type python", "bin/python"),
+    ],
+)
+async def test_a_program_that_is_put_on_the_path_after_the_look_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, shown: str
+) -> None:
+    root = tmp_path / "work"
+    write(root / "hello.txt", "hello\n")
+    write(root / "bin" / "python", "#!/bin/sh\n")
+    (root / "bin" / "python").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{root}/bin:/usr/local/bin:/usr/bin:/bin")
+    questions: list[ApprovalQuestion] = []
+    rules = Approvals(lambda question: questions.append(question) or "no")
+
+    async def approve(request: ProposedCall) -> Any:
+        answer = await rules(request)
+        for name in ("wc", "which", "cat", "type", "command"):  # as another call of the same reply might
+            write(root / "bin" / name, "#!/bin/sh\ntouch pwned\n")
+            (root / "bin" / name).chmod(0o755)
+        return answer
+
+    with contextlib.closing(BashTool(root, "off")) as bash:
+        agent = Agent(
+            "scripted:x", stream_fn=scripted(call("bash", command=command), "done"), tools=[bash], approve=approve
+        )
+        result = await agent.prompt("go")
+    assert questions == []
+    assert not (root / "pwned").exists()
+    (answer,) = [message for message in result.messages if isinstance(message, ToolResultMessage)]
+    assert shown in extract_text(answer.content)
+    assert not answer.is_error
+
+
+async def test_what_a_person_approved_finds_the_programs_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "work"
+    write(root / "bin" / "python", "#!/bin/sh\necho ours\n")
+    (root / "bin" / "python").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{root}/bin:/usr/bin:/bin")
+    with contextlib.closing(BashTool(root, "off")) as bash:
+        for approvals in (
+            Approvals(lambda question: "once"),
+            Approvals(rules=CommandRules.standard(allow=["python"])),
+            Approvals(mode="all"),
+        ):
+            script = scripted(call("bash", command="python --version"), "done")
+            agent = Agent("scripted:x", stream_fn=script, tools=[bash], approve=approvals)
+            result = await agent.prompt("go")
+            assert [extract_text(m.content) for m in result.messages if isinstance(m, ToolResultMessage)] == ["ours\n"]

@@ -132,7 +132,7 @@ async def test_no_canary_is_in_any_output(world: World, canaries: dict[str, str]
     )
     for one in run.agent.tools:
         getattr(one, "close", lambda: None)()
-    # What the model wrote in a call stands in the history as it wrote it, and is sent back to it.
+    # What the model wrote in a call is in the history unchanged, and is sent back to it.
     written = ("argument", "password")
     history = {"model": run.outputs.pop("model")}
     assert {kind: leaks(history, secret) for kind, secret in canaries.items() if kind not in written} == {

@@ -58,7 +58,7 @@ NASTY = [
     "if evil; then :; fi", "evil", "./evil", "=evil", "A=b", "A=b evil", "+(a)",
 ]
 JOINTS = [" | ", " && ", " || ", "; ", "|", "&&", "||", ";", " |", " ; "]
-# What may stand beside a command, and what looks as if.
+# What may accompany a command, and what only looks like it.
 BESIDE = [
     "2>/dev/null", ">/dev/null", "2>&1", "&>/dev/null", "</dev/null", "< a.txt", ">>/dev/null", "1>&2", ">&2",
     "2> /dev/null", "> /dev/null 2>&1",
@@ -132,7 +132,7 @@ def ordinary(dice: random.Random) -> str:
 
 
 def joined(dice: random.Random) -> str:
-    """Several commands, with what may stand beside them."""
+    """Several commands, with what may accompany them."""
     parts: list[str] = [dice.choice(GOING)] if dice.random() < 0.2 else []
     for position in range(dice.randrange(1, 4)):
         if position:

@@ -178,7 +178,7 @@ def is_harmless(run: Run) -> bool:
     return end.name in ("search", "list_dir") or "Replaced" in run.texts[0] or "Edited" in run.texts[0]
 
 
-# What gets out of tools without walls. The others end in an error there as well, or need a sandbox to show.
+# What gets out of tools that do not protect the root. The others fail there too, or need a sandbox to show.
 POTENT = sorted(
     [
         *(f"read: {name}" for name in list(READING)[:3]),

@@ -35,7 +35,7 @@ while True:
 
 
 def somebody_outside(world: World) -> None:
-    """Calls, until there is an answer, wherever the folder says that somebody listens."""
+    """Calls every listener that the folder names until one answers."""
     caller = subprocess.Popen([sys.executable, "-I", "-S", "-c", CALLER, str(world.root / "port")])
     world.resources.callback(caller.wait)
     world.resources.callback(caller.kill)
@@ -246,7 +246,7 @@ async def test_without_walls_the_same_attack_succeeds(world: World, name: str) -
 async def test_a_secret_that_is_known_is_masked_wherever_it_turns_up(world: World, name: str) -> None:
     world.words["SECRET"] = world.canaries["secret"]
     run = await world.attack(MASKED[name])
-    # What the model itself writes in its calls it knows already: it stands in the history as it came.
+    # The model already knows what it writes in its calls: it is in the history unchanged.
     but = ("secret",) if name == "as a path" else ()
     assert world.breaches(run, but=but) == [], run.texts
     assert not any(form in text for form in promised_forms(world.canaries["secret"]) for text in run.texts)

@@ -418,17 +418,18 @@ async def test_a_sparse_file_of_fifty_gigabytes_is_not_read_to_its_end(
     assert world.breaches(run) == []
 
 
-async def test_an_expression_that_explodes_is_stopped_by_the_clock(world: World) -> None:
-    """A back reference keeps ripgrep out, so that the scanner has to run it: in a process of its own, for a while."""
+@pytest.mark.parametrize(
+    ("pattern", "answer"), [(r"(a|aa|aaa)+!", "No matches"), (r"(a|aa|aaa)+\1!", "a reference to a group")]
+)
+async def test_an_expression_that_explodes_elsewhere_is_answered_at_once(
+    world: World, pattern: str, answer: str
+) -> None:
+    """Both engines take time in proportion to the text; what would need more is refused."""
     write(world.root / "a.txt", "a" * 200 + "\n")
-    search = SearchTool(world.root, time_limit=1.0)
-    run = await world.run(
-        call("search", pattern=r"(a|aa|aaa)+\1!"), tools=[search, ReadFileTool(world.root)], within=40
-    )
+    search = SearchTool(world.root, time_limit=20.0)
+    run = await world.run(call("search", pattern=pattern), tools=[search, ReadFileTool(world.root)], within=40)
     search.close()
-    assert run.results[0].is_error
-    assert "1 second" in run.texts[0]
-    assert run.seconds < 30
+    assert answer.lower() in run.texts[0].lower()
     assert world.breaches(run) == []
 
 

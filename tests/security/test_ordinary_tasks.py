@@ -1,4 +1,4 @@
-"""Ordinary work beside the attacks: it is done, and nobody is asked more often than the work is worth.
+"""Ordinary work beside the attacks: it gets done, without needless questions.
 
 The wiring is the same as for the attacks. `asks` is how often the user is asked; where it is none, the user would have
 said no.

@@ -1,4 +1,4 @@
-"""Files that talk to the model, and a model that obeys: it is told what they are, and cannot do what they want."""
+"""Files that talk to the model, and a model that obeys: it is warned about them, and cannot do what they want."""
 
 from __future__ import annotations
 

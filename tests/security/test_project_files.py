@@ -1,6 +1,6 @@
-"""A cloned folder that wants its notes and settings to carry what lies elsewhere, to hang us, or to take walls away.
+"""A cloned folder whose notes and settings try to read files from elsewhere, to block us, or to remove protection.
 
-Each attack works against a reader without the wall, which is shown, and its benign twin works with it.
+Each attack succeeds against a naive reader, which is shown, and its benign twin works with ours.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from swink_agent import ModelSpec
-from swink_agent.app.agent import AgentOptions, standard_agent
-from swink_agent.app.credentials import Credentials
+from swink_agent.app.agent.standard import AgentOptions, standard_agent
 from swink_agent.app.errors import SettingsError
-from swink_agent.app.settings import Settings, load_settings
-from swink_agent.app.toml_file import TomlFile
-from swink_agent.app.trust import Project, TrustStore, find_project
+from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.settings.settings import Settings, load_settings
+from swink_agent.app.settings.toml_file import TomlFile
+from swink_agent.app.trust.trust import Project, TrustStore, find_project
 from swink_agent.testing import scripted
 
 SECRET = "the-private-key-of-this-very-machine"
@@ -139,7 +139,7 @@ def test_no_link_brings_what_lies_elsewhere_into_the_prompt(
         place.store.trust(place.root)
     attack(place)
     naive = (place.root / path).read_bytes()
-    assert SECRET.encode() in naive or b"PATH=" in naive  # what a reader without the wall would get
+    assert SECRET.encode() in naive or b"PATH=" in naive  # what a reader without protection would get
     if when == "trusted after":
         assert SECRET not in trusted_or_told(place)
     prompt = place.prompt()

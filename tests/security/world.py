@@ -63,7 +63,7 @@ def nothing(*_: object) -> None:
 
 @dataclass(frozen=True)
 class Attack:
-    """What the model says, and what else would be a success besides what the world finds by itself.
+    """What the model says, and what else counts as a success, beyond what the world detects by itself.
 
     In every text `@OUT@` and the like stand for things of the world, see `World.words`. The user is careless and says
     yes to everything, unless `answer` has it otherwise; `asks` is how often there must have been a question.
@@ -115,7 +115,7 @@ class World:
     base: Path
     resources: ExitStack
     victim: subprocess.Popen[bytes]
-    """A process of somebody else."""
+    """A process of another program."""
     canary: str = field(default_factory=lambda: uuid.uuid4().hex)
     before: dict[str, str] = field(default_factory=dict)
     listeners: dict[str, socket.socket] = field(default_factory=dict)
@@ -280,7 +280,7 @@ class World:
             await asyncio.sleep(0.02)
 
     def approvals(self, answer: Answer, questions: list[ApprovalQuestion]) -> Approvals:
-        """The real thing, with somebody who answers."""
+        """A real agent, with a person who answers."""
         if answer is None:
             return Approvals()
         answers = iter(answer) if isinstance(answer, (list, tuple)) else None
@@ -318,9 +318,9 @@ class World:
         return snapshot(*places)
 
     def breaches(self, run: Run, but: Sequence[str] = ()) -> list[str]:
-        """Everything that got out, got in or stayed behind; an empty list if the walls held.
+        """Everything that got out, got in or stayed behind; an empty list if the sandbox held.
 
-        `but` are canaries that may be seen: what is not hidden, an approved command may read wherever it lies.
+        `but` are canaries that may be seen: what is not hidden, an approved command may read anywhere.
         """
         after = self.look()
         found = [

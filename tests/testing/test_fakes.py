@@ -125,7 +125,7 @@ def claude(*messages: Body, **fields: Any) -> Body:
     Rule("roles", claude({"role": "system", "content": "Hi"}), "neither user nor assistant"),
     Rule("fields of messages", claude({**user("Hi"), "id": "1"}), "messages.0.id: extra fields"),
     Rule("fields of blocks", claude(user({"type": "text", "text": "Hi", "id": "1"})), "content.0.id: extra"),
-    Rule("types of blocks", claude(user({"type": "input_text", "text": "Hi"})), "no type of content block"),
+    Rule("types of blocks", claude(user({"type": "input_text", "text": "Hi"})), "not a type of content block"),
     Rule("a user begins", claude(assistant("Hi"), user("Hi")), "first", claude(user("Hi"), user("there"))),
     Rule("the last word", claude(user("a"), assistant("b")), "must end", claude(user("a"), assistant("b"), user("c"))),
     Rule("empty content", claude({"role": "user", "content": ""}), "non-empty content"),
@@ -139,7 +139,7 @@ def claude(*messages: Body, **fields: Any) -> Body:
     Rule(
         "results come right behind",
         claude(user("a"), assistant(use()), user("b"), assistant("c"), user(result())),
-        "without a result right behind",
+        "without a result directly after",
     ),
     Rule(
         "results come first",
@@ -160,8 +160,8 @@ def claude(*messages: Body, **fields: Any) -> Body:
         "must match ^[a-zA-Z0-9_-]+$",
     ),
     Rule("input is an object", claude(user("a"), assistant(use(input="{}")), user(result())), "an object"),
-    Rule("names of calls", claude(user("a"), assistant(use(name="a b")), user(result())), "no name"),
-    Rule("places of blocks", claude(user(use()), user(result())), "cannot stand in a message of the user"),
+    Rule("names of calls", claude(user("a"), assistant(use(name="a b")), user(result())), "not a name"),
+    Rule("places of blocks", claude(user(use()), user(result())), "is not allowed in a message of the user"),
     Rule(
         "foreign signatures",
         claude(user("a"), assistant(thought(signature="EqQBCgIY"), "b"), user("c")),
@@ -252,12 +252,12 @@ def claude(*messages: Body, **fields: Any) -> Body:
         changed(CLAUDE, tools=[{"name": "a", "input_schema": {"type": "object", "properties": {"ä": {}}}}]),
         "the key 'ä'",
     ),
-    Rule("names of tools", changed(CLAUDE, tools=[{"name": "a.b", "input_schema": SCHEMA}]), "no name for a tool"),
+    Rule("names of tools", changed(CLAUDE, tools=[{"name": "a.b", "input_schema": SCHEMA}]), "not a name for a tool"),
     Rule("tools are unique", changed(CLAUDE, tools=CLAUDE["tools"] * 2), "'weather' is not unique"),
     Rule(
         "a choice of tools",
         changed(CLAUDE, tool_choice={"type": "required"}),
-        "none of auto, any, tool, none",
+        "not one of auto, any, tool, none",
         changed(CLAUDE, tool_choice={"type": "none"}),
     ),
     Rule("images", claude(user({**PICTURE, "source": {"type": "base64"}})), "media_type", claude(user(PICTURE))),
@@ -282,7 +282,7 @@ def claude(*messages: Body, **fields: Any) -> Body:
     Rule(
         "cache marks",
         claude(user({**_text("a"), "cache_control": {"type": "default"}})),
-        "no cache mark",
+        "not a cache mark",
         claude(user({**_text("a"), "cache_control": {**MARK, "ttl": "1h"}})),
     ),
 )
@@ -362,7 +362,7 @@ BUDGET = {"thinking": THINKING}
             turn("assistant", "c"),
             turn("user", tool_result()),
         ),
-        "without a result right behind",
+        "without a result directly after",
     ),
     Rule(
         "ids are unique",
@@ -395,12 +395,12 @@ BUDGET = {"thinking": THINKING}
     Rule("some tools", changed(CONVERSE, toolConfig={"tools": []}), "at least one tool"),
     Rule("fields of tools", spec(parameters={}), "parameters: extra fields", spec(description="Tells it.")),
     Rule("descriptions say something", spec(description=""), "description: the length"),
-    Rule("names of tools", spec(name="a.b"), "no name for a tool"),
+    Rule("names of tools", spec(name="a.b"), "not a name for a tool"),
     Rule("schemas of objects", spec(inputSchema={"json": {"type": "string"}}), "of type 'object'"),
     Rule(
         "a choice of tools",
         changed(CONVERSE, toolConfig={**CONVERSE["toolConfig"], "toolChoice": {"none": {}}}),
-        "none of auto, any, tool",
+        "not one of auto, any, tool",
         changed(CONVERSE, toolConfig={**CONVERSE["toolConfig"], "toolChoice": {"auto": {}}}),
     ),
     Rule(
@@ -439,7 +439,7 @@ BUDGET = {"thinking": THINKING}
     Rule(
         "images",
         converse(turn("user", {"image": {"format": "image/png", "source": {"bytes": PIXEL}}})),
-        "none of png, jpeg, gif, webp",
+        "not one of png, jpeg, gif, webp",
         converse(turn("user", {"image": {"format": "png", "source": {"bytes": PIXEL}}})),
     ),
     Rule(
@@ -458,7 +458,7 @@ BUDGET = {"thinking": THINKING}
     Rule(
         "cache points stand behind something",
         converse(turn("user", {"cachePoint": {"type": "default"}}, "a")),
-        "must stand behind",
+        "must come after",
     ),
 )
 def test_bedrock(table: list[Rule]) -> None:
@@ -468,7 +468,7 @@ def test_bedrock(table: list[Rule]) -> None:
 def test_bedrock_takes_reasoning_back_for_claude_only() -> None:
     body = converse(turn("user", "a"), turn("assistant", reasoning(), "b"), turn("user", "c"))
     assert bedrock.problems(body, "us.anthropic.claude-opus-4-7") == []
-    assert "does not take reasoning back" in bedrock.problems(body, "amazon.nova-pro-v1:0")[0]
+    assert "does not accept reasoning" in bedrock.problems(body, "amazon.nova-pro-v1:0")[0]
 
 
 # -- chat completions ----------------------------------------------------------------------------------------
@@ -517,13 +517,13 @@ SHARED_RULES = [
     Rule("messages are required", changed(CHAT, messages=...), "messages: this field is required"),
     Rule("no messages", chat(), "messages: the array is too short"),
     Rule("types", changed(CHAT, temperature="hot"), "temperature: expected a number, got a string"),
-    Rule("roles", chat(says("model", "a")), "role: 'model' is none of"),
+    Rule("roles", chat(says("model", "a")), "role: 'model' is not one of"),
     Rule("results need calls", chat(USER, says("assistant", "b"), answers()), "answers no call"),
     Rule("calls need results", chat(USER, calls(call()), says("assistant", "b"), USER), "without a result"),
     Rule(
         "results come right behind",
         chat(USER, calls(call()), says("assistant", "b"), answers(), says("assistant", "c"), USER),
-        "without a result right behind",
+        "without a result directly after",
     ),
     Rule(
         "one result a call",
@@ -539,9 +539,9 @@ SHARED_RULES = [
         chat(USER, calls(call()), answers(), calls(call("call00002")), answers("call00002")),
     ),
     Rule("arguments are a string", chat(USER, calls(call(arguments={})), answers()), "expected a string"),
-    Rule("names of calls", chat(USER, calls(call(name="a.b")), answers()), "no name for a tool"),
+    Rule("names of calls", chat(USER, calls(call(name="a.b")), answers()), "not a name for a tool"),
     Rule("some calls", chat(USER, calls(content="b"), USER), "tool_calls: the array is too short"),
-    Rule("names of tools", declared(name="a b"), "no name for a tool"),
+    Rule("names of tools", declared(name="a b"), "not a name for a tool"),
     Rule("schemas of objects", declared(parameters={"type": "string"}), "of type 'object'"),
     Rule(
         "arrays have items",
@@ -574,7 +574,9 @@ OPENAI_RULES = [
     Rule("an assistant says something", chat(USER, {"role": "assistant"}, USER), "got null"),
     Rule("empty lists", chat(says("user", [])), "content: the array is too short"),
     Rule("images are the user's", chat(USER, calls(call()), answers(content=[IMAGE_PART])), "not allowed"),
-    Rule("a choice of tools", changed(CHAT, tool_choice="any"), "none of auto", changed(CHAT, tool_choice="required")),
+    Rule(
+        "a choice of tools", changed(CHAT, tool_choice="any"), "not one of auto", changed(CHAT, tool_choice="required")
+    ),
     Rule("no choice without tools", changed(CHAT, tools=..., tool_choice="auto"), "when tools are specified"),
     Rule(
         "strict schemas",
@@ -673,9 +675,12 @@ THOUGHT_PART = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}
     ),
     Rule("an assistant says something", chat(USER, says("assistant", ""), USER), "but not none"),
     Rule(
-        "names of results", chat(USER, answers(name="")), "no name", chat(USER, calls(call()), answers(name="weather"))
+        "names of results",
+        chat(USER, answers(name="")),
+        "not a name",
+        chat(USER, calls(call()), answers(name="weather")),
     ),
-    Rule("a choice of tools", changed(CHAT, tool_choice="some"), "none of auto", changed(CHAT, tool_choice="any")),
+    Rule("a choice of tools", changed(CHAT, tool_choice="some"), "not one of auto", changed(CHAT, tool_choice="any")),
     Rule(
         "thinking",
         chat(USER, says("assistant", [{**THOUGHT_PART, "signature": "x"}]), USER),
@@ -737,16 +742,16 @@ RESPONSES_TURN = responses(ASK, reasons(), function_call(), output())
     Rule("input is required", responses(), "must be provided"),
     Rule("types", changed(RESPONSES, input=5), "input: expected a string or an array"),
     Rule("fields of items", responses(item("user", "a", name="b")), "unknown parameter: 'input.0.name'"),
-    Rule("types of items", responses({"type": "tool_result"}), "no type of item"),
-    Rule("roles", responses(item("tool", "a")), "none of user, assistant"),
+    Rule("types of items", responses({"type": "tool_result"}), "not a type of item"),
+    Rule("roles", responses(item("tool", "a")), "not one of user, assistant"),
     Rule("empty content", responses(item("user")), "content: the array is empty"),
     Rule(
         "parts of the assistant",
         responses({**item("user", "b"), "role": "assistant"}),
-        "none of output_text, refusal",
+        "not one of output_text, refusal",
         responses(ASK, item("assistant", "b"), ASK),
     ),
-    Rule("parts of the user", responses({**item("assistant", "b"), "role": "user"}), "none of input_text"),
+    Rule("parts of the user", responses({**item("assistant", "b"), "role": "user"}), "not one of input_text"),
     Rule("outputs need calls", responses(ASK, output()), "no tool call found"),
     Rule("calls need outputs", responses(ASK, function_call(), ASK), "no tool output found"),
     Rule("outputs come behind calls", responses(ASK, output(), function_call()), "no tool call found"),
@@ -775,7 +780,7 @@ RESPONSES_TURN = responses(ASK, reasons(), function_call(), output())
     Rule(
         "outputs with images",
         responses(function_call(), output(output=[{"type": "image_url", "image_url": {"url": "a"}}])),
-        "none of input_text, input_image",
+        "not one of input_text, input_image",
         responses(function_call(), output(output=[{"type": "input_image", "image_url": "data:image/png;base64,aa"}])),
     ),
     Rule(
@@ -805,12 +810,12 @@ RESPONSES_TURN = responses(ASK, reasons(), function_call(), output())
     Rule(
         "names of tools",
         changed(RESPONSES, tools=[{"type": "function", "name": "a.b", "parameters": SCHEMA}]),
-        "no name for a tool",
+        "not a name for a tool",
     ),
     Rule(
         "a choice of tools",
         changed(RESPONSES, tool_choice="any"),
-        "none of",
+        "not one of",
         changed(RESPONSES, tool_choice="required"),
     ),
     Rule(
@@ -967,8 +972,10 @@ GEMINI_TURN = generate(content("user", "a"), content("model", function(**SIGNED)
             content("user", response()),
         ),
     ),
-    Rule("names of calls", generate(content("user", response(name="1a"))), "no name for a tool"),
-    Rule("names of tools", changed(GEMINI, tools=[{"functionDeclarations": [{"name": "a b"}]}]), "no name for a tool"),
+    Rule("names of calls", generate(content("user", response(name="1a"))), "not a name for a tool"),
+    Rule(
+        "names of tools", changed(GEMINI, tools=[{"functionDeclarations": [{"name": "a b"}]}]), "not a name for a tool"
+    ),
     Rule(
         "tools are unique",
         changed(GEMINI, tools=[{"functionDeclarations": [{"name": "a"}, {"name": "a"}]}]),

@@ -258,7 +258,8 @@ async def test_the_editor_s_text_is_sent_when_it_closes(program: Program) -> Non
 
 
 async def test_a_run_goes_on_while_the_editor_is_open(program: Program) -> None:
-    wait = 'trap "" INT; touch opened; while [ ! -e close ]; do sleep 0.02; done; echo "typed" > "$1"'
+    opened, close = program.home / "opened", program.home / "close"  # an editor does not start in the folder
+    wait = f'trap "" INT; touch "{opened}"; while [ ! -e "{close}" ]; do sleep 0.02; done; echo "typed" > "$1"'
     editor = script(program.home / "editor", wait)
     async with SpokenModel() as model:
         program.use(model)
@@ -266,13 +267,13 @@ async def test_a_run_goes_on_while_the_editor_is_open(program: Program) -> None:
         await program.send("Go on")
         await model.asked()
         await program.send("/editor")
-        await program.terminal.until(lambda _: (program.folder / "opened").exists())
+        await program.terminal.until(lambda _: opened.exists())
         model.call("read_file", path="a.txt")
         model.finish()
         await model.asked(2)  # the call has run
         program.terminal.press("C-c")  # which is the editor's, if anybody's
         model.say("Meanwhile.")
-        (program.folder / "close").touch()
+        close.touch()
         await program.terminal.until("Meanwhile.")
         await program.terminal.until("typed")
         model.finish()

@@ -9,15 +9,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
-from swink_agent.app.opening import Opening, OpeningOptions
-from swink_agent.app.sessions import WantedSession
+from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.runs.sessions import WantedSession
+from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.local.events import LocalModelEvent, LocalState
 from swink_agent.testing import call, scripted, text
 from swink_agent.tui.app import SwinkApp
 from swink_agent.tui.talk.options import TalkOptions
+from swink_agent.tui.widgets.completion_list import CompletionList
 from swink_agent.tui.widgets.question_panel import QuestionPanel
 from swink_agent.tui.widgets.search_bar import SearchBar
 
@@ -289,3 +293,162 @@ def _steady(row: str) -> str:
 
     row = re.sub(r" +done \d+(?:\.\d+)? m?s", " done <time>", row)
     return re.sub(r"· \d+s ·", "· <time> ·", row)
+
+
+async def test_a_folded_paste_is_told_to_the_model_and_never_run(made: Made, tmp_path: Path) -> None:
+    app = made(text("I see."), text("Again."))
+    ran = tmp_path / "work" / "ran"
+
+    async def work(pilot: Pilot[int]) -> None:
+        app.composer.query_one("DraftView").post_message(events.Paste("!touch ran\n" + "# x\n" * 12))
+        await pilot.pause()
+        assert "[pasted 13 lines #1]" in "\n".join(rows_of(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "I see." in app.talk.answer)
+        assert not ran.exists()
+        await until(pilot, lambda: "sent to the model: its ! was not in sight" in "\n".join(rows_of(app)))
+        await pilot.press("exclamation_mark", *"touch ran", "enter")
+        await until(pilot, ran.exists)
+
+    await in_app(app, work)
+
+
+async def test_the_first_prompt_is_never_a_command(made: Made, tmp_path: Path) -> None:
+    app = made(text("I see."))
+    app.talk.options = msgspec.structs.replace(app.talk.options, prompt="!touch ran")
+
+    async def work(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "I see." in app.talk.answer)
+        assert not (tmp_path / "work" / "ran").exists()
+
+    await in_app(app, work)
+
+
+async def test_several_questions_are_counted_and_the_state_says_who_is_waited_for(made: Made) -> None:
+    app = made([call("bash", command="make one"), call("bash", command="make two")], text("As you wish."))
+
+    async def work(pilot: Pilot[int]) -> None:
+        app.composer.insert("go")
+        await pilot.press("enter")
+        await until(pilot, lambda: "Allow this? (call 1 of 2)" in "\n".join(rows_of(app)))
+        await until(pilot, lambda: "waits for you" in rows_of(app)[-1])
+        panel = app.query_one(QuestionPanel)
+        await until(pilot, lambda: not panel.is_early)
+        await pilot.press("n")
+        await until(pilot, lambda: "Allow this? (call 2 of 2)" in "\n".join(rows_of(app)))
+        await until(pilot, lambda: not app.query_one(QuestionPanel).is_early)
+        await pilot.press("n")
+        await until(pilot, lambda: "As you wish." in app.talk.answer)
+        await until(pilot, lambda: "idle" in rows_of(app)[-1])
+
+    await in_app(app, work)
+
+
+async def test_always_can_be_kept_for_this_project(made: Made, tmp_path: Path) -> None:
+    (tmp_path / "work" / ".git").mkdir()
+    app = made([call("bash", command="mkdir x")], text("Done."))
+
+    async def work(pilot: Pilot[int]) -> None:
+        app.composer.insert("go")
+        await pilot.press("enter")
+        await until(pilot, lambda: "6 k  always in this project, kept: bash: mkdir *" in "\n".join(rows_of(app)))
+        await until(pilot, lambda: not app.query_one(QuestionPanel).is_early)
+        await pilot.press("k")
+        await until(pilot, lambda: "Done." in app.talk.answer)
+
+    await in_app(app, work)
+    below = tmp_path / "work" / "src"
+    below.mkdir()
+    assert FolderRules().rules(below) == ("bash: mkdir *",)
+    assert Opening(OpeningOptions(cwd=str(below))).settings.value("allow") == ("bash: mkdir *",)
+    assert Opening(OpeningOptions(cwd=str(tmp_path))).settings.value("allow") == ()
+    assert not (tmp_path / "work" / ".swink").exists()
+    assert FolderRules().remove(below, "bash: mkdir *")
+    assert FolderRules().folders() == {}
+
+
+# -- nothing stands over the input ---------------------------------------------------------------------------------
+
+SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 10)])
+
+
+def sees_input(app: SwinkApp, words: str) -> bool:
+    """Whether the line with these words, its frame and the status are on the screen, at its end."""
+    rows = rows_of(app)[: app.size.height]
+    lines = [number for number, row in enumerate(rows) if row.startswith("│ ") and words in row]
+    return len(lines) == 1 and rows[lines[0] + 1].startswith("╰") and lines[0] == len(rows) - 3
+
+
+@SIZES
+@pytest.mark.parametrize(
+    ("words", "listed"), [("@", "file-00.txt"), ("@file", "file-0"), ("/", "/model"), ("#", "#help")]
+)
+async def test_a_list_of_completions_leaves_the_input_in_sight(
+    made: Made, size: tuple[int, int], words: str, listed: str
+) -> None:
+    app = made()
+    async with app.run_test(size=size) as pilot:
+        await opened(app, pilot)
+        folder = Path(app.talk.opening.folder)
+        for number in range(30):
+            (folder / f"file-{number:02}.txt").write_text("x")
+        await pilot.press(*[{"/": "slash", "#": "number_sign", "@": "at"}.get(key, key) for key in words])
+        await until(pilot, lambda: any(listed in row for row in rows_of(app)))
+        assert sees_input(app, f" {words}")
+        await pilot.press("up")
+        await pilot.pause()
+        assert sees_input(app, f" {words}")
+        chosen = app.composer.query_one(CompletionList).chosen
+        assert chosen is not None
+        assert any(chosen.label in row for row in rows_of(app))
+
+
+@SIZES
+async def test_a_long_draft_leaves_room_for_the_status_and_its_own_frame(made: Made, size: tuple[int, int]) -> None:
+    app = made()
+    async with app.run_test(size=size) as pilot:
+        await opened(app, pilot)
+        for number in range(20):
+            await pilot.press(*f"row{number}", "ctrl+j")
+        await pilot.press("slash")
+        await pilot.pause()
+        rows = rows_of(app)
+        assert rows[-2].startswith("╰")
+        assert rows[-3].startswith("│   /")
+        assert any(row.startswith("╭") for row in rows)
+
+
+@SIZES
+@pytest.mark.parametrize(
+    ("command", "shown"), [("/theme", "contrast"), ("/thinking", "off"), ("#key anthropic", "hidden"), ("/model", "/ ")]
+)
+async def test_a_picker_or_a_dialog_leaves_the_input_in_sight(
+    made: Made, size: tuple[int, int], command: str, shown: str
+) -> None:
+    app = made()
+    async with app.run_test(size=size) as pilot:
+        await opened(app, pilot)
+        asked = asyncio.ensure_future(app.talk.submit(command))
+        app.composer.give_back("a draft", ())
+        await until(pilot, lambda: len(app.screen_stack) > 1)
+        await until(pilot, lambda: any(shown in row for row in rows_of(app)))
+        assert sees_input(app, "a draft"), "\n".join(rows_of(app))
+        await pilot.press("escape")
+        await asked
+
+
+@SIZES
+async def test_a_choice_leaves_the_input_in_sight(made: Made, size: tuple[int, int]) -> None:
+    app = made()
+    async with app.run_test(size=size) as pilot:
+        await opened(app, pilot)
+        app.composer.give_back("a draft", ())
+        choices = [("yes", "carry it out"), ("later", "switch only"), ("edit", "edit it first")]
+        chosen = asyncio.ensure_future(app.talk.front.confirm("Carry the plan out? " * 9, choices, "yes"))
+        await until(pilot, lambda: any("edit it first" in row for row in rows_of(app)))
+        assert any("carry it out" in row for row in rows_of(app))
+        assert sees_input(app, "a draft"), "\n".join(rows_of(app))
+        await pilot.resize_terminal(size[0], size[1] + 3)
+        await until(pilot, lambda: sees_input(app, "a draft"))
+        await pilot.press("1")
+        assert await chosen == "yes"

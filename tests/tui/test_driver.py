@@ -23,14 +23,13 @@ import pytest
 PROGRAM = """
 import json, os, sys, time
 from textual import events
-from textual.app import App
 from textual.widgets import Static
-from swink_agent.tui.driver import RefusedPaste, TerminalDriver
+from swink_agent.tui.driver import RefusedPaste, TerminalApp, TerminalDriver
 from swink_agent.tui.composing.completer import Completer
-from swink_agent.tui.composing.history import PromptHistory
+from swink_agent.tui.composing.prompt_history import PromptHistory
 from swink_agent.tui.widgets.composer import Composer
 
-class Told(App):
+class Told(TerminalApp):
     ENABLE_COMMAND_PALETTE = False
     def compose(self):
         yield Static("transcript")
@@ -55,7 +54,7 @@ class Told(App):
         if event.text == "quit":
             self.exit()
         if event.text == "mouse":
-            self._driver.set_mouse(False)
+            self.terminal.set_mouse(False)
             self.tell("mouse given")
         if event.text == "away":
             with self.suspend():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swink_agent.rendering.cells import cell_width
 from swink_agent.rendering.escaping import safe_display
-from swink_agent.tui.activity import Activity, activity_lines
-from swink_agent.tui.status import Status, status_line
+from swink_agent.tui.status_rows import Activity, Status, activity_lines, status_line
 from swink_agent.tui.transcript.line import plain
 
 USUAL = Status(
@@ -33,6 +33,12 @@ def test_everything_is_said(width: int) -> None:
     row = words(USUAL, width)
     for part in ("Execute", "running", "claude-sonnet-4-6", "42%", "12.3k", "$0.0312", "1m15s", "swink"):
         assert part in row
+
+
+@pytest.mark.parametrize(("width", "said"), [(80, "t12"), (100, "turn 12"), (200, "turn 12")])
+def test_the_turn_is_counted_where_there_is_room(width: int, said: str) -> None:
+    assert said in words(msgspec.structs.replace(USUAL, turn=12), width)
+    assert "turn" not in words(USUAL, width)
 
 
 @pytest.mark.parametrize("width", [60, 80])

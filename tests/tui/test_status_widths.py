@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from swink_agent.rendering.cells import cell_width
-from swink_agent.tui.status import Status, status_line
+from swink_agent.tui.status_rows import Status, status_line
 
 
 def row(width: int, **changes: Any) -> str:

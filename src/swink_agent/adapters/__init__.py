@@ -1,7 +1,6 @@
-"""Adapters: one stream function for each provider, over plain HTTP, with no vendor's SDK.
+"""Adapters: one stream function for each provider, over plain HTTP, without vendors' SDKs.
 
-Each is a pure request builder, a pure parser of the provider's frames, and the transport that all share. Importing this
-module loads none of them.
+Each has a pure request builder and a pure parser; all share one transport. Importing this module loads none of them.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ else:
 
 
 def stream_fn_for(model: str | ModelSpec) -> StreamFn:
-    """The stream function of the model's provider, with the usual environment variables read.
+    """Returns the stream function of the model's provider, set up from the usual environment variables.
 
-    Raises `UnknownProvider` for a provider that nobody installed, naming the nearest, and `AuthError` for a missing
-    key, naming its variable.
+    Raises `UnknownProvider`, which names similar ones, if the provider is not installed, and `AuthError`, which names
+    the variable, if the key is missing.
     """
     spec = ModelSpec.parse(model) if isinstance(model, str) else model
     stream_fn = ProviderStreamFn().adapter(spec)
     build = getattr(stream_fn, "build", None)
     if build is not None:
-        build(spec, AgentContext("", (UserMessage("?"),)), StreamOptions())  # says now what is missing
+        build(spec, AgentContext("", (UserMessage("?"),)), StreamOptions())  # raises now if something is missing
     return stream_fn

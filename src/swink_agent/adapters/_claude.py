@@ -1,7 +1,7 @@
-"""What is particular to Claude wherever it is served.
+"""What Claude needs at every provider.
 
-Owns which models think how, whose signed reasoning goes back to whom, and conversations as Claude's servers take
-them: roles in turn, ids of one form, cache marks on what stays. The wire formats are in `anthropic` and `bedrock`.
+How each model thinks, which signed reasoning may be sent back, and the form of a conversation: alternating roles, valid
+ids, and cache marks. The wire formats are in `anthropic` and `bedrock`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.types import (
@@ -42,12 +41,11 @@ __all__ = [
     "plan_thinking",
     "sendable",
     "system_text",
-    "unused_id",
     "with_extra",
 ]
 
 REDACTED = "redacted:"
-"""How the signature of a thinking block starts that holds nothing but reasoning which only the provider can read."""
+"""The beginning of a thinking block's signature if it holds only reasoning that the provider encrypted."""
 
 # -- conversations -------------------------------------------------------------------------------------------
 
@@ -55,17 +53,10 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def call_id(given: str) -> str:
-    """The id of a call or result if it is one that the provider takes, else one made of it: always the same."""
+    """Returns the id of a call or result if the provider accepts it, else one derived from it."""
     if _PLAIN_ID.fullmatch(given):
         return given
     return f"call_{hashlib.sha256(given.encode(errors='replace')).hexdigest()[:32]}"
-
-
-def unused_id(given: str | None, used: set[str]) -> str:
-    """The id that a reply gives a call, or a new one if it gives none or one that it gave already."""
-    call = given if given and given not in used else f"call_{uuid4().hex[:24]}"
-    used.add(call)
-    return call
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
@@ -73,19 +64,19 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
 
 
 def called_tools(messages: Sequence[AgentMessage]) -> list[str]:
-    """The names of the tools that were called, each once: where there are calls, a request must define tools."""
+    """Returns the names of the called tools, each once: a request with calls must define their tools."""
     replies = [message for message in messages if isinstance(message, AssistantMessage)]
     return list(dict.fromkeys(call.name for reply in replies for call in reply.tool_calls))
 
 
 def system_text(context: AgentContext) -> str:
-    """The system prompt, or nothing if it is blank, which is refused."""
+    """Returns the system prompt, or an empty string if it is blank, which the provider refuses."""
     prompt = prompt_text(context.system_prompt)
     return prompt if prompt.strip() else ""
 
 
 def with_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """The fields with the caller's own: an object joins one that is there already, anything else replaces it."""
+    """Adds the caller's fields: an object is merged with an existing one, anything else replaces the field."""
     for name, value in extra.items():
         known, own = mapping(fields.get(name)), mapping(value)
         fields[name] = {**known, **own} if known and own else value
@@ -93,14 +84,14 @@ def with_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_signed_for(message: AssistantMessage, model: ModelSpec) -> bool:
-    """Whether the model takes back the reasoning in the message: Claude's anywhere by any Claude, else only its own."""
+    """Whether the model accepts the reasoning in the message: any Claude accepts Claude's, others only their own."""
     if claude_of(message.model_id) is not None and claude_of(model.model_id) is not None:
         return True
     return message.provider == model.provider and message.model_id in ("", model.model_id)
 
 
 def sendable(message: AssistantMessage, *, with_thinking: bool) -> list[Text | Thinking | ToolCall]:
-    """What of a reply goes back to a model: no blank text, no reasoning that is unsigned or led to nothing."""
+    """Returns the blocks of a reply to send back: no blank text, no unsigned reasoning, no reasoning at its end."""
     blocks: list[Text | Thinking | ToolCall] = []
     for block in message.content:
         if isinstance(block, Text):
@@ -121,11 +112,11 @@ def conversation(
     filler: bytes,
     mark: Callable[[bytes], bytes] | None,
 ) -> bytes:
-    """The messages as one JSON array, the user's and the assistant's in turn, the user's first and last.
+    """Encodes the messages as one JSON array; user and assistant alternate, and the user is first and last.
 
-    `content_of` gives the content of one message, with or without its reasoning, and `mark` puts the cache mark on a
-    content. Marked are the last message and the one that was last in the request before: a mark finds what was
-    written at another one only twenty blocks back, and a reply with its results may be longer.
+    `content_of` gives the content of one message, with or without its reasoning, and `mark` adds the cache mark to a
+    content. The last message and the last one of the request before are marked: a mark finds an earlier one only twenty
+    blocks back, and a reply with its results may be longer.
     """
     turns = _alternating(model, messages, content_of, filler)
     marked = (len(turns) - 1, len(turns) - 3) if mark is not None else ()
@@ -144,10 +135,10 @@ def _alternating(
     content_of: Callable[[AgentMessage, bool], bytes],
     filler: bytes,
 ) -> list[tuple[bytes, list[bytes]]]:
-    """The roles of the turns, with the blocks in them; what the user's side says in a row is one turn.
+    """Returns the roles of the turns with their blocks; consecutive user messages and results are one turn.
 
-    Where it says nothing before, between or after replies, `filler` stands for it: there, and not only at the end, so
-    that what was sent once is sent the same again.
+    `filler` is inserted where a user turn is missing before, between or after replies, so that later requests begin
+    with the same bytes.
     """
     turns: list[tuple[bytes, list[bytes]]] = []
     for message in messages:
@@ -192,14 +183,14 @@ _LEAST_ANSWER = 1_024
 
 
 class Claude(NamedTuple):
-    """A Claude model, by what its name says."""
+    """A Claude model, as parsed from its name."""
 
     family: str
     version: tuple[int, int]
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether it decides itself how long to think, and is told an effort, not a number of tokens."""
+        """Whether it decides itself how long to think, and takes an effort instead of a number of tokens."""
         return self.version >= (4, 6)
 
     @property
@@ -209,14 +200,14 @@ class Claude(NamedTuple):
 
     @property
     def off(self) -> str | None:
-        """What keeps it from thinking, if it must be told."""
+        """The setting that turns thinking off, if one is needed."""
         if self.version < (5, 0) or self.thinks_always:
             return None
         return "between_tools" if self.family == "sonnet" and self.version >= (5, 5) else "disabled"
 
     @property
     def can_be_forced(self) -> bool:
-        """Whether a call may be forced: not on models that then would still think."""
+        """Whether a call may be forced: not for models that would think nevertheless."""
         return not self.thinks_always and self.off != "between_tools"
 
     @property
@@ -230,7 +221,7 @@ class Claude(NamedTuple):
 
 @lru_cache(maxsize=256)
 def claude_of(model_id: str) -> Claude | None:
-    """The Claude model that a name stands for, at any provider; without a version, the first of the adaptive ones."""
+    """Parses the name of a Claude model, at any provider; without a version, it is the first adaptive one."""
     name = model_id.lower()
     if "claude" not in name:
         return None
@@ -240,7 +231,7 @@ def claude_of(model_id: str) -> Claude | None:
 
 
 class ThinkingPlan(NamedTuple):
-    """What a request says about thinking, and what depends on that."""
+    """The settings of a request that concern thinking or depend on it."""
 
     fields: dict[str, Any]
     max_tokens: int
@@ -249,7 +240,7 @@ class ThinkingPlan(NamedTuple):
 
 
 def plan_thinking(model: ModelSpec, context: AgentContext, options: StreamOptions) -> ThinkingPlan:
-    """How the model is asked to think. Under a forced call it does not think where the two exclude each other."""
+    """Plans the thinking of a request. With a forced call it is off if the two exclude each other."""
     claude = claude_of(model.model_id)
     budgets = model.thinking_budgets
     budget = budgets.get(model.thinking_level) if budgets is not None else None
@@ -272,7 +263,7 @@ def plan_thinking(model: ModelSpec, context: AgentContext, options: StreamOption
 
 
 def _plan_budget(model: ModelSpec, context: AgentContext, options: StreamOptions, budget: int | None) -> ThinkingPlan:
-    """Thinking in a number of tokens, which counts towards the limit of the whole reply."""
+    """Plans thinking by a number of tokens, which count towards the limit of the whole reply."""
     claude = claude_of(model.model_id)
     budget = _BUDGETS.get(model.thinking_level, 0) if budget is None else budget
     most = claude.most_output if claude is not None else 8_192 + budget
@@ -291,7 +282,7 @@ def _is_forced(context: AgentContext, options: StreamOptions) -> bool:
 
 
 def _goes_on_without_thinking(model: ModelSpec, messages: Sequence[AgentMessage]) -> bool:
-    """Whether the reply goes on after calls that no signed thinking led to: then it cannot start to think."""
+    """Whether the reply continues after calls without signed thinking before them: then it cannot start to think."""
     has_results = False
     for message in reversed(messages):
         if type(message) is AssistantMessage:

@@ -1,4 +1,4 @@
-"""The public names of the adapters, one line each, and where they live: the one list, which `core/lazy.py` reads."""
+"""The public names of the adapters and their modules; `core/lazy.py` reads this list."""
 
 from .anthropic import AnthropicStreamFn as AnthropicStreamFn
 from .azure import AzureStreamFn as AzureStreamFn

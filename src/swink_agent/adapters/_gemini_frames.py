@@ -1,24 +1,24 @@
-"""The reply of Gemini's `streamGenerateContent`, from bytes to stream events.
+"""Gemini's `streamGenerateContent`: the reply, from bytes to stream events.
 
-Owns the frames: their shape, what ends a reply and why, the counts. The request is in `gemini`, which also says how
-signatures travel.
+The request is in `gemini`, which also explains how signatures are stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.types import StopReason, Usage
+from swink_agent.core.values.decoders import json_decoder
 
+from .kit.bodies import unused_id
 from .kit.documents import UNREADABLE, count, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import FrameError, JsonArrayFrames, LineFrames, ShapeError, SseFrames
+from .kit.frames import FrameError, JsonArrayFrames, LineFrames, SseFrames, take_last
 from .kit.reply import ReplyWriter
 
 __all__ = ["GeminiParser"]
@@ -55,7 +55,7 @@ class _Chunk(Struct, rename="camel"):
     error: Any = None
 
 
-_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+_decode_chunk = json_decoder(_Chunk).decode
 _OPTIONAL = frozenset({"usageMetadata", "promptFeedback", "thoughtSignature", "finishMessage", "id", "thought"})
 
 _FILTERS = frozenset(
@@ -83,7 +83,7 @@ _FAILURES = {
 
 
 class _StrayDocument:
-    """An error that Google writes between server-sent events as it is, without `data:`."""
+    """An error that Google writes between server-sent events, without `data:`."""
 
     __slots__ = ("_documents", "_lines", "error")
 
@@ -106,13 +106,13 @@ class _StrayDocument:
                 try:
                     self.error = self.error or _decode_chunk(document).error
                 except UNREADABLE:
-                    pass  # not a frame, so nothing is lost with it
+                    pass  # it is not a frame, so nothing is lost
 
 
 class GeminiParser:
-    """Chunks of a reply, as server-sent events or as one JSON array: the first byte of the body tells which.
+    """Reads the chunks of a reply, as server-sent events or as one JSON array, by the first byte of the body.
 
-    There is no end marker: the reply is done when the body is over and a finish reason had come, the last one counting.
+    There is no end marker: the reply is complete if the body ends after a finish reason; the last one counts.
     """
 
     def __init__(self) -> None:
@@ -142,13 +142,7 @@ class GeminiParser:
         return [payload for _, payload in self._events.feed(data)]
 
     def end(self) -> None:
-        for _, payload in self._events.end():
-            try:
-                self._take(payload)
-            except ShapeError:
-                raise
-            except FrameError:
-                pass  # the body was cut inside this frame
+        take_last((payload for _, payload in self._events.end()), self._take)
         self._stray.end()
         if self._stray.error is not None:
             self._fail(self._stray.error)
@@ -201,11 +195,10 @@ class GeminiParser:
             return
         arguments = bytes(call.args)
         try:
-            delta = "" if arguments == b"null" else arguments.decode()  # what is no object, the model is told
+            delta = "" if arguments == b"null" else arguments.decode()  # the loop reports other values to the model
         except UnicodeDecodeError as error:
             raise FrameError(f"arguments of {call.name!r} that cannot be read: {error}") from error
-        call_id = call.id if call.id and call.id not in self._call_ids else f"call_{uuid4().hex[:24]}"
-        self._call_ids.add(call_id)
+        call_id = unused_id(call.id, self._call_ids)
         self.writer.start_call(call_id, call_id, call.name)
         self.writer.arguments(call_id, delta)
         self.writer.end_call(call_id)
@@ -241,7 +234,7 @@ class GeminiParser:
 
 
 def _usage(counts: dict[str, Any]) -> Usage:
-    """Google's counts as ours: the prompt without what was cached, with what Google's own tools put into it."""
+    """Converts Google's counts: input excludes cached tokens, and includes those that Google's own tools added."""
     prompt, thoughts = count(counts, "promptTokenCount"), count(counts, "thoughtsTokenCount")
     cached = min(count(counts, "cachedContentTokenCount"), prompt)
     new = prompt - cached + count(counts, "toolUsePromptTokenCount")

@@ -1,14 +1,10 @@
-"""Anthropic Messages, and every server that speaks them.
-
-Owns the request and the events of `/v1/messages`. What is particular to the models behind it is in `_claude`.
-"""
+"""Anthropic Messages (`/v1/messages`), for Anthropic and every compatible server. `_claude` has what Claude needs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
@@ -30,6 +26,7 @@ from swink_agent.core.types import (
     Usage,
     UserMessage,
 )
+from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
 from ._claude import (
@@ -41,13 +38,12 @@ from ._claude import (
     plan_thinking,
     sendable,
     system_text,
-    unused_id,
     with_extra,
 )
-from .kit.bodies import json_object, short_id
+from .kit.bodies import json_object, short_id, unused_id
 from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import FrameError, ShapeError, SseFrames
+from .kit.frames import ShapeError, SseFrames, take_last
 from .kit.images import Note, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.reply import ReplyWriter
@@ -60,10 +56,10 @@ _FILLER = b'{"type":"text","text":"Continue."}'
 
 
 class AnthropicStreamFn(KeyedStreamFn):
-    """Messages at Anthropic, or at any server that speaks them, by `base_url`.
+    """Messages of Anthropic or, with `base_url`, of any compatible server.
 
-    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
-    Anthropic's own may need none.
+    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. Servers other than
+    Anthropic's may work without a key.
     """
 
     description: ClassVar[ProviderDescription] = registry.anthropic
@@ -87,7 +83,7 @@ class AnthropicStreamFn(KeyedStreamFn):
         return headers if key is None else {**headers, "x-api-key": key}
 
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
-        """The body's fields, stable ones first: from turn to turn only the end of the messages changes."""
+        """Returns the body's fields, stable ones first: from turn to turn only the end of the messages changes."""
         mark = _MARK if options.cache != "none" else {}
         plan = plan_thinking(model, context, options)
         fields: dict[str, Any] = {"model": model.model_id, "max_tokens": plan.max_tokens, "stream": True}
@@ -142,14 +138,14 @@ def _text(given: str) -> dict[str, Any]:
 
 
 def _content(message: AgentMessage) -> list[dict[str, Any]]:
-    """The content blocks of one message, without reasoning."""
+    """Returns the content blocks of one message, without reasoning."""
     if isinstance(message, UserMessage):
         return _user_blocks(message.content)
     if isinstance(message, AssistantMessage):
         return [_assistant_block(block) for block in sendable(message, with_thinking=False)]
     if isinstance(message, ToolResultMessage):
         return [_tool_result(message)]
-    raise TypeError(f"a {type(message).__name__} is no message for a provider")
+    raise TypeError(f"a {type(message).__name__} is not a message for a provider")
 
 
 def _own_content(message: AssistantMessage) -> list[dict[str, Any]]:
@@ -190,7 +186,7 @@ def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
 
 
 def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
-    """The result of a call. One that is marked as an error may hold no image, and not be empty."""
+    """Returns the block of a call's result. An error may not contain an image, and may not be empty."""
     content = _user_blocks(message.content) or [_text("(no output)")]
     result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id(message.tool_call_id)}
     if not message.is_error:
@@ -227,8 +223,8 @@ class _Kind(Struct):
     type: str = ""
 
 
-_decode_event = msgspec.json.Decoder(_Event).decode
-_decode_kind = msgspec.json.Decoder(_Kind).decode
+_decode_event = json_decoder(_Event).decode
+_decode_kind = json_decoder(_Kind).decode
 _KINDS = frozenset(
     {"message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "error"}
 )
@@ -257,13 +253,7 @@ class AnthropicParser:
         return bool(frames)
 
     def end(self) -> None:
-        try:
-            for _, payload in self._frames.end():
-                self._events.take(payload)
-        except ShapeError:
-            raise
-        except FrameError:
-            pass  # the body was cut inside a frame
+        take_last((payload for _, payload in self._frames.end()), self._events.take)
         self._events.end()
 
     def usage_so_far(self) -> Usage | None:
@@ -271,7 +261,7 @@ class AnthropicParser:
 
 
 class MessageEvents:
-    """The events of one message, however they were framed. Tools that the provider runs itself are passed over."""
+    """Reads the events of one message, in any framing. Tools that the provider runs itself are ignored."""
 
     __slots__ = ("_counts", "_ids", "_inputs", "_refusal", "_stop", "writer")
 
@@ -284,7 +274,7 @@ class MessageEvents:
         self._refusal = ""
 
     def take(self, payload: bytes) -> None:
-        """Reads one event. Raises `FrameError` or `ShapeError` if it is none."""
+        """Reads one event. Raises `FrameError` or `ShapeError`."""
         if self.writer.is_finished or not payload.strip():
             return
         event = _decoded(payload)
@@ -312,7 +302,7 @@ class MessageEvents:
                 pass
 
     def end(self) -> None:
-        """No more events come: the message is complete if its stop reason was among them."""
+        """Ends the message, which is complete if its stop reason has arrived."""
         if self._stop == "refusal":
             message = self._refusal or "the model refused to answer"
             self.writer.fail(message, ErrorKind.CONTENT_FILTERED, usage=self._usage())
@@ -333,7 +323,7 @@ class MessageEvents:
             case "tool_use":
                 writer.start_call(index, unused_id(text(block.get("id")), self._ids), text(block.get("name")))
                 if whole := mapping(block.get("input")):
-                    self._inputs[index] = whole  # from servers that do not send it in pieces
+                    self._inputs[index] = whole  # for servers that do not send it in pieces
             case _:
                 pass
 
@@ -359,7 +349,7 @@ class MessageEvents:
         self.writer.end_call(index)
 
     def _count(self, usage: object) -> None:
-        """Takes over the counts that are given: later ones are the whole count, not what was added."""
+        """Stores the given counts: later ones replace earlier ones."""
         for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
             if mapping(usage).get(name) is not None:
                 self._counts[name] = count(usage, name)
@@ -381,7 +371,7 @@ _OPTIONAL = frozenset({"usage", "signature", "stop_details", "message", "id"})
 
 
 def _decoded(payload: bytes) -> _Event:
-    """The event; one of a type that is not known here may have any shape."""
+    """Decodes the event; one of an unknown type may have any shape."""
     try:
         return read(payload, _decode_event, _Event, "an event", _OPTIONAL)
     except ShapeError:

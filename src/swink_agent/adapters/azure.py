@@ -1,7 +1,4 @@
-"""Azure OpenAI's chat completions.
-
-Owns Azure's addresses and its two ways to prove who is asking: an `api-key` header, or a bearer token from Entra.
-"""
+"""Azure OpenAI's chat completions: its addresses, and authentication by an `api-key` header or a token from Entra."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _API_VERSION = "2024-10-21"
 class AzureStreamFn(OpenAiStreamFn):
     """Azure OpenAI, at a resource's URL (the model is the deployment) or at a deployment's.
 
-    `token` is a function, plain or async, that gives a bearer token for Entra; it is called for every request. The
+    `token` is a function, plain or async, that returns a bearer token from Entra; it is called for every request. The
     key comes from `AZURE_OPENAI_API_KEY`, the URL from `AZURE_OPENAI_BASE_URL` or `AZURE_OPENAI_ENDPOINT`.
     """
 
@@ -76,7 +73,7 @@ class AzureStreamFn(OpenAiStreamFn):
         super().check(model, options)
 
     def session_fields(self, options: StreamOptions) -> dict[str, Any]:
-        """As at OpenAI; the older addresses, with a deployment in them, know the session as the user's."""
+        """Uses the field of OpenAI; older addresses, which contain a deployment, have only the field for the user."""
         fields, path = super().session_fields(options), urlsplit(self.base_url).path
         if fields and "/deployments/" in path:
             return {"user": fields["prompt_cache_key"]}

@@ -1,7 +1,6 @@
-"""Amazon Bedrock's ConverseStream.
+"""Amazon Bedrock's ConverseStream: the signed request, and the frames of the binary event stream.
 
-Owns its request, the signature on it, and the frames of its binary event stream; also those of the older call that
-wraps Anthropic's own events. What is particular to Claude is in `_claude`.
+It also reads the older call, whose frames contain Anthropic's events. `_claude` has what Claude needs.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import base64
 import os
 import re
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -18,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.extras import MissingExtra, install, require
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
@@ -36,6 +35,7 @@ from swink_agent.core.types import (
     Usage,
     UserMessage,
 )
+from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
 from ._claude import (
@@ -48,11 +48,10 @@ from ._claude import (
     plan_thinking,
     sendable,
     system_text,
-    unused_id,
     with_extra,
 )
 from .anthropic import MessageEvents
-from .kit.bodies import EncodedMessages, json_object, short_id
+from .kit.bodies import EncodedMessages, json_object, short_id, unused_id
 from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import AwsEventFrames, AwsMessage, FrameError
@@ -77,10 +76,10 @@ _EFFORT = {
 
 
 class BedrockStreamFn(HttpStreamFn):
-    """ConverseStream, with the credentials of the AWS variables: a bearer token, else keys that sign the request.
+    """ConverseStream, with credentials from the AWS variables: a bearer token, else keys that sign the request.
 
-    `StreamOptions.api_key` is a bearer token and wins. Signing needs botocore, the extra `bedrock`. A `base_url` of
-    one's own may need no credentials.
+    `StreamOptions.api_key` is a bearer token and takes precedence. Signing needs botocore, the extra `bedrock`. Another
+    `base_url` may work without credentials.
     """
 
     description: ClassVar[ProviderDescription] = registry.bedrock
@@ -115,9 +114,9 @@ class BedrockStreamFn(HttpStreamFn):
         self.encoded = EncodedMessages()
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
-        # A colon may stand in a path as it is; escaped, one HTTP client sends it so and another does not, and the
-        # signature is over what is sent.
-        server = self.server() if self.region else self.base_url  # of a missing region, more is said below
+        # A colon in a path is not escaped: HTTP clients differ in how they send an escaped one, and the signature
+        # covers the path as it is sent.
+        server = self.server() if self.region else self.base_url  # a missing region is reported below
         url = f"{server}/model/{quote(model.model_id, safe=':')}/converse-stream"
         body = json_object(self._fields(model, context, options))
         headers = {"content-type": "application/json", **self._authorization(url, body, model, options)}
@@ -154,14 +153,12 @@ class BedrockStreamFn(HttpStreamFn):
         return self._signed(url, body, self.region) if self._has_keys else {}
 
     def _signed(self, url: str, body: bytes, region: str) -> dict[str, str]:
-        """The headers that sign the request, from botocore, which is imported here."""
+        """Returns the headers that sign the request. Imports botocore."""
         try:
-            auth, requests = import_module("botocore.auth"), import_module("botocore.awsrequest")
-            credentials = import_module("botocore.credentials")
-        except ImportError as error:
-            raise RequestError(
-                "requests to bedrock are signed by botocore: pip install 'swink-agent[bedrock]'"
-            ) from error
+            auth, requests = require("botocore.auth", extra="bedrock"), require("botocore.awsrequest", extra="bedrock")
+            credentials = require("botocore.credentials", extra="bedrock")
+        except MissingExtra as error:
+            raise RequestError(f"requests to bedrock are signed by botocore: {install(error.extra)}") from error
         request = requests.AWSRequest("POST", url, headers={"content-type": "application/json"}, data=body)
         keys = credentials.Credentials(self._access_key, self._secret_key, self._session_token)
         auth.SigV4Auth(keys, "bedrock", region).add_auth(request)
@@ -170,7 +167,7 @@ class BedrockStreamFn(HttpStreamFn):
     # -- the request -------------------------------------------------------------------------------------------
 
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
-        """The body's fields, stable ones first: from turn to turn only the end of the messages changes."""
+        """Returns the body's fields, stable ones first: from turn to turn only the end of the messages changes."""
         mark = [_MARK] if options.cache != "none" and _is_cacheable(model) else []
         fields, choice = _model_fields(model, context, options)
         if prompt := system_text(context):
@@ -190,7 +187,7 @@ class BedrockStreamFn(HttpStreamFn):
         return self.encoded.encode(message, _own_content if with_thinking else _content, with_thinking)
 
     def _plain_content(self, message: AgentMessage, _: bool) -> bytes:
-        return self._content(message, False)  # the other models take no reasoning back, not even their own
+        return self._content(message, False)  # other models do not accept reasoning, not even their own
 
 
 def _marked(content: bytes) -> bytes:
@@ -198,13 +195,13 @@ def _marked(content: bytes) -> bytes:
 
 
 def _is_cacheable(model: ModelSpec) -> bool:
-    """Whether the model takes cache marks; others answer them with an error, or cache by themselves."""
+    """Whether the model accepts cache marks; others refuse them, or cache by themselves."""
     claude = claude_of(model.model_id)
     return claude is not None and (claude.version >= (3, 7) or claude == ("haiku", (3, 5)))
 
 
 def _model_fields(model: ModelSpec, context: AgentContext, options: StreamOptions) -> tuple[dict[str, Any], str]:
-    """The limits of the reply and how the model thinks, each family asked in its own way; and the choice of tools."""
+    """Returns the limits and the thinking settings, in the form of each model family, and the choice of tools."""
     name = model.model_id.lower()
     effort = _EFFORT.get(model.thinking_level)
     choice = options.tool_choice
@@ -216,7 +213,7 @@ def _model_fields(model: ModelSpec, context: AgentContext, options: StreamOption
         thinking, choice = plan.fields, plan.tool_choice
     elif "nova-2" in name and effort is not None:
         thinking = {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": effort}}
-        limits = limits if effort != "high" else {}  # which has no limits of its own
+        limits = limits if effort != "high" else {}  # high effort takes no limits
     elif "gpt-oss" in name and effort is not None:
         thinking = {"reasoning_effort": effort}
     fields: dict[str, Any] = {}
@@ -228,7 +225,7 @@ def _model_fields(model: ModelSpec, context: AgentContext, options: StreamOption
 
 
 def _tools(context: AgentContext, choice: str) -> list[dict[str, Any]]:
-    """The tools on offer. Calls in the history ask for some even where there are none, or none may be called."""
+    """Returns the tools. A history with calls needs definitions, even if there are no tools or none may be called."""
     names = called_tools(context.messages) if choice == "none" or not context.tools else []
     if context.tools and (choice != "none" or names):
         return [_tool(tool) for tool in context.tools]
@@ -244,7 +241,7 @@ def _tool(tool: AgentTool) -> dict[str, Any]:
 
 def _tool_choice(choice: str) -> dict[str, Any]:
     match choice:
-        case "auto" | "none":  # there is no way to say none
+        case "auto" | "none":  # this API cannot express none
             return {}
         case "required":
             return {"toolChoice": {"any": {}}}
@@ -256,14 +253,14 @@ def _tool_choice(choice: str) -> dict[str, Any]:
 
 
 def _content(message: AgentMessage) -> list[dict[str, Any]]:
-    """The content blocks of one message, without reasoning."""
+    """Returns the content blocks of one message, without reasoning."""
     if isinstance(message, UserMessage):
         return _user_blocks(message.content)
     if isinstance(message, AssistantMessage):
         return [_assistant_block(block) for block in sendable(message, with_thinking=False)]
     if isinstance(message, ToolResultMessage):
         return [{"toolResult": _tool_result(message)}]
-    raise TypeError(f"a {type(message).__name__} is no message for a provider")
+    raise TypeError(f"a {type(message).__name__} is not a message for a provider")
 
 
 def _own_content(message: AssistantMessage) -> list[dict[str, Any]]:
@@ -348,7 +345,7 @@ class _Frame(Struct, rename="camel"):
     bytes: str | None = None
 
 
-_decode_frame = msgspec.json.Decoder(_Frame).decode
+_decode_frame = json_decoder(_Frame).decode
 _OPTIONAL = frozenset({"usage", "toolUseId", "signature", "redactedContent"})
 _FRAMES = frozenset({"contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata", "chunk"})
 
@@ -378,7 +375,7 @@ _EXCEPTIONS = {
 
 
 class BedrockParser:
-    """The frames of one reply: Converse's own, or chunks that hold Anthropic's events."""
+    """Reads the frames of one reply: those of Converse, or chunks with Anthropic's events."""
 
     def __init__(self) -> None:
         self.writer = ReplyWriter()
@@ -438,7 +435,7 @@ class BedrockParser:
     def _open(self, index: int | None, start: _Start | None) -> None:
         self._close(index)
         tool = start.tool_use if start is not None else None
-        if tool is None or tool.type == "server_tool_use":  # which the provider runs itself
+        if tool is None or tool.type == "server_tool_use":  # the provider runs it itself
             return
         self.writer.start_call(index, unused_id(tool.tool_use_id, self._ids), tool.name or "")
 
@@ -468,11 +465,11 @@ def _unwrapped(chunk: str) -> bytes:
 
 
 def _redacted(blob: str) -> str:
-    """The signature that keeps redacted reasoning: for Claude's, the text that Anthropic itself sends."""
+    """Returns the signature for encrypted reasoning; for Claude, the text that Anthropic itself sends."""
     try:
         return REDACTED + base64.b64decode(blob, validate=True).decode("ascii")
     except ValueError:
-        return ""  # another model's, which would not take it back
+        return ""  # other models do not accept it
 
 
 def _usage(counts: dict[str, Any] | None) -> Usage:
@@ -482,7 +479,7 @@ def _usage(counts: dict[str, Any] | None) -> Usage:
 
 
 def _failure(message: AwsMessage) -> tuple[str, ErrorKind]:
-    """The message and the kind of an exception frame."""
+    """Returns the message and the kind of an exception frame."""
     name = message.headers.get(":exception-type") or message.headers.get(":error-code") or ""
     words = message.headers.get(":error-message", "")
     try:
@@ -492,6 +489,6 @@ def _failure(message: AwsMessage) -> tuple[str, ErrorKind]:
     words = text(payload.get("message")) or text(payload.get("Message")) or words
     shown, kind = classify_error({"type": name, "message": f"{name}: {words}" if words else name})
     by_name = _EXCEPTIONS.get(name.lower().removesuffix("exception"), kind)
-    # The service calls many things an error of the model's stream; an input that is too long stays too long.
+    # The service reports many errors as stream errors of the model; one about a too long input keeps its kind.
     is_overflow = kind == ErrorKind.CONTEXT_OVERFLOW and by_name == ErrorKind.NETWORK
     return shown, kind if is_overflow else by_name

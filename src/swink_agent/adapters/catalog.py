@@ -1,7 +1,7 @@
-"""The models that are known by name: their limits, what they can do, and their prices.
+"""The catalog of known models: their limits, capabilities and prices.
 
-Owns the facts (`catalog.json`, written by `scripts/make_catalog.py`) and how a model's many names lead to one entry.
-Does not own what a reply costs: that is in `prices`. Nothing is read before the first question.
+The facts are in `catalog.json`, which `scripts/make_catalog.py` writes and which is read on first use. Finds the entry
+for any of a model's names. `prices` calculates the cost of a reply.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import cache
 import msgspec
 
 from swink_agent.core.types import ModelSpec
+from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.model_info import ModelCapabilities, ModelInfo, ModelPrices, PriceTier, TokenPrices
 from swink_agent.core.values.value import Value
 
@@ -36,18 +37,18 @@ def _packaged() -> ModelCatalog:
     from importlib.resources import files  # on use: it loads a good part of the standard library
 
     data = files("swink_agent.adapters").joinpath("catalog.json").read_bytes()
-    return ModelCatalog(msgspec.json.decode(data, type=_CatalogFile).models, others=_described)
+    return ModelCatalog(json_decoder(_CatalogFile).decode(data).models, others=_described)
 
 
 @cache
 def _described(provider: str) -> ModelCatalog | None:
-    """The models that an installed provider's own description lists. A package that is broken has none."""
+    """Returns the models that an installed provider's description lists, or `None` if its package is broken."""
     from swink_agent.core.providers import description_of
 
     from .registry import PROVIDERS
 
     if provider in [ours.name for ours in PROVIDERS]:
-        return None  # known to list none, without reading what is installed
+        return None  # these list none; avoids reading the entry points
     try:
         description = description_of(provider)
         return None if description is None or not description.models else ModelCatalog(description.models)
@@ -60,10 +61,10 @@ def _described(provider: str) -> ModelCatalog | None:
 
 
 class ModelCatalog:
-    """Models by name. `ModelCatalog.load()` has those that come with the package. Nothing in it changes.
+    """Models by name; immutable. `ModelCatalog.load()` returns the packaged one.
 
-    `others` is asked for the models of a provider that is not in it: `load()` finds those that an installed provider's
-    `ProviderDescription` lists, when that provider is named.
+    `others` gives the catalog of a provider that is not in this one; in the packaged catalog these are the models in
+    the `ProviderDescription` of an installed provider.
     """
 
     __slots__ = ("_models", "_names", "_others", "_prefixes")
@@ -84,14 +85,14 @@ class ModelCatalog:
             prefixes = self._prefixes.setdefault(info.provider, [])
             prefixes.extend((_key(prefix), info) for prefix in info.prefixes)
         for names in self._names.values():
-            # A model is known without its date too, unless another has that very name; of several, it is the last.
+            # A model is also found without its date, unless another one has that name; the last of several counts.
             names |= {short: info for key, info in names.items() for short in _without_versions(key)} | names
         for prefixes in self._prefixes.values():
             prefixes.sort(key=lambda entry: -len(entry[0]))
 
     @classmethod
     def load(cls) -> ModelCatalog:
-        """The packaged catalog, read once in a process."""
+        """Returns the packaged catalog, which is read once in a process."""
         return _packaged()
 
     def __repr__(self) -> str:
@@ -112,11 +113,11 @@ class ModelCatalog:
         return tuple([info for info in self._models if info.provider == provider])
 
     def find(self, model: ModelSpec | str) -> ModelInfo | None:
-        """The model's entry: by its exact name, without date and version, by a prefix, or at its original provider.
+        """Finds a model by its exact name, without date and version, by a prefix, or at its original provider.
 
-        Names are taken without regard to case, and dots for dashes. A string is `provider:model`, or a model's name
-        alone, which is then looked for at every provider. The last step is for providers that host what others make,
-        such as `anthropic/claude-…` at OpenRouter or `us.anthropic.claude-…-v1:0` at Bedrock.
+        Case does not matter, and dots equal dashes. A string is `provider:model`, or only a model's name, which is
+        searched for at every provider. The last step is for providers that host models of others, such as
+        `anthropic/claude-…` at OpenRouter or `us.anthropic.claude-…-v1:0` at Bedrock.
         """
         provider, name = self._split(model)
         if (other := self._other(provider)) is not None:
@@ -127,7 +128,7 @@ class ModelCatalog:
         return None
 
     def nearest(self, name: str, provider: str | None = None, count: int = 3) -> tuple[str, ...]:
-        """The most similar names, best first, written `provider:model`: for saying what might have been meant."""
+        """Returns the most similar names as `provider:model`, the best first, for suggestions."""
         from swink_agent.core.texts.likeness import close_names  # on use: for error messages
 
         named, name = self._split(name)
@@ -136,12 +137,12 @@ class ModelCatalog:
             return other.nearest(name, provider, count)
         places = (provider, *_ORIGINS["azure"]) if provider == "azure" else (provider,) if provider else self.providers
         names = {key: info for place in reversed(places) for key, info in self._names.get(place, {}).items()}
-        # Several names may belong to one model, so more of them are asked for than are wanted.
+        # Several names may belong to one model, so more of them are requested than needed.
         close = [names[key] for key in close_names(_key(name), names, n=max(1, 4 * count))]
         return tuple(dict.fromkeys(f"{provider or info.provider}:{info.model_id}" for info in close))[: max(0, count)]
 
     def _split(self, model: ModelSpec | str) -> tuple[str, str]:
-        """Provider and name; no provider if the text names none."""
+        """Splits provider and name; the provider is empty if the text names none."""
         if isinstance(model, ModelSpec):
             return _canonical(model.provider), model.model_id
         provider, colon, name = model.partition(":")
@@ -151,7 +152,7 @@ class ModelCatalog:
         return (provider, name.strip()) if is_provider else ("", model.strip())
 
     def _other(self, provider: str) -> ModelCatalog | None:
-        """The models of a provider that is not listed here, if somebody else knows them."""
+        """Returns the catalog of a provider that is not listed here, if `others` has one."""
         if not provider or self._others is None or provider in self._names or provider in _ORIGINS:
             return None
         return self._others(provider)
@@ -206,7 +207,7 @@ def _key(name: str) -> str:
 
 
 def _without_versions(key: str) -> Iterator[str]:
-    """The name, then without one date or version after the other at its end."""
+    """Yields the name, then the name with one more date or version removed from its end each time."""
     yield key
     while (shorter := _VERSION.sub("", key, count=1)) != key:
         key = shorter
@@ -214,7 +215,7 @@ def _without_versions(key: str) -> Iterator[str]:
 
 
 def _candidates(provider: str, name: str) -> Iterator[tuple[str, str]]:
-    """Where the model may be listed, and under which name, best first."""
+    """Yields the providers and names under which the model may be listed, the best first."""
     yield provider, name
     if provider == "openrouter":
         name = _VARIANT.sub("", name)

@@ -1,8 +1,7 @@
-"""Google Gemini: `streamGenerateContent`.
+"""Google Gemini's `streamGenerateContent`: the request. The reply is in `_gemini_frames`.
 
-Owns the request; the reply is in `_gemini_frames`. Gemini signs any part, not only thoughts: the signature of a text or
-a call is a `Thinking` block without text right before it, and goes back to where it came from. A `Thinking` block with
-text has the signature of that thought itself.
+Gemini signs any part, not only thoughts. The signature of a text or call is stored in a `Thinking` block without text
+directly before it, and is sent back with that part. A `Thinking` block with text has the signature of that thought.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from .kit.transport import HttpRequest
 __all__ = ["GeminiParser", "GeminiStreamFn"]
 
 _UNSIGNED = "skip_thought_signature_validator"
-"""What Google documents for the first call of a message that another model wrote: Gemini 3 refuses it unsigned."""
+"""Google's documented signature for the first call of another model's message, which Gemini 3 refuses unsigned."""
 
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SIGNATURE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
@@ -54,10 +53,10 @@ _SERVER_TOOL = re.compile(rb"\x12[\x80-\xff]*[\x00-\x7f]\x0a[\x80-\xff]*[\x00-\x
 
 
 class GeminiStreamFn(KeyedStreamFn):
-    """Gemini models at Google, or at any server that speaks their API, by `base_url`.
+    """Gemini models at Google or, with `base_url`, at any compatible server.
 
-    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
-    Google's own may need none.
+    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. Servers other than
+    Google's may work without a key.
     """
 
     description: ClassVar[ProviderDescription] = registry.gemini
@@ -65,7 +64,7 @@ class GeminiStreamFn(KeyedStreamFn):
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream", "application/json")
 
     def with_version(self, url: str) -> str:
-        """The address with the version part that it may or may not have: Google has several."""
+        """Returns the address with its version part, which the user may have left out; Google has several."""
         url = url.rstrip("/")
         return url if re.search(r"[^/]/v\d+(alpha|beta)?\d*(/|$)", url) else f"{url}/v1beta"
 
@@ -87,7 +86,7 @@ class GeminiStreamFn(KeyedStreamFn):
         return f"{self.server()}/{path}:streamGenerateContent?alt=sse"
 
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
-        """The body's fields, stable ones first: from turn to turn only the end of the contents changes."""
+        """Returns the body's fields, stable ones first: from turn to turn only the end of the contents changes."""
         fields: dict[str, Any] = {}
         if prompt := prompt_text(context.system_prompt):
             fields["systemInstruction"] = {"parts": [{"text": prompt}]}
@@ -107,7 +106,7 @@ class GeminiStreamFn(KeyedStreamFn):
     # -- contents ----------------------------------------------------------------------------------------------
 
     def _turns(self, model: ModelSpec, messages: Sequence[AgentMessage]) -> Iterator[tuple[str, bytes]]:
-        """The role of each message, and its parts as a JSON array."""
+        """Yields the role of each message, and its parts as a JSON array."""
         version = _version(model.model_id)
         takes_pictures = version is not None and version >= (3, 0)
         needs_signature = version is None or takes_pictures
@@ -131,7 +130,7 @@ class GeminiStreamFn(KeyedStreamFn):
         yield from self._pictures(pictures, takes_pictures)
 
     def _pictures(self, results: list[ToolResultMessage], takes_pictures: bool) -> Iterator[tuple[str, bytes]]:
-        """The images of tool results that cannot stand in the results themselves, behind all of them."""
+        """Yields the images that tool results cannot contain, after all the results."""
         encode = partial(_picture_parts, takes_pictures=takes_pictures)
         for message in results:
             if any(type(block) is Image for block in message.content):
@@ -145,7 +144,7 @@ class GeminiStreamFn(KeyedStreamFn):
 
 
 def _merged(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with those of `extra`: objects are merged, arrays appended, anything else is replaced."""
+    """Adds the fields of `extra`: objects are merged, arrays appended, anything else is replaced."""
     for name, value in extra.items():
         known = fields.get(name)
         if isinstance(known, dict) and isinstance(value, dict):
@@ -158,7 +157,7 @@ def _merged(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _alternating(turns: Iterator[tuple[str, bytes]]) -> Iterator[bytes]:
-    """Contents whose roles alternate: the parts of messages that follow each other in one role are one content."""
+    """Joins consecutive messages of one role, so that the roles alternate."""
     role = ""
     parts: list[bytes] = []
     for next_role, encoded in turns:
@@ -202,7 +201,7 @@ def _image_part(image: Image) -> dict[str, Any]:
 
 
 def _model_parts(message: AssistantMessage, *, is_own: bool, needs_signature: bool) -> list[dict[str, Any]]:
-    """The parts of a reply, each signature on the part that it came with; nothing, if it says nothing."""
+    """Returns the parts of a reply, with each signature on its part; empty if the reply has no content."""
     parts: list[dict[str, Any]] = []
     signature = ""
     has_text = has_call = False
@@ -234,7 +233,7 @@ def _model_parts(message: AssistantMessage, *, is_own: bool, needs_signature: bo
 
 
 def _goes_back(signature: str) -> bool:
-    """Whether the signature is one of Gemini's, and not that of a tool which Google ran: those parts are not kept."""
+    """Whether to send the signature back: not that of a tool which Google ran, since its parts are not kept."""
     if not _SIGNATURE.fullmatch(signature):
         return False
     start = signature[:16].replace("-", "+").replace("_", "/")
@@ -242,7 +241,7 @@ def _goes_back(signature: str) -> bool:
 
 
 def _call_id(call_id: str) -> str:
-    """The id, or a hash of one that another provider made in a form of its own; a call and its result get the same."""
+    """Returns the id, or a hash of an id in another provider's form; a call and its result get the same one."""
     if _PLAIN_ID.fullmatch(call_id):
         return call_id
     return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
@@ -275,7 +274,7 @@ def _picture_parts(message: ToolResultMessage, *, takes_pictures: bool) -> list[
 
 
 def _has_data(image: Image) -> bool:
-    """Whether the image can stand in a result itself, where Gemini takes data and no URLs."""
+    """Whether a result can contain the image: Gemini accepts data there, but no URLs."""
     return not isinstance(image.source, UrlImage)
 
 
@@ -317,7 +316,7 @@ _LEVELS = {
 
 
 def _version(model_id: str) -> tuple[int, int] | None:
-    """The generation of a Gemini model, the newest for a name such as `gemini-flash-latest`; `None` for others."""
+    """Returns the version of a Gemini model, the newest for names such as `gemini-flash-latest`; `None` for others."""
     found = re.search(r"gemini-(\d+)(?:\.(\d+))?", model_id)
     if found is not None:
         return int(found[1]), int(found[2] or 0)
@@ -325,9 +324,9 @@ def _version(model_id: str) -> tuple[int, int] | None:
 
 
 def _thinking(model: ModelSpec) -> dict[str, Any] | None:
-    """How hard to think: in tokens up to Gemini 2.5, in levels from Gemini 3 on; nothing for models that do not.
+    """Returns the thinking settings: tokens up to Gemini 2.5, levels from Gemini 3 on; `None` for other models.
 
-    Most models cannot be kept from thinking: off is the least that they take, and their thoughts are not asked for.
+    Thinking cannot be turned off on most models: off is the least that they accept, without their thoughts.
     """
     level, version = model.thinking_level, _version(model.model_id)
     is_off = level == ThinkingLevel.OFF
@@ -346,7 +345,7 @@ def _thinking(model: ModelSpec) -> dict[str, Any] | None:
 
 
 def _level(level: str, model_id: str, version: tuple[int, int]) -> str:
-    """The nearest level that the model takes: MINIMAL is for small and early Flash models, 3 Pro has no MEDIUM."""
+    """Returns the nearest level that the model accepts: only small and early Flash models have MINIMAL."""
     if level == "MINIMAL" and "flash-lite" not in model_id and ("flash" not in model_id or version >= (3, 6)):
         return "LOW"
     if level == "MEDIUM" and version == (3, 0) and "pro" in model_id:

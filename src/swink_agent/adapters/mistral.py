@@ -1,7 +1,7 @@
-"""Mistral's chat completions, and where they differ.
+"""Mistral's chat completions, and how they differ from OpenAI's.
 
-Owns Mistral's quirks: ids of exactly nine letters and digits, no user message right behind a tool's, images inside
-tool messages, `any` for a required call, and content that comes as a list of parts, which the shared parser reads.
+Ids have exactly nine letters and digits, no user message may follow a tool message directly, tool messages may contain
+images, a required call is `any`, and content may come as a list of parts, which the shared parser reads.
 """
 
 from __future__ import annotations

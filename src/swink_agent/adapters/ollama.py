@@ -1,7 +1,6 @@
-"""Ollama's own chat API, `/api/chat`: JSON lines, on this machine or at ollama.com.
+"""Ollama's own chat API, `/api/chat`, with JSON lines, on this machine or at ollama.com.
 
-Owns the request, the lines, and the forms in which `OLLAMA_HOST` says where the server is. Ollama's OpenAI-compatible
-API is reached with `OpenAiStreamFn` and a `base_url`.
+For Ollama's OpenAI-compatible API, use `OpenAiStreamFn` with a `base_url`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -35,12 +33,13 @@ from swink_agent.core.types import (
     UserMessage,
     extract_text,
 )
+from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import EncodedMessages, json_array, json_object
+from .kit.bodies import EncodedMessages, json_array, json_object, unused_id
 from .kit.documents import UNREADABLE, count, items, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import FrameError, LineFrames, ShapeError
+from .kit.frames import FrameError, LineFrames, take_last
 from .kit.http import HttpStreamFn, with_advice
 from .kit.images import Note, picture
 from .kit.reply import ReplyWriter
@@ -50,7 +49,7 @@ __all__ = ["OllamaParser", "OllamaStreamFn"]
 
 
 class OllamaStreamFn(HttpStreamFn):
-    """Models of an Ollama server, by default the one on this machine. A key is needed at ollama.com only."""
+    """Models of an Ollama server, by default the one on this machine. Only ollama.com needs a key."""
 
     description: ClassVar[ProviderDescription] = registry.ollama
     content_types: ClassVar[tuple[str, ...]] = ("application/x-ndjson", "application/json")
@@ -87,7 +86,7 @@ class OllamaStreamFn(HttpStreamFn):
         )
 
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
-        """The body's fields, stable ones first: from turn to turn only the end of the messages changes."""
+        """Returns the body's fields, stable ones first: from turn to turn only the end of the messages changes."""
         settings = {"temperature": options.temperature, "num_predict": options.max_tokens}
         settings = {name: value for name, value in settings.items() if value is not None}
         fields: dict[str, Any] = {
@@ -126,7 +125,7 @@ class OllamaStreamFn(HttpStreamFn):
         yield from self._pictures(pictures)
 
     def _pictures(self, results: list[ToolResultMessage]) -> Iterator[bytes]:
-        """The images of tool results, which most models' templates show from users only, behind the results."""
+        """Yields the images of tool results after the results, since most templates show only those of users."""
         for message in results:
             if any(type(block) is Image for block in message.content):
                 yield self.encoded.encode(message, _result_pictures, "pictures")
@@ -135,7 +134,7 @@ class OllamaStreamFn(HttpStreamFn):
     # -- models ------------------------------------------------------------------------------------------------
 
     async def advised(self, refused: StreamFailed, model: ModelSpec) -> StreamFailed:
-        """What the server has, if it says so in time."""
+        """Adds the names of the server's models, if it answers in time."""
         get = getattr(self.transport, "get", None)
         if get is None:
             return refused
@@ -160,10 +159,10 @@ class OllamaStreamFn(HttpStreamFn):
 
 
 def _server(given: str) -> str:
-    """The URL of the server, from a host, a host with a port, or a URL, as Ollama itself reads `OLLAMA_HOST`.
+    """Returns the server's URL for a host, a host with a port, or a URL, as Ollama itself reads `OLLAMA_HOST`.
 
-    Without a scheme the port is Ollama's unless one is given. An address on which a server listens everywhere is, for
-    a client, this machine. A path of the API's at the end, `/v1` or `/api`, is left out.
+    Without a scheme, the default port is Ollama's. An address that means all interfaces means this machine. An API path
+    at the end, `/v1` or `/api`, is dropped.
     """
     scheme, separator, rest = given.strip().strip("\"'").strip().rpartition("://")
     authority, _, path = rest.partition("/")
@@ -184,7 +183,7 @@ def _server(given: str) -> str:
 
 
 def _think(model: ModelSpec) -> bool | str:
-    """Whether to think; gpt-oss always does, and takes a level instead."""
+    """Whether to think; gpt-oss always does, and accepts a level instead."""
     if "gpt-oss" not in model.model_id:
         return model.thinking_level != ThinkingLevel.OFF
     match model.thinking_level:
@@ -197,7 +196,7 @@ def _think(model: ModelSpec) -> bool | str:
 
 
 def _tools(tools: Sequence[AgentTool], choice: str) -> list[dict[str, Any]]:
-    """The tools to offer. Ollama cannot be told which to call: one that must be is offered alone."""
+    """Returns the tools to offer. Ollama has no tool choice: a required tool is offered alone."""
     if choice == "none":
         return []
     if choice not in ("auto", "required"):
@@ -220,7 +219,7 @@ def _user(message: UserMessage) -> dict[str, Any]:
 
 
 def _with_images(words: str, content: Sequence[UserBlock]) -> dict[str, Any]:
-    """The words, and the images beside them; one that cannot be sent is a note behind the words."""
+    """Returns the text and the images; an image that cannot be sent becomes a note after the text."""
     found = [picture(block) for block in content if type(block) is Image]
     notes = [note.text for note in found if isinstance(note, Note)]
     fields: dict[str, Any] = {"content": "\n".join([words, *notes] if words else notes)}
@@ -287,12 +286,12 @@ class _Line(Struct):
     error: Any = None
 
 
-_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_line = json_decoder(_Line).decode
 _OPTIONAL = frozenset({"id"})
 
 
 class OllamaParser:
-    """The lines of a reply; the last one says that it is done, why, and what it took."""
+    """Reads the lines of a reply; the last one has the stop reason and the usage."""
 
     def __init__(self) -> None:
         self.writer = ReplyWriter()
@@ -307,13 +306,7 @@ class OllamaParser:
         return bool(lines)
 
     def end(self) -> None:
-        for line in self._lines.end():
-            try:
-                self._take(line)
-            except ShapeError:
-                raise
-            except FrameError:
-                pass  # the body was cut inside this line
+        take_last(self._lines.end(), self._take)
 
     def _take(self, data: bytes) -> None:
         if self.writer.is_finished or not data.strip():
@@ -341,8 +334,7 @@ class OllamaParser:
             arguments = _arguments(bytes(function.arguments))
         except UNREADABLE as error:
             raise FrameError(f"arguments of {function.name!r} that cannot be read: {error}") from error
-        call_id = call.id if call.id and call.id not in self._call_ids else f"call_{uuid4().hex[:24]}"
-        self._call_ids.add(call_id)
+        call_id = unused_id(call.id, self._call_ids)
         self.writer.start_call(call_id, call_id, function.name)
         self.writer.arguments(call_id, arguments)
         self.writer.end_call(call_id)
@@ -356,7 +348,7 @@ class OllamaParser:
     def _fail(self, error: Any) -> None:
         message, kind = classify_error({"error": error})
         if kind == ErrorKind.INVALID_REQUEST:
-            kind = ErrorKind.NETWORK  # the request had been accepted: it is the server that failed
+            kind = ErrorKind.NETWORK  # the request was accepted, so the server failed
         self.writer.fail(message, kind, usage=self._usage)
 
     def usage_so_far(self) -> Usage | None:
@@ -364,9 +356,9 @@ class OllamaParser:
 
 
 def _arguments(data: bytes) -> str:
-    """The arguments as JSON text; they are an object, but servers that imitate Ollama also send them as a string.
+    """Returns the arguments as JSON text; they are an object, but servers that imitate Ollama may send a string.
 
-    What is neither goes on as it is: the model is told that it is no object.
+    Anything else is passed on: the loop reports to the model that it is not an object.
     """
     if data[:1] == b'"':
         return msgspec.json.decode(data, type=str)

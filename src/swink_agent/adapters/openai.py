@@ -1,7 +1,6 @@
-"""OpenAI chat completions, and every server that speaks them.
+"""OpenAI chat completions (`/v1/chat/completions`), for OpenAI and every compatible server.
 
-Owns the request and the frames of `/v1/chat/completions`. What one provider of the family does differently is in that
-provider's own file, as a subclass.
+Providers that differ have their own file with a subclass.
 """
 
 from __future__ import annotations
@@ -34,12 +33,13 @@ from swink_agent.core.types import (
     UserMessage,
     extract_text,
 )
+from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
 from .kit.bodies import json_array, json_object, short_id
 from .kit.documents import count, items, json_text, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import FrameError, ShapeError, SseFrames
+from .kit.frames import SseFrames, take_last
 from .kit.http import Parser
 from .kit.images import Note, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
@@ -51,7 +51,7 @@ __all__ = ["ChatParser", "OpenAiStreamFn", "is_silent"]
 _LONGEST_ID = 40
 _WITHOUT_REASONING = re.compile(r"gpt-[34]|chatgpt|gpt-5-chat")
 _STRICT_HOSTS = ("groq.com", "cerebras.ai", "googleapis.com")
-"""Servers that answer a field which they do not know with an error."""
+"""Servers that refuse unknown fields."""
 _EFFORT = {
     ThinkingLevel.MINIMAL: "minimal",
     ThinkingLevel.LOW: "low",
@@ -62,10 +62,10 @@ _EFFORT = {
 
 
 class OpenAiStreamFn(KeyedStreamFn):
-    """Chat completions at OpenAI, or at any server that speaks them, by `base_url`.
+    """Chat completions of OpenAI or, with `base_url`, of any compatible server.
 
-    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
-    the provider's own may need none.
+    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. Servers other than
+    OpenAI's may work without a key.
     """
 
     description: ClassVar[ProviderDescription] = registry.openai
@@ -92,7 +92,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         return JSON_HEADERS if key is None else {**JSON_HEADERS, "authorization": f"Bearer {key}"}
 
     def fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
-        """The body's fields, stable ones first: from turn to turn only the end of the messages changes."""
+        """Returns the body's fields, stable ones first: from turn to turn only the end of the messages changes."""
         fields: dict[str, Any] = {"model": model.model_id, "stream": True}
         fields.update(self.usage_fields())
         if context.tools:
@@ -106,7 +106,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         return fields
 
     def session_fields(self, options: StreamOptions) -> dict[str, Any]:
-        """The session, by which the provider finds what it has cached; servers that refuse the field are spared it."""
+        """Returns the session field, by which the provider finds its cache, except for servers that refuse it."""
         if not options.session_id or options.cache != "auto":
             return {}
         host = urlsplit(self.base_url).hostname or ""
@@ -156,7 +156,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         return encoded
 
     def _add_pictures(self, encoded: list[bytes], pictures: list[ToolResultMessage]) -> None:
-        """The images of tool results, which this API takes from users only, behind the results."""
+        """Adds the images of tool results after the results, since this API accepts them only from users."""
         for message in pictures:
             encoded.append(self.encoded.encode(message, self.tool_pictures, "pictures"))
         pictures.clear()
@@ -166,7 +166,7 @@ class OpenAiStreamFn(KeyedStreamFn):
             return {"role": "user", "content": self.user_content(message.content)}
         if isinstance(message, AssistantMessage):
             return self.assistant(message)
-        raise TypeError(f"a {type(message).__name__} is no message for a provider")
+        raise TypeError(f"a {type(message).__name__} is not a message for a provider")
 
     def user_content(self, content: Sequence[Any]) -> str | list[dict[str, Any]]:
         if all(type(block) is Text for block in content):
@@ -201,7 +201,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         return fields if len(fields) > 1 else {**fields, "content": ""}
 
     def call_id(self, call_id: str) -> str:
-        """The id in the form that the provider takes; whatever made it, a call and its result get the same."""
+        """Returns an id that the provider accepts; a call and its result get the same one."""
         if len(call_id) <= _LONGEST_ID:
             return call_id
         return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
@@ -227,7 +227,7 @@ def _is_at(host: str, places: tuple[str, ...]) -> bool:
 
 
 def is_silent(message: AgentMessage) -> bool:
-    """Whether a reply holds nothing that this API can carry, such as one that was aborted while it still thought."""
+    """Whether a reply has nothing that this API can represent, such as one that was aborted during thinking."""
     return type(message) is AssistantMessage and not message.text and not message.tool_calls
 
 
@@ -267,7 +267,7 @@ class _Chunk(Struct):
     x_groq: dict[str, Any] | None = None
 
 
-_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+_decode_chunk = json_decoder(_Chunk).decode
 _OPTIONAL = frozenset({"usage", "x_groq", "id"})
 
 _STOP_REASONS = {
@@ -284,7 +284,7 @@ _STOP_REASONS = {
 
 
 class _PendingCall:
-    """A call whose name has not come yet, with the arguments that came before it."""
+    """A call whose name has not arrived yet, with the arguments that arrived before it."""
 
     __slots__ = ("arguments", "id", "key", "name")
 
@@ -314,13 +314,7 @@ class ChatParser:
         return bool(frames)
 
     def end(self) -> None:
-        for _, payload in self._frames.end():
-            try:
-                self._take(payload)
-            except ShapeError:
-                raise
-            except FrameError:
-                pass  # a body that was cut ends inside a frame
+        take_last((payload for _, payload in self._frames.end()), self._take)
         if not self.writer.is_finished and self._finish is not None:
             self._done()
 
@@ -365,7 +359,7 @@ class ChatParser:
         if isinstance(content, str):
             self.writer.text(content)
             return
-        for part in map(mapping, items(content)):  # Mistral's: a list of typed parts
+        for part in map(mapping, items(content)):  # Mistral sends a list of typed parts
             self.writer.text(text(part.get("text")))
             for piece in items(part.get("thinking")) or [part.get("thinking")]:
                 self.writer.thinking(text(piece) or text(mapping(piece).get("text")))
@@ -410,13 +404,13 @@ class ChatParser:
         return self.usage(self._usage) if self._usage else None
 
     def usage(self, counts: dict[str, Any]) -> Usage:
-        """The provider's counts as ours: cached tokens are not in the input, reasoning is in the output."""
+        """Converts the provider's counts: input excludes cached tokens, and output includes reasoning."""
         prompt, output = count(counts, "prompt_tokens"), count(counts, "completion_tokens")
         cached = count(counts, "prompt_tokens_details", "cached_tokens") or count(counts, "prompt_cache_hit_tokens")
         written = count(counts, "prompt_tokens_details", "cache_write_tokens")
         reasoning = count(counts, "completion_tokens_details", "reasoning_tokens")
         if reasoning and count(counts, "total_tokens") == prompt + output + reasoning:
-            output += reasoning  # xAI counts it apart
+            output += reasoning  # xAI counts it separately
         return Usage(
             input=max(0, prompt - cached - written),
             output=output,

@@ -1,7 +1,6 @@
-"""OpenAI Responses, and every server that speaks them.
+"""OpenAI Responses (`/v1/responses`), for OpenAI and every compatible server.
 
-Owns the request and the events of `/v1/responses`, without state at the provider: nothing is stored there, and
-reasoning goes back and forth as items that only the provider can read. Chat completions are in `openai`.
+The provider stores nothing: reasoning is sent back and forth as encrypted items. Chat completions are in `openai`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -35,12 +33,13 @@ from swink_agent.core.types import (
     Usage,
     UserMessage,
 )
+from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import json_array, json_object, short_id
+from .kit.bodies import json_array, json_object, short_id, unused_id
 from .kit.documents import count, document, items, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import FrameError, ShapeError, SseFrames
+from .kit.frames import SseFrames, take_last
 from .kit.images import Note, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.reply import ReplyWriter
@@ -59,11 +58,11 @@ _WITHOUT_REASONING = re.compile(r"(?:^|[/.])(?:gpt-[34]|chatgpt|gpt-5-chat)")
 
 
 class OpenAiResponsesStreamFn(KeyedStreamFn):
-    """Responses at OpenAI, or at any server that speaks them, by `base_url`.
+    """Responses of OpenAI or, with `base_url`, of any compatible server.
 
-    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
-    OpenAI's own may need none. Encrypted reasoning is asked for, except of models that are known to have none; under
-    a name that does not tell, such as a deployment's, `StreamOptions.extra={"include": None}` leaves that out.
+    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. Servers other than
+    OpenAI's may work without a key. Requests ask for encrypted reasoning, except for models that are known to have
+    none; for other names, such as a deployment's, `StreamOptions.extra={"include": None}` turns that off.
     """
 
     description: ClassVar[ProviderDescription] = registry.openai_responses
@@ -86,7 +85,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
         return JSON_HEADERS if key is None else {**JSON_HEADERS, "authorization": f"Bearer {key}"}
 
     def fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
-        """The body's fields, stable ones first: from turn to turn only the end of the input changes."""
+        """Returns the body's fields, stable ones first: from turn to turn only the end of the input changes."""
         fields: dict[str, Any] = {"model": model.model_id, "stream": True, "store": False}
         fields["instructions"] = prompt_text(context.system_prompt) or None
         if context.tools:
@@ -104,7 +103,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
         return fields
 
     def _input(self, model: ModelSpec, messages: Sequence[AgentMessage]) -> Iterator[bytes]:
-        """The items of each message, as JSON; a message that has nothing to say adds none."""
+        """Yields the items of the messages as JSON; a message without content has none."""
         for message in messages:
             is_own = type(message) is AssistantMessage and _is_own(message, model)
             encoded = self.encoded.encode(message, partial(_items, with_reasoning=is_own), is_own)
@@ -146,11 +145,11 @@ def _items(message: AgentMessage, *, with_reasoning: bool) -> list[dict[str, Any
         return _reply_items(message, with_reasoning)
     if isinstance(message, ToolResultMessage):
         return [_result_item(message)]
-    raise TypeError(f"a {type(message).__name__} is no message for a provider")
+    raise TypeError(f"a {type(message).__name__} is not a message for a provider")
 
 
 def _is_own(message: AssistantMessage, model: ModelSpec) -> bool:
-    """Whether the model itself wrote the message, to its end: no other can read the reasoning in it."""
+    """Whether this model wrote the complete message: no other model can read its reasoning."""
     return (message.provider, message.model_id) == (model.provider, model.model_id) and not message.is_failed
 
 
@@ -178,8 +177,8 @@ def _reply_items(message: AssistantMessage, with_reasoning: bool) -> list[dict[s
             found.append(_call_item(block))
         elif type(block) is Thinking and with_reasoning and (item := reasoning_item(block.signature)):
             found.append(item)
-    # Reasoning is refused without the item that it led to. Where that was a tool which the provider ran itself, and
-    # which is not in the history, further reasoning follows: without its id the provider does not look for the tool.
+    # Reasoning is refused without the item that follows it. If that was a tool which the provider ran, which is not in
+    # the history, more reasoning follows: without its id, the provider does not look for the tool.
     while found and found[-1]["type"] == "reasoning":
         found.pop()
     for item, following in pairwise(found):
@@ -195,7 +194,7 @@ def _call_item(call: ToolCall) -> dict[str, Any]:
 
 
 def _result_item(message: ToolResultMessage) -> dict[str, Any]:
-    """The result of a call. This API has no mark for an error: its text says so."""
+    """Returns the item of a call's result. This API has no flag for an error: the text says so."""
     content = _content(message.content)
     output: str | list[dict[str, Any]] = content
     if all(part["type"] == "input_text" for part in content):
@@ -211,10 +210,10 @@ def _result_item(message: ToolResultMessage) -> dict[str, Any]:
 
 
 def reasoning_signature(item: dict[str, Any]) -> str | None:
-    """A reasoning item as the signature of its thinking block: all of it but `status`, which is refused as input.
+    """Encodes a reasoning item as the signature of its thinking block, without `status`, which is refused as input.
 
-    The encrypted content counts only together with the item's own id and parts, so they travel as one document. An
-    item that holds neither encrypted nor open reasoning cannot be sent back and has no signature.
+    The encrypted content is valid only with the item's id and parts, so they are kept as one document. An item with
+    neither encrypted nor open reasoning cannot be sent back and has no signature.
     """
     if not text(item.get("encrypted_content")) and not items(item.get("content")):
         return None
@@ -222,7 +221,7 @@ def reasoning_signature(item: dict[str, Any]) -> str | None:
 
 
 def reasoning_item(signature: str | None) -> dict[str, Any] | None:
-    """The reasoning item that a signature holds, or `None` if it is not one of ours."""
+    """Returns the reasoning item in a signature, or `None` if it has none."""
     if signature is None or not signature.startswith("{"):
         return None
     try:
@@ -236,7 +235,7 @@ def reasoning_item(signature: str | None) -> dict[str, Any] | None:
 
 
 class _Event(Struct):
-    """What is read of any event; which of the fields it has depends on its type."""
+    """The fields of all events that are read; an event has only those of its type."""
 
     type: str = ""
     delta: Any = None
@@ -249,14 +248,14 @@ class _Event(Struct):
     error: Any = None
 
 
-_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_event = json_decoder(_Event).decode
 _OPTIONAL = frozenset({"output_index", "item_id"})
 
 _Key: TypeAlias = int | float | str
 
 
 class _Call:
-    """A call while it is streamed."""
+    """A call that is being streamed."""
 
     __slots__ = ("has_arguments", "id", "index", "is_custom")
 
@@ -289,13 +288,7 @@ class ResponsesParser:
         return bool(frames)
 
     def end(self) -> None:
-        for name, payload in self._frames.end():
-            try:
-                self._take(name, payload)
-            except ShapeError:
-                raise
-            except FrameError:
-                pass  # the body was cut inside this frame: it never came
+        take_last(self._frames.end(), lambda frame: self._take(*frame))
 
     def _take(self, name: bytes, payload: bytes) -> None:
         if self.writer.is_finished or not payload or payload.strip() in (b"", b"[DONE]"):
@@ -313,7 +306,7 @@ class ResponsesParser:
 
     def _take_error(self, payload: bytes) -> None:
         error = mapping(document(payload, "an event"))
-        error.pop("type", None)  # it says "error", which is no code
+        error.pop("type", None)  # it is "error", which is not a code
         self.writer.fail(*classify_error(error), usage=self.usage_so_far())
 
     def usage_so_far(self) -> Usage | None:
@@ -334,19 +327,19 @@ class ResponsesParser:
         self._refusal.append(text(event.delta))
 
     def _is_spoken(self, index: _Key | None) -> bool:
-        """Whether an item's text came in deltas. Where places are not told, any delta counts."""
+        """Whether an item's text came in deltas. Without positions, any delta counts."""
         return index in self._spoken or None in self._spoken or (index is None and bool(self._spoken))
 
     # -- items -------------------------------------------------------------------------------------------------
 
     def _take_item(self, event: _Event) -> None:
-        """An item begins. One that the provider runs itself is passed over."""
+        """Starts an item. Tools that the provider runs itself are ignored."""
         self._has_items = True
         self.writer.end_speech()
         self._start_call(event.output_index, mapping(event.item))
 
     def _take_whole_item(self, event: _Event) -> None:
-        """An item is complete: what did not come in deltas is read from it."""
+        """Ends an item, and reads from it what did not come in deltas."""
         self._has_items = True
         item = mapping(event.item)
         kind, is_spoken = item.get("type"), self._is_spoken(event.output_index)
@@ -370,7 +363,7 @@ class ResponsesParser:
     # -- calls -------------------------------------------------------------------------------------------------
 
     def _start_call(self, index: _Key | None, item: dict[str, Any]) -> _Call | None:
-        """The call that an item is, started if it was not; `None` for any other item, or without a name yet."""
+        """Returns the call of an item, and starts it if needed; `None` for other items, or without a name yet."""
         kind, name = item.get("type"), text(item.get("name"))
         if kind not in ("function_call", "custom_tool_call") or not name:
             return None
@@ -379,14 +372,11 @@ class ResponsesParser:
         if call is None:
             call = self._last_call = _Call(index, call_id, is_custom=kind == "custom_tool_call")
             self._calls.update((key, call) for key in (index, item_id, call_id) if key is not None and key != "")
-            if not call_id or call_id in self._call_ids:
-                call_id = f"call_{uuid4().hex[:24]}"
-            self._call_ids.add(call_id)
-            self.writer.start_call(call, call_id, name)
+            self.writer.start_call(call, unused_id(call_id, self._call_ids), name)
         return call
 
     def _known_call(self, index: _Key | None, item_id: _Key | None, call_id: str = "") -> _Call | None:
-        """The call of that place and that id, as far as they are told. Some servers change item ids at every event."""
+        """Finds a call by its position and id, as far as given. Some servers change item ids in every event."""
         for key in (index, call_id, item_id):
             call = None if key is None else self._calls.get(key)
             if (
@@ -410,7 +400,7 @@ class ResponsesParser:
         return call or (self._last_call if event.output_index is None else None)
 
     def _complete(self, call: _Call, arguments: object) -> None:
-        """The arguments as a whole, which count when none came in deltas."""
+        """Takes the complete arguments, if none came in deltas."""
         if not call.has_arguments:
             self._add_arguments(call, text(arguments))
 
@@ -432,9 +422,9 @@ class ResponsesParser:
     # -- the end -----------------------------------------------------------------------------------------------
 
     def _take_end(self, event: _Event) -> None:
-        """The response is over, well or not: its status says which, or else the event's name."""
+        """Ends the response by its status or, without one, by the event's name."""
         response = mapping(event.response)
-        if not self._has_items:  # a server that does not send them one by one
+        if not self._has_items:  # the server sends them only here
             for index, item in enumerate(items(response.get("output"))):
                 self._take_whole_item(_Event(output_index=index, item=item))
         usage = self.usage(mapping(response.get("usage")))
@@ -458,7 +448,7 @@ class ResponsesParser:
             self.writer.done(StopReason.TOOL_USE if self._call_ids else StopReason.STOP, usage)
 
     def usage(self, counts: dict[str, Any]) -> Usage:
-        """The provider's counts as ours: cached tokens are not in the input, reasoning is in the output."""
+        """Converts the provider's counts: input excludes cached tokens, and output includes reasoning."""
         prompt, output = count(counts, "input_tokens"), count(counts, "output_tokens")
         read = min(prompt, count(counts, "input_tokens_details", "cached_tokens"))
         written = min(prompt - read, count(counts, "input_tokens_details", "cache_write_tokens"))

@@ -1,7 +1,4 @@
-"""What a reply costs.
-
-Owns the sum. The prices themselves are in the `catalog`, which is read when a cost is first asked for.
-"""
+"""Calculates the cost of a reply. The prices are in the `catalog`, which is read on first use."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ __all__ = ["cost_of", "worst_case"]
 log = logging.getLogger("swink_agent")
 
 _SCRIPTED = "scripted"
-"""The provider of models that tests script."""
+"""The provider name of scripted models in tests."""
 _MILLION = 1_000_000
 
 
@@ -28,9 +25,9 @@ def _utc_now() -> datetime:
 
 
 def cost_of(model: ModelSpec, usage: Usage, *, now: Callable[[], datetime] = _utc_now) -> Cost:
-    """The cost of a reply in US dollars: zero for models on this machine, and for those whose price is not known.
+    """Returns the cost of a reply in US dollars: zero for local models, and for models without a known price.
 
-    The latter are named in one warning each. `now` is the time in UTC: some prices depend on it.
+    The log has one warning for each of the latter. `now` is the time in UTC, on which some prices depend.
     """
     if _is_free(model.provider):
         return Cost()
@@ -54,10 +51,10 @@ def cost_of(model: ModelSpec, usage: Usage, *, now: Callable[[], datetime] = _ut
 
 
 def worst_case(model: ModelSpec, input_tokens: int, max_output: int | None) -> tuple[float | None, int | None]:
-    """The most that a call can cost in US dollars, and the tokens of output that this assumes.
+    """Returns the most that a call can cost in US dollars, and the output tokens that this assumes.
 
-    The cost is `None` for a model whose price is not known; so is the output, if neither the caller nor the catalog
-    limits it. Every input token counts as the dearest kind, and every price that may apply to such a call is tried.
+    The cost is `None` if the price is unknown, and the output if neither the caller nor the catalog limits it. Every
+    input token counts as the most expensive kind, and every price that may apply to such a call is considered.
     """
     if _is_free(model.provider):
         return 0.0, max_output
@@ -89,14 +86,14 @@ def _is_free(provider: str) -> bool:
         return provider == _SCRIPTED or any(item.is_local for item in ours)
     try:
         description = description_of(provider)
-    except Exception:  # a package that is broken is told of by whoever uses it
+    except Exception:  # a broken package is reported when it is used
         return False
     return description is not None and description.is_local
 
 
 @lru_cache(maxsize=4096)
 def _prices(provider: str, model_id: str) -> ModelPrices | None:
-    """The model's prices. An unknown model is warned of here, so once for as long as it is remembered."""
+    """Returns the model's prices. It is cached, so the warning about an unknown model appears once."""
     catalog = ModelCatalog.load()
     info = catalog.find(ModelSpec(provider, model_id))
     if info is not None:

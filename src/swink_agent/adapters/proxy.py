@@ -1,7 +1,7 @@
-"""The client's end of the proxy: a stream function that asks a server of ours, which asks the provider.
+"""The proxy's client: a stream function that asks our proxy server, which asks the provider.
 
-Owns the format of the exchange, which both ends share: one JSON document there, server-sent stream events back. No
-key of a provider, no header and no partial message travels in it.
+Defines the format that both share: one JSON document as the request, and server-sent stream events as the answer. It
+contains no keys of providers, no headers and no partial messages.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from typing import Any, ClassVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from swink_agent.core.errors import AuthError
 from swink_agent.core.providers import ProviderDescription
@@ -31,11 +31,12 @@ from swink_agent.core.stream import (
 )
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.types import AgentContext, Cost, LlmMessage, ModelSpec, Usage
+from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
 from .kit.bodies import EncodedMessages, json_array, json_object, short_id
 from .kit.documents import UNREADABLE
-from .kit.frames import FrameError, ShapeError, SseFrames
+from .kit.frames import FrameError, ShapeError, SseFrames, take_last
 from .kit.http import HttpStreamFn
 from .kit.reply import ReplyWriter
 from .kit.transport import HttpRequest, Limits, Transport
@@ -46,7 +47,7 @@ PATH = "/v1/stream"
 
 
 class ToolDescription(Struct, frozen=True, kw_only=True):
-    """A tool as the far end knows it: enough to tell a model about, not to run."""
+    """A tool as the proxy sees it: enough to describe it to a model, but not to run it."""
 
     name: str
     description: str = ""
@@ -59,7 +60,7 @@ class ToolDescription(Struct, frozen=True, kw_only=True):
 
 
 class ProxyOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The part of the options that travels: neither keys nor headers."""
+    """The options that are sent to the proxy: neither keys nor headers."""
 
     temperature: float | None = None
     max_tokens: int | None = None
@@ -70,17 +71,17 @@ class ProxyOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ProxyRequest(Struct, frozen=True, kw_only=True):
-    """What one call asks for."""
+    """The request of one call."""
 
     model: ModelSpec
     messages: list[LlmMessage]
     system_prompt: str = ""
     tools: list[ToolDescription] = []
-    options: ProxyOptions = ProxyOptions()
+    options: ProxyOptions = field(default_factory=ProxyOptions)
 
 
 class ProxyStreamFn(HttpStreamFn):
-    """Any model behind a proxy. The URL comes from `SWINK_PROXY_URL`, the token from `SWINK_PROXY_TOKEN`."""
+    """Any model through a proxy. The URL comes from `SWINK_PROXY_URL`, the token from `SWINK_PROXY_TOKEN`."""
 
     description: ClassVar[ProviderDescription] = registry.proxy
     is_bound: ClassVar[bool] = False
@@ -101,7 +102,7 @@ class ProxyStreamFn(HttpStreamFn):
         self.encoded = EncodedMessages()
 
     def serves(self, provider: str) -> bool:
-        return True  # the server behind it asks them all
+        return True  # the proxy can ask any provider
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self._bearer(options)
@@ -143,7 +144,7 @@ class ProxyStreamFn(HttpStreamFn):
         )
 
     def cost(self, model: ModelSpec, usage: Usage) -> Cost:
-        return Cost()  # the proxy has said what it cost
+        return Cost()  # the proxy reports the cost
 
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> ProxyParser:
         return ProxyParser()
@@ -165,11 +166,11 @@ def _as_it_is(message: object) -> object:
     return message
 
 
-_decode_event = msgspec.json.Decoder(AssistantMessageEvent).decode
+_decode_event = json_decoder(AssistantMessageEvent).decode
 
 
 class ProxyParser:
-    """Stream events, as the proxy sends them; they are written anew, so that their order is right here too."""
+    """Reads the proxy's stream events and writes them again, so that their order is certain."""
 
     def __init__(self) -> None:
         self.writer = ReplyWriter()
@@ -182,16 +183,10 @@ class ProxyParser:
         return bool(frames)
 
     def end(self) -> None:
-        for _, payload in self._frames.end():
-            try:
-                self._take(payload)
-            except ShapeError:
-                raise
-            except FrameError:
-                pass  # a body that was cut ends inside a frame
+        take_last((payload for _, payload in self._frames.end()), self._take)
 
     def usage_so_far(self) -> Usage | None:
-        return None  # the proxy tells it with the terminal event
+        return None  # the proxy reports it in the terminal event
 
     def _take(self, payload: bytes) -> None:
         if self.writer.is_finished or not payload.strip():

@@ -1,8 +1,8 @@
-"""The proxy's server: holds the providers' keys, and streams for those who have a token.
+"""The proxy's server: holds the providers' keys, and streams replies to clients with a token.
 
-Owns who may ask, how much at once, and the life of a stream: the upstream call ends when the client goes away. A
-request that cannot be read is answered with a 4xx and has one line in the log, in which nothing of it can pass for a
-line of ours. It writes no access log, and neither keys, tokens nor prompts into any other. On aiohttp's own server.
+Checks tokens, limits the streams of each, and ends the upstream call when the client disconnects. An invalid request
+gets a 4xx answer and one line in the log, which cannot be forged by the request's content. There is no access log, and
+no keys, tokens or prompts are logged. It runs on aiohttp's server.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec
+from swink_agent.core.values.decoders import json_decoder
 
 from .kit.outgoing import refused_files
 from .proxy import PATH, ProxyRequest
@@ -30,9 +31,9 @@ __all__ = ["ProxyServer"]
 log = logging.getLogger("swink_agent")
 _MOST_BYTES = 32 * 1024 * 1024
 _READ_SECONDS = 60.0
-"""A client that takes longer to send what it asks is not waited for, nor one that leaves a reply unread as long."""
+"""A client that takes longer to send its request, or to read the reply, is disconnected."""
 _LINGER_SECONDS = 5.0
-"""How long the rest of a request that was refused is still taken, so that its sender gets to read why."""
+"""How long the rest of a refused request is still read, so that the client can read the answer."""
 _LONGEST_QUOTE = 60
 _NOT_JSON = ("multipart/", "text/html", "text/xml", "application/xml", "image/", "audio/", "video/")
 _STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no"}
@@ -41,8 +42,8 @@ _STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-sto
 class ProxyServer:
     """A proxy for stream functions.
 
-    `tokens` maps each token to the number of streams that its holder may have at once. `stream_fn` gives the stream
-    function for a model, by default the adapter of the model's provider.
+    `tokens` maps each token to its number of concurrent streams. `stream_fn` returns the stream function for a model,
+    by default the adapter of the model's provider.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ProxyServer:
         return sum(self._open.values())
 
     def app(self) -> web.Application:
-        """The application, for a server of one's own; run it with `handler_cancellation=True`."""
+        """Returns the application, for your own server; run it with `handler_cancellation=True`."""
         app = web.Application(client_max_size=self._most_bytes, middlewares=[_refusals])
         app.router.add_post(PATH, self._handle, expect_handler=_expected)
         app.router.add_get("/health", _healthy)
@@ -77,7 +78,7 @@ class ProxyServer:
 
     @asynccontextmanager
     async def serve(self, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[str]:
-        """Serves while the block lasts, and gives the address."""
+        """Serves during the block, and gives the address."""
         runner = web.AppRunner(
             self.app(),
             access_log=None,
@@ -110,7 +111,7 @@ class ProxyServer:
             self._open[token] -= 1
 
     def _token_of(self, request: web.Request) -> bytes | None:
-        """The token, compared with every one that there is in a time that tells nothing."""
+        """Returns the token if it is known. The comparison with all tokens takes constant time."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         found, is_bearer = None, scheme.lower() == "bearer"
         for token in self._tokens:
@@ -133,18 +134,18 @@ class ProxyServer:
             cancel.cancel()
             raise ConnectionResetError("the client does not read") from None
         except (ConnectionError, asyncio.CancelledError):
-            cancel.cancel()  # the client has gone, and the upstream call with it
+            cancel.cancel()  # the client disconnected, so the upstream call ends
             raise
         return response
 
     async def _asked(self, request: web.Request) -> ProxyRequest:
-        """What the client asks. Raises `_Refused` for what cannot be read, whatever is wrong with it."""
+        """Reads the client's request. Raises `_Refused` if it is invalid in any way."""
         if request.content_type.startswith(_NOT_JSON):
             raise _Refused(415, "the request is not sent as application/json")
         try:
             async with asyncio.timeout(self._read_seconds):
                 body = await request.read()
-            return msgspec.json.decode(body, type=ProxyRequest)
+            return json_decoder(ProxyRequest).decode(body)
         except TimeoutError:
             raise _Refused(408, f"the request took longer than {self._read_seconds:g} seconds to come") from None
         except web.HTTPRequestEntityTooLarge:
@@ -155,11 +156,11 @@ class ProxyServer:
             raise _Refused(400, "the request cannot be read", "it is nested too deeply") from None
         except ConnectionError:
             raise
-        except Exception as error:  # a wrong length or chunk, an encoding that is none, half of a character
+        except Exception as error:  # a wrong length or chunk, an unknown encoding, half a character
             raise _Refused(400, "the request cannot be read", type(error).__name__) from None
 
     async def _events(self, asked: ProxyRequest, cancel: CancellationToken) -> AsyncIterator[AssistantMessageEvent]:
-        """The upstream events; whatever goes wrong there is a failure event here."""
+        """Yields the upstream events; every error there becomes a failure event."""
         options = StreamOptions(
             temperature=asked.options.temperature,
             max_tokens=asked.options.max_tokens,
@@ -168,7 +169,7 @@ class ProxyServer:
             cache="none" if asked.options.cache == "none" else "auto",
             extra=asked.options.extra,
         )
-        # A path in a request is one of the client's machine; whoever may ask may not read files of this one.
+        # A path in a request belongs to the client's machine; clients must not read files of this one.
         messages = tuple(refused_files(asked.messages))
         context = AgentContext(asked.system_prompt, messages, tuple(asked.tools))
         try:
@@ -195,7 +196,7 @@ def _adapter_of(model: ModelSpec) -> StreamFn:
 
 
 class _Refused(Exception):
-    """A request that gets no stream. The detail is for the client alone: it may quote what was sent."""
+    """A request that gets no stream. The detail may quote the request, so it is only sent to the client."""
 
     def __init__(self, status: int, message: str, detail: str = "") -> None:
         super().__init__(message)
@@ -207,7 +208,7 @@ class _Refused(Exception):
 async def _refusals(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Every way to go wrong as an answer and a line in the log: an unknown path and a bug of ours as well."""
+    """Converts every error to an answer and a line in the log, including unknown paths and bugs."""
     try:
         return await handler(request)
     except _Refused as refused:
@@ -216,7 +217,7 @@ async def _refusals(
         headers = {"allow": error.headers["allow"]} if "allow" in error.headers else None
         return _refuse(request, error.status, error.reason.lower(), headers)
     except ConnectionError:
-        raise  # there is nobody left to answer
+        raise  # the client has disconnected
     except Exception as error:
         log.error("a request failed in the proxy itself: %s", type(error).__name__)
         return _response(500, "the proxy failed", None)
@@ -229,14 +230,14 @@ async def _expected(request: web.Request) -> None:
         raise web.HTTPExpectationFailed(text="nothing can be expected but 100-continue")
     writer = request.writer
     await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    writer.output_size = 0  # that was no answer yet
+    writer.output_size = 0  # that was not the answer yet
 
 
 def _refuse(
     request: web.Request, status: int, message: str, headers: Mapping[str, str] | None = None, *, detail: str = ""
 ) -> web.Response:
-    """The answer, and a line for whoever runs the proxy. A client that only has the wrong token, or too many streams,
-    sent nothing that is broken: that is told where it is asked for."""
+    """Makes the answer and logs a line. A wrong token or too many streams are not malformed requests: they are logged
+    at a lower level."""
     has_token = request.headers.get("authorization", "").lower().startswith("bearer ")
     level = logging.INFO if status == 429 or (status == 401 and has_token) else logging.WARNING
     where = f"{_quoted(request.method)} {_quoted(request.path)}"
@@ -249,7 +250,7 @@ def _response(status: int, message: str, headers: Mapping[str, str] | None) -> w
 
 
 def _quoted(text: str, most: int = _LONGEST_QUOTE) -> str:
-    """Something of a client's in a line of ours: ASCII, without control characters, and short."""
+    """Makes a client's text safe for the log: ASCII, without control characters, and short."""
     shown = ascii(text)[1:-1]
     return shown if len(shown) <= most else f"{shown[:most]}..."
 
@@ -266,7 +267,7 @@ class _ServerLog(logging.Logger):
 
     def _tell(self, problem: object) -> None:
         name = type(problem).__name__ if isinstance(problem, BaseException) else "an error"
-        log.warning("refused what is no request that can be read: %s", name)
+        log.warning("refused a request that cannot be read: %s", name)
 
 
 async def _healthy(_: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
-"""The providers that come with the package: what the entry points of the group `swink_agent.providers` name.
+"""The providers of this package, which the entry points of the group `swink_agent.providers` name.
 
-Owns one description for each: its variables, a sensible first model, and how its stream function is made. Whoever needs
-to know something of a provider reads it here, the adapters among them. Each adapter is loaded when it is made.
+Each has one description: its variables, a default model, and how to make its stream function, which loads the adapter.
+Everything that needs facts about a provider, including the adapters, reads them here.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ anthropic = ProviderDescription(
     key_variables=("ANTHROPIC_API_KEY",),
     url_variables=("ANTHROPIC_BASE_URL",),
     default_model="claude-sonnet-4-6",
+    families=("claude",),
 )
 openai = ProviderDescription(
     name="openai",
@@ -50,6 +51,7 @@ openai = ProviderDescription(
     key_variables=("OPENAI_API_KEY",),
     url_variables=("OPENAI_BASE_URL",),
     default_model="gpt-5.6-terra",
+    families=("gpt-3", "gpt-4", "gpt-5", "chatgpt", "codex-", "o1", "o3", "o4"),
 )
 gemini = ProviderDescription(
     name="gemini",
@@ -57,6 +59,7 @@ gemini = ProviderDescription(
     key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     url_variables=("GEMINI_BASE_URL",),
     default_model="gemini-3.5-flash",
+    families=("gemini",),
 )
 xai = ProviderDescription(
     name="xai",
@@ -64,6 +67,7 @@ xai = ProviderDescription(
     key_variables=("XAI_API_KEY",),
     url_variables=("XAI_BASE_URL",),
     default_model="grok-4.3",
+    families=("grok",),
 )
 mistral = ProviderDescription(
     name="mistral",
@@ -71,6 +75,7 @@ mistral = ProviderDescription(
     key_variables=("MISTRAL_API_KEY",),
     url_variables=("MISTRAL_BASE_URL",),
     default_model="mistral-medium-latest",
+    families=("mistral-", "ministral", "codestral", "magistral", "devstral", "pixtral", "open-mi"),
 )
 openai_responses = ProviderDescription(
     name="openai-responses",
@@ -100,6 +105,7 @@ ollama = ProviderDescription(
     needs_key=False,
     is_local=True,
     has_bare_address=True,
+    families=("llama", "qwen", "gemma", "phi", "deepseek", "gpt-oss", "mistral:", "tinyllama", "smollm"),
 )
 bedrock = ProviderDescription(
     name="bedrock",
@@ -108,4 +114,4 @@ bedrock = ProviderDescription(
 )
 
 PROVIDERS = (anthropic, openai, gemini, xai, mistral, openai_responses, azure, proxy, ollama, bedrock)
-"""In the order in which the first one with a key is chosen."""
+"""In order of preference: the first one with a key is the default."""

@@ -16,7 +16,7 @@ from .openai import OpenAiStreamFn
 __all__ = ["XAiStreamFn"]
 
 _FIXED_EFFORT = re.compile(r"grok-2|grok-3(?!-mini)|grok-4(?![.\d])|grok-code")
-"""Models that think as they please, and refuse to be told how hard."""
+"""Models that refuse a setting for their effort."""
 
 
 class XAiStreamFn(OpenAiStreamFn):
@@ -30,7 +30,7 @@ class XAiStreamFn(OpenAiStreamFn):
         return {}
 
     def session_headers(self, options: StreamOptions) -> dict[str, str]:
-        """The session is a header here: it leads to the server that has the conversation in its cache."""
+        """Sends the session as a header: it selects the server that has the conversation in its cache."""
         if not options.session_id or options.cache != "auto":
             return {}
         return {"x-grok-conv-id": short_id(options.session_id, "session")}

@@ -1,5 +1,5 @@
-"""The application: settings, keys, and the standard agent that the command line and the terminal UI share.
+"""The application: settings, keys, and the standard agent that all front ends share.
 
-Owns the wiring of the rooms below it into one product. Does not own how anything is shown: that is in `cli` and `tui`.
-Importing this module loads nothing.
+Connects the packages below it into one product. How anything is shown is in `cli` and `tui`. Importing this module
+loads nothing.
 """

@@ -1,6 +1,6 @@
-"""What works on this machine, and what to do about what does not.
+"""Finds out what works on this machine, and what to do about the rest.
 
-Owns the questions and the advice. Each check looks for itself and never raises: a check that fails is a finding.
+Owns the checks and the advice. A check never raises: its failure is a finding.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from swink_agent.core.values.value import Value
 
-from .credentials import Credentials, usable_keyring
-from .definitions import all_definitions
+from .agent.models import LOCAL_EXTRA, choose_model, has_local_extra
+from .agent.providers import PROVIDERS, all_providers, unusable_providers
 from .errors import ApplicationError
-from .extras import Extra, ExtraKind, extra_policies, extra_tools, installed_extras
-from .models import LOCAL_EXTRA, choose_model, has_local_extra
-from .providers import PROVIDERS, all_providers, unusable_providers
-from .sessions import session_ids, sessions_folder
-from .settings import Settings, load_settings, settings_file
-from .trust import TrustStore, find_project
+from .keys.credentials import Credentials, usable_keyring
+from .runs.sessions import session_ids, sessions_folder
+from .settings.definitions import all_definitions
+from .settings.settings import Settings, load_settings, settings_file
+from .trust.extras import Extra, ExtraKind, extra_policies, extra_tools, installed_extras
+from .trust.trust import TrustStore, find_project
 
 if TYPE_CHECKING:
     from swink_agent.sandbox import BackendReport
@@ -36,7 +36,7 @@ _SPARE_BYTES = 500_000_000
 
 
 class Finding(Value, frozen=True):
-    """One thing that was looked at. A problem keeps something from working, a note is worth knowing."""
+    """One thing that was checked. A problem keeps something from working, a note is worth knowing."""
 
     area: str
     state: State
@@ -45,7 +45,7 @@ class Finding(Value, frozen=True):
 
 
 def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> list[Finding]:
-    """Everything that was found, in the order of a report; for the current folder unless another is given."""
+    """Runs all checks, in the order of the report, for the current folder or the given one."""
     findings = [_python()]
     folder = folder or _current_folder(findings)
     settings = _settings(findings, folder, environ)
@@ -119,10 +119,10 @@ def _variables(environ: Mapping[str, str]) -> list[Finding]:
 
 
 def _sandbox(folder: Path | None) -> list[Finding]:
-    """The back ends in this folder and, where that is why they do not work, on this machine at all."""
+    """The back ends in this folder and, if the folder is why they fail, on the machine in general."""
     from swink_agent.sandbox import probe_backends, why_not_written
 
-    from .confinement import sandbox_profile
+    from .agent.confinement import sandbox_profile
 
     if folder is None:
         return _backends(probe_backends())
@@ -150,7 +150,7 @@ def _backends(reports: Sequence[BackendReport]) -> list[Finding]:
         for report in reports
     ]
     if not works:
-        remedy = "" if any(report.remedy for report in reports) else "swink --help tells of --sandbox off"
+        remedy = "" if any(report.remedy for report in reports) else "swink --help describes --sandbox off"
         findings.append(Finding("sandbox", "problem", "no back end works, so commands are refused", remedy))
     return findings
 
@@ -165,12 +165,12 @@ def _keys(credentials: Credentials) -> list[Finding]:
 
 
 def _packages(settings: Settings, folder: Path | None) -> list[Finding]:
-    """What installed packages add: every provider, and the tools and policies that are there, on or off."""
+    """What installed packages add: every provider, and the tools and policies, on or off."""
     problems = unusable_providers()
     findings = [Finding("packages", "problem", text) for text in problems.values()]
     others = [provider.name for provider in all_providers() if provider not in PROVIDERS]
     if others:
-        findings.append(Finding("packages", "ok", f"providers besides our own: {', '.join(others)}"))
+        findings.append(Finding("packages", "ok", f"other providers: {', '.join(others)}"))
     kinds: tuple[tuple[ExtraKind, str, Callable[[list[str], Path], object]], ...] = (
         ("tool", "extra_tools", extra_tools),
         ("policy", "extra_policies", extra_policies),
@@ -190,7 +190,7 @@ def _packages(settings: Settings, folder: Path | None) -> list[Finding]:
 
 
 def _switch(extra: Extra, setting: str, on: Sequence[str]) -> Finding:
-    """One that is there and not used, which is how it should be until somebody wants it."""
+    """One that is installed and not used, as it should be until the user wants it."""
     text = f"the {extra.kind} {extra.name} of {extra.package} is installed, and off"
     return Finding("packages", "note", text, f"swink config set {setting} {','.join((*on, extra.name))}")
 
@@ -198,8 +198,8 @@ def _switch(extra: Extra, setting: str, on: Sequence[str]) -> Finding:
 def _local(settings: Settings) -> list[Finding]:
     if not has_local_extra():
         return [Finding("local model", "note", "models on this machine need an extra", LOCAL_EXTRA)]
-    from swink_agent.local.presets import DEFAULT_MODEL, PRESETS
-    from swink_agent.local.store import ModelStore
+    from swink_agent.local.weights.presets import DEFAULT_MODEL, PRESETS
+    from swink_agent.local.weights.store import ModelStore
 
     store = ModelStore(settings.value("models_dir"))
     there = {stored.name for stored in store.list()}
@@ -227,7 +227,7 @@ def _model(settings: Settings, credentials: Credentials) -> list[Finding]:
 
 
 def _sessions(settings: Settings) -> list[Finding]:
-    """Where sessions are, how many, and whether another can be added."""
+    """Where sessions are, how many, and whether one can be added."""
     folder = sessions_folder(settings)
     remedy = "set sessions_folder, or SWINK_DATA_DIR, to another folder"
     try:
@@ -262,7 +262,7 @@ def _programs(folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
 
 def _terminal(environ: Mapping[str, str]) -> list[Finding]:
     if sys.stderr is None or not sys.stderr.isatty():  # closed by the caller
-        return [Finding("terminal", "note", "stderr is no terminal: no live lines, and nobody to ask")]
+        return [Finding("terminal", "note", "stderr is not a terminal: no live lines, and no user to ask")]
     columns, lines = shutil.get_terminal_size()
     colours = "no colours (NO_COLOR)" if environ.get("NO_COLOR") else "colours"
     text = f"{environ.get('TERM', 'unknown')}, {columns} by {lines}, {sys.stderr.encoding}, {colours}"

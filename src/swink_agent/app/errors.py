@@ -1,4 +1,4 @@
-"""What can go wrong before and around a run, and the exit code that says so.
+"""What can go wrong before and around a run, and the exit code for it.
 
     ApplicationError
     ├── UsageProblem      2   a flag, a setting or an input that cannot be used
@@ -6,7 +6,7 @@
     ├── CredentialsError  3   a key store that cannot be used
     └── NoModel           3   no model, or no key for it
 
-Owns the exit codes. Their meaning is a promise to scripts: docs/cli.md lists them.
+Owns the exit codes. Scripts rely on their meaning: docs/cli.md lists them.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class ExitCode(IntEnum):
 
 
 class ApplicationError(Exception):
-    """An error whose text is all that a user needs: it is shown without a traceback."""
+    """An error whose text is all that a user needs. It is shown without a traceback."""
 
     exit_code = ExitCode.FAILED
 
 
 class UsageProblem(ApplicationError):
-    """What was asked for cannot be done as it was asked."""
+    """The request cannot be carried out as given."""
 
     exit_code = ExitCode.USAGE
 
 
 class SettingsError(UsageProblem):
-    """A settings file, variable or value that cannot be used; the text names the place."""
+    """A settings file, variable or value that cannot be used. The text names the place."""
 
 
 class CredentialsError(ApplicationError):
@@ -53,6 +53,6 @@ class CredentialsError(ApplicationError):
 
 
 class NoModel(ApplicationError):
-    """There is no model to ask, or no key for it; the text says how to get one."""
+    """There is no model to ask, or no key for it. The text says how to get one."""
 
     exit_code = ExitCode.NO_MODEL

@@ -1,8 +1,7 @@
-"""Approvals: what may run unasked, and how a call is shown to the person who is asked about the others.
+"""Approvals: which calls may run unasked, and how the others are shown to the person who is asked.
 
-`Approvals` is what an agent is given as `approve`; `CommandRules` says which shell commands need no asking,
-`CallRules` which other calls; `safe_display` shows text that somebody else wrote. Importing this module loads none of
-them.
+Give `Approvals` to an agent as `approve`. `CommandRules` decides which shell commands need no question, `CallRules`
+which other calls; `safe_display` makes foreign text safe to show. Importing this module loads none of them.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The public names of the approvals, one line each, and where they live: the one list, which `core/lazy.py` reads."""
+"""The public names of the approvals and where they are defined. `core/lazy.py` reads this list."""
 
 from swink_agent.rendering.escaping import safe_display as safe_display
 

@@ -1,8 +1,8 @@
-"""Who is asked before a tool runs, what they are shown, and what they need not be asked again.
+"""Asks a person before a tool runs, and remembers what the person trusts for this session.
 
-Owns the `approve` callback for an `Agent` (`Approvals`), what a person trusted for this session (`SessionTrust`), and
-the question that is put to them. Which commands need no question is in `commands/rules`; how a call is shown in
-`display`; that what was approved is what runs is checked by the core and the tools, at the spawn.
+`Approvals` is the `approve` callback of an `Agent`, `SessionTrust` what a person trusts, and `ApprovalQuestion` what
+they are asked. `commands/rules` decides which commands need no question, `display` how a call is shown. The core and
+the tools check at the spawn that the approved call is the one that runs.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ __all__ = ["ApprovalAnswer", "ApprovalChoice", "ApprovalQuestion", "Approvals", 
 
 ApprovalsMode: TypeAlias = Literal["smart", "ask", "all", "none"]
 
-# What may stand beside a command without changing what it does.
+# Arguments that do not change what a command does.
 _BESIDE_A_COMMAND = frozenset({"timeout"})
-# A file in one of these decides what other programs run: a yes for all files was not meant for them.
+# A file in one of these folders decides what other programs run: trust in a tool does not cover them.
 _SETTINGS_FOLDERS = frozenset({".git", ".swink"})
 
 
 class ApprovalChoice(Choice):
-    """What a person may answer."""
+    """A person's answer."""
 
     ONCE = "once"
     """Yes, this call."""
@@ -50,9 +50,7 @@ class ApprovalChoice(Choice):
 
 
 class ApprovalAnswer(Value, frozen=True):
-    """An answer with more to it: why not, for the model to read; or other arguments to run the call with, and what the
-    model is told of them.
-    """
+    """An answer with a reason for the model, or with other arguments to run the call with."""
 
     hidden_fields = frozenset({"arguments"})
 
@@ -62,10 +60,10 @@ class ApprovalAnswer(Value, frozen=True):
 
 
 class ApprovalQuestion(Value, frozen=True, kw_only=True):
-    """A call to decide on, ready to be shown: in `display`, `why`, `warnings` and `prefix` nothing hides.
+    """A call to decide on, ready to be shown: `display`, `why`, `warnings` and `prefix` contain no hidden characters.
 
-    `choices` are the answers that make sense; the others count as `once`. The request itself is as the model wrote it:
-    show `display`, or `render()` for all of it, and never the arguments.
+    `choices` are the answers that make sense; the others count as `once`. The request is as the model wrote it: show
+    `display`, or `render()` for the whole call, and never the arguments.
     """
 
     request: ProposedCall
@@ -77,13 +75,13 @@ class ApprovalQuestion(Value, frozen=True, kw_only=True):
     command: str | None = None
     details: dict[str, Any] | None = None
     shown: ProposedCall | None = None
-    """The request as it is shown, where something in it is masked."""
+    """The request with secrets masked, if it has any."""
 
     def __repr__(self) -> str:
-        return f"ApprovalQuestion(request={self.request!r})"  # a secret may be in anything that is shown
+        return f"ApprovalQuestion(request={self.request!r})"  # any shown text may contain a secret
 
     def render(self, limit: int | None = None) -> str:
-        """The call, with up to `limit` characters of it; `None` for all."""
+        """The call as text, with at most `limit` characters of it, or all of it."""
         return render_request(self.shown or self.request, command=self.command, details=self.details, limit=limit)
 
 
@@ -97,12 +95,11 @@ PreviewFn: TypeAlias = Callable[[ProposedCall], "Mapping[str, Any] | None"]
 
 
 class SessionTrust:
-    """What a person need not be asked again, as long as this object lives: tools, and commands by their first words.
+    """The tools and command prefixes that a person trusts, for as long as this object lives.
 
-    Trust holds where it was given: for requests with the same `scope` (folder and sandbox; a file tool's `path` is left
-    out of it), no other. A trusted prefix is matched on commands that are nothing but words, of which those that
-    follow it are no options that would run something else; a trusted tool is not trusted with the files that decide
-    what other programs run (`.git`, `.swink`). Safe to share between threads.
+    Trust applies only to requests with the same `scope` (folder and sandbox, without a file tool's `path`). A trusted
+    prefix matches commands that consist of plain words only, if no option after it would run something else. Trust in
+    a tool does not cover the files that decide what other programs run (`.git`, `.swink`). Thread-safe.
     """
 
     def __init__(self, *, tools: Mapping[str, str] = COMMAND_TOOLS) -> None:
@@ -116,13 +113,15 @@ class SessionTrust:
             return f"<SessionTrust {len(self._tools)} tools, {len(self._prefixes)} command prefixes>"
 
     def trust_tool(self, name: str, *, scope: Mapping[str, Any] | None = None) -> None:
-        """From now on, calls of this tool within the scope need no question."""
+        """Lets calls of this tool within the scope run without a question from now on."""
         with self._lock:
             self._tools.add((name, _key(scope)))
 
     def trust_command(self, prefix: str, *, tool: str = "bash", scope: Mapping[str, Any] | None = None) -> None:
-        """From now on, commands that begin with these words need no question. Raises `ValueError` for what is no plain
-        command."""
+        """Lets commands that begin with these words run without a question from now on.
+
+        Raises `ValueError` if the words are not a plain command.
+        """
         try:
             words = plain_words(prefix)
         except NotPlain as problem:
@@ -137,10 +136,10 @@ class SessionTrust:
             self._prefixes.clear()
 
     def covers(self, request: ProposedCall) -> bool:
-        """Whether the call was trusted, by tool or by prefix, in this very scope."""
+        """Whether the call is trusted, by tool or by prefix, in its scope."""
         with self._lock:
             by_tool = (request.name, _key(request.scope)) in self._tools
-        if by_tool and not any(_is_in_settings(part.get("path")) for part in (request.arguments, request.scope)):
+        if by_tool and not _is_of_settings(request):
             return True
         command = _command(request, self._command_tools.get(request.name))
         if command is None:
@@ -152,30 +151,34 @@ class SessionTrust:
         return any(prefix_covers(prefix, words) for prefix in self.prefixes(request))
 
     def prefixes(self, request: ProposedCall) -> list[tuple[str, ...]]:
-        """The words that commands of this tool may begin with in this very scope."""
+        """The trusted first words of commands for this tool, in the scope of the request."""
         scope = _key(request.scope)
         with self._lock:
             return [words for tool, words, where in self._prefixes if tool == request.name and where == scope]
 
 
 def _key(scope: Mapping[str, Any] | None) -> bytes:
-    """Where and how, without which file: a tool is trusted with the files of its folder, not with one of them."""
+    """The scope without the file: a tool is trusted with all files of its folder."""
     place = {key: value for key, value in (scope or {}).items() if key != "path"}
     return msgspec.json.encode(place, order="sorted")
 
 
 def _command(request: ProposedCall, argument: str | None) -> str | None:
-    """The shell command of the call, if that is all there is to it."""
+    """The shell command of the call, if the call has no other arguments that matter."""
     if argument is None or not request.arguments.keys() <= {argument, *_BESIDE_A_COMMAND}:
         return None
     command = request.arguments.get(argument)
     return command if isinstance(command, str) else None
 
 
+def _is_of_settings(request: ProposedCall) -> bool:
+    return any(_is_in_settings(part.get("path")) for part in (request.arguments, request.scope))
+
+
 def _is_in_settings(path: object) -> bool:
     if not isinstance(path, str):
         return False
-    # A file system may ignore case, leave out characters that do not show, or put them in another form.
+    # A file system may ignore case, skip invisible characters, or use another Unicode form.
     shown = "".join(character for character in path if not is_deceptive(character))
     parts = compatibility_form(shown).casefold().split("/")
     return not _SETTINGS_FOLDERS.isdisjoint(parts)
@@ -187,16 +190,17 @@ def _is_in_settings(path: object) -> bool:
 class Approvals:
     """An `approve` callback: `Agent(..., approve=Approvals(ask))`.
 
-    `ask(question)` puts an `ApprovalQuestion` to a person, sync or async, and returns an `ApprovalChoice` or an
-    `ApprovalAnswer`; anything else, and an exception, is a no. Without it nobody can be asked, and what needs asking is
-    rejected. `mode`: "smart" lets pass what the rules allow or the session trusts, and asks about the rest; "ask" asks
-    about every call; "all" approves every call; "none" rejects every call. What a deny rule recognises is rejected in
-    each of them. `calls` are rules on other tools than those for commands, and bring rules on commands with them.
-    `tools` says which tools take a shell command, and in which argument. `preview` may give the details of a write
-    before it happens (path, old, new, is_new), so that it is shown as a diff; it is called in a thread, and
-    `tools.change_preview` makes one. A `redactor` masks secrets in what is shown.
+    `ask(question)` shows an `ApprovalQuestion` to a person, sync or async, and returns an `ApprovalChoice` or an
+    `ApprovalAnswer`; anything else, and an exception, counts as no. Without `ask`, calls that need a question are
+    rejected.
 
-    May be shared by several agents, who then may ask at the same time.
+    `mode`: "smart" approves what the rules allow or the session trusts and asks about the rest, "ask" asks about every
+    call, "all" approves every call, "none" rejects every call. Deny rules reject in every mode. `calls` are rules for
+    tools that do not take commands; they contain rules for commands too. `tools` maps tools that take a shell command
+    to the argument with it. `preview` may return the details of a write before it happens (path, old, new, is_new), so
+    that it is shown as a diff; it runs in a thread, and `tools.change_preview` makes one. `redactor` masks secrets.
+
+    Several agents may share one object; they may then ask at the same time.
     """
 
     def __init__(
@@ -225,13 +229,13 @@ class Approvals:
 
     @property
     def mode(self) -> ApprovalsMode:
-        """How calls are decided; it can be changed at any time and holds for the calls that follow."""
+        """How calls are decided. A change applies to the calls that follow."""
         return self._mode
 
     @mode.setter
     def mode(self, mode: ApprovalsMode) -> None:
         if mode not in get_args(ApprovalsMode):
-            raise ValueError(f"the mode of Approvals is {mode!r}; it is one of {', '.join(get_args(ApprovalsMode))}")
+            raise ValueError(f"the mode of Approvals must be one of {', '.join(get_args(ApprovalsMode))}, not {mode!r}")
         self._mode: ApprovalsMode = mode
 
     async def __call__(self, request: ProposedCall) -> Approval:
@@ -239,7 +243,7 @@ class Approvals:
         if mode == "none":
             return Reject("nothing that needs approval may run here (approvals are set to none); do without it")
         if request.name in self._tools:
-            # Beside the event loop: the rules look at the disk, which may be slow.
+            # In a thread: the rules look at the disk, which may be slow.
             decision = await asyncio.to_thread(self._decide, request)
         else:
             decision = self._decide(request)
@@ -248,9 +252,9 @@ class Approvals:
         if mode == "all":
             return Approve()
         if mode == "smart" and (decision.verdict == "allow" or self.trust.covers(request)):
-            return Approve()
+            return Approve(reads_only=self._only_reads(request))
         if self._ask is None:
-            return Reject(f"{decision.reason}, and there is nobody to ask; {self._way_out(request)}")
+            return Reject(f"{decision.reason}, and there is nobody to ask; {self._alternative(request)}")
         details = await self._details(request)
         shown = request if self._redactor is None else await asyncio.to_thread(self._shown, request, self._redactor)
         question = self._question(request, shown, decision.reason, mode, details)
@@ -273,11 +277,20 @@ class Approvals:
         beside = sorted(request.arguments.keys() - {argument, *_BESIDE_A_COMMAND})
         if beside and decision.verdict == "allow":
             return Decision(
-                "ask", f"rules look at {argument} alone, and the call has {safe_display(', '.join(beside), 80)}"
+                "ask", f"the rules check {argument} only, and the call also has {safe_display(', '.join(beside), 80)}"
             )
         return decision
 
-    def _way_out(self, request: ProposedCall) -> str:
+    def _only_reads(self, request: ProposedCall) -> bool:
+        """Whether the standard rules alone allow the command, without a rule or the trust of the user."""
+        command = request.arguments.get(self._tools.get(request.name, ""))
+        if not isinstance(command, str) or self.trust.covers(request):
+            return False
+        if self.calls is not None and self.calls.decide(request) is not None:
+            return False
+        return self.rules.only_reads(command, self.trust.prefixes(request))
+
+    def _alternative(self, request: ProposedCall) -> str:
         if request.name in self._tools and self._mode == "smart":
             return "use a command that the rules allow, alone and with plain words, or another tool"
         return "work without it, and say in the answer what is left to do"
@@ -295,11 +308,12 @@ class Approvals:
         prefix = None if command is None else _suggested_prefix(command)
         choices = [ApprovalChoice.ONCE]
         if mode == "smart":
-            choices.append(ApprovalChoice.SESSION_TOOL)
+            if not _is_of_settings(request):  # trust in a tool does not cover these
+                choices.append(ApprovalChoice.SESSION_TOOL)
             if prefix is not None:
                 choices.append(ApprovalChoice.SESSION_PREFIX)
         return ApprovalQuestion(
-            # A copy: whatever is done with the question changes nothing of what is approved and trusted.
+            # A copy, so that changes to the question do not change what is approved and trusted.
             request=msgspec.structs.replace(
                 request, arguments=copy_json(request.arguments), scope=copy_json(request.scope)
             ),
@@ -314,7 +328,7 @@ class Approvals:
         )
 
     async def _details(self, request: ProposedCall) -> dict[str, Any] | None:
-        """What the preview says, from a thread, as it may read a file and compare all of it."""
+        """The preview, made in a thread because it may read and compare a whole file."""
         preview = self._preview
         if preview is None:
             return None
@@ -327,13 +341,13 @@ class Approvals:
 
     @staticmethod
     def _shown(request: ProposedCall, redactor: Redactor) -> ProposedCall:
-        """The request without secrets: masked before anything is cut, so that no half of one shows."""
+        """The request with secrets masked, before anything is cut, so that no part of a secret is shown."""
         arguments = redactor.redact_value(request.arguments)
         return request if arguments == request.arguments else msgspec.structs.replace(request, arguments=arguments)
 
     @staticmethod
     async def _answer(ask: AskFn, question: ApprovalQuestion) -> ApprovalAnswer:
-        """The answer, in which anything that is none is a no."""
+        """The answer; anything that is not an answer counts as no."""
         answer: object = ask(question)
         if inspect.isawaitable(answer):
             answer = await cast("Awaitable[object]", answer)
@@ -341,14 +355,14 @@ class Approvals:
             return answer
         if isinstance(answer, str) and answer in tuple(ApprovalChoice):
             return ApprovalAnswer(ApprovalChoice(answer))
-        what = f"a {type(answer).__name__}"
-        return ApprovalAnswer(ApprovalChoice.NO, f"the question was answered with {what}, which is no answer")
+        what = f"the question was answered with a {type(answer).__name__}, which is not an answer"
+        return ApprovalAnswer(ApprovalChoice.NO, what)
 
     def _settle(self, request: ProposedCall, question: ApprovalQuestion, answer: ApprovalAnswer) -> Approval:
         if answer.choice == ApprovalChoice.NO:
             return Reject(answer.reason or "the user said no")
         if answer.arguments is not None and answer.arguments != request.arguments:
-            # Trust is for what the model asked, not for what a person made of it.
+            # A person trusts what the model asked for, not arguments that they changed themselves.
             changed = msgspec.structs.replace(request, arguments=copy_json(answer.arguments))
             decision = self._decide(changed)
             return (
@@ -378,14 +392,15 @@ def _warnings(request: ProposedCall) -> tuple[str, ...]:
 
 
 def _suggested_prefix(command: str) -> str | None:
-    """The words to trust for commands like this one, or `None` if that would mean trusting anything at all."""
+    """The first words to trust for commands like this one, or `None` if that would trust any command."""
     try:
         words = plain_words(command)
     except NotPlain:
         return None
     count = prefix_length(words)
-    # As a person would type it, and as it is read back.
-    return None if count == 0 or any(not word.strip() for word in words[:count]) else _quoted(words[:count])
+    if count == 0 or any(not word.strip() for word in words[:count]) or not prefix_covers(words[:count], words):
+        return None  # trusting it would not even cover this command
+    return _quoted(words[:count])  # as a person would type it, and as it is read back
 
 
 def _quoted(words: tuple[str, ...]) -> str:

@@ -1,6 +1,6 @@
-"""Rules on calls as a person writes them: `bash: pytest *`, `write_file: src/**`, `edit_file`.
+"""Rules on calls as a user writes them: `bash: pytest *`, `write_file: src/**`, `edit_file`.
 
-Owns that grammar, and the decision on calls that name a file. What is true of a shell command is in `commands/rules`.
+Parses the rules and decides on calls that name a file. `commands/rules` decides on shell commands.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ _PATH = "path"
 
 
 class CallRules:
-    """What may run unasked and what may not run: `CallRules("src", allow=["bash: npm test"], deny=["bash: git push"])`.
+    """Rules that allow or deny calls: `CallRules("src", allow=["bash: npm test"], deny=["bash: git push"])`.
 
-    A rule is a tool's name, for all that it does, or the name, a colon and a pattern. For a tool that runs commands the
-    pattern is one of `CommandRules`: `pytest *` is `pytest` with whatever follows, `npm test` that very command, and
-    commands in a row are allowed if each is. For any other tool it is the path that the call names, from `root` on:
-    `*` stands for a part of a name, `**` for folders too. To allow, a path counts as the tool resolved it; to deny, as
-    it is written and as links lead.
+    A rule is a tool's name, for all of its calls, or the name, a colon and a pattern. For a tool that runs commands the
+    pattern is one of `CommandRules`: `pytest *` is `pytest` with any arguments, `npm test` is exactly that command;
+    several commands in a row are allowed if each one is. For other tools the pattern is a path relative to `root`: `*`
+    matches part of a name, `**` folders too. Allow rules compare the path as the tool resolved it; deny rules compare
+    it as written and with its links followed.
 
-    Give it to `Approvals(calls=…)`, and to the agent's policies as well: so what is denied does not run either where
-    nobody would have asked. One string, in place of a list, is one rule. Immutable. A rule that says nothing raises
-    `ValueError`.
+    Pass the object to `Approvals(calls=…)` and to the agent's policies, so that denied calls do not run where no
+    approval is needed either. A single string is one rule. Immutable. An empty or malformed rule raises `ValueError`.
     """
 
     name = "call_rules"
@@ -66,11 +65,11 @@ class CallRules:
 
     @property
     def denied_tools(self) -> frozenset[str]:
-        """The tools that are denied whatever they are called with: an agent need not have them."""
+        """The tools that are denied with any arguments. An agent need not have them."""
         return frozenset([rule.tool for rule in self._deny if not rule.pattern])
 
     def decide(self, request: ProposedCall) -> Decision | None:
-        """What the rules say of the call, or `None` if they say nothing; of commands, only what is said of all."""
+        """The decision on the call, or `None` if no rule matches. Command patterns are left to `commands`."""
         reason = self._denial(request.name, request.arguments)
         if reason is not None:
             return Decision("deny", reason)
@@ -79,7 +78,7 @@ class CallRules:
         return None if rule is None else Decision("allow", f"the rule {rule} allows it")
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
-        """Skips what is denied."""
+        """Skips denied calls."""
         reason = self._denial(ctx.name, ctx.arguments)
         return None if reason is None else Skip(reason)
 
@@ -94,7 +93,7 @@ class CallRules:
         return None
 
     def _places(self, path: str) -> list[str]:
-        """Where a path leads: as it is written, and by the links that are there now."""
+        """Where a path leads: as written, and with its links followed."""
         if "\0" in path:
             return []
         joined = os.path.join(self._root, os.path.expanduser(path))
@@ -111,7 +110,7 @@ class CallRules:
 
 
 def _approved_place(scope: Mapping[str, Any]) -> str | None:
-    """The file that an approval would be bound to, as the tool resolved it."""
+    """The file that an approval is bound to, as the tool resolved it."""
     folder, path = scope.get("folder"), scope.get(_PATH)
     return os.path.join(folder, path) if isinstance(folder, str) and isinstance(path, str) else None
 
@@ -150,5 +149,5 @@ _MEANINGS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def _expression(pattern: str) -> str:
-    """A path pattern as a regular expression: `*` and `?` stay within a name, `**` does not."""
+    """Converts a path pattern to a regular expression: `*` and `?` stay within a name, `**` does not."""
     return "".join(_MEANINGS.get(match[0]) or re.escape(match[0]) for match in _PIECES.finditer(pattern))

@@ -1,8 +1,8 @@
-"""What a person sees of a tool call, before saying yes to it.
+"""The text that a person sees of a tool call before deciding on it.
 
-Owns the lines of one call, each with its kind: a command as it is, a write or an edit as a diff, anything else by its
-arguments. Pure text, for a terminal, a window or a page to lay out. The characters in it are made safe in `escaping`;
-the diff is in `diffs`. Does not ask anybody: that is in `approvals`.
+Makes the lines of one call, each with its kind: a command as it is, a write or an edit as a diff, any other call by its
+arguments. The text is plain, for a terminal, a window or a page to lay out. `rendering/escaping` makes characters safe,
+`core/texts/diffs` makes the diff, and `approvals` asks.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ LineKind: TypeAlias = Literal["title", "command", "added", "removed", "context",
 _MARKS: Mapping[LineKind, str] = {"title": "", "command": "│ ", "added": "+ ", "removed": "- "}
 _LONGEST_LINE = 400
 _MOST_LINES = 80
+_OF_AN_EDIT = frozenset({"old", "new", "replace_all", "line"})
 
 
 class CallLine(NamedTuple):
-    """A line of what is shown of a call. Its text is safe, has no line end and no mark: the kind says which it gets."""
+    """One line of a shown call. Its text is safe and has neither line end nor mark; the kind decides the mark."""
 
     kind: LineKind
     text: str
 
     @property
     def marked(self) -> str:
-        """The line behind its mark (`│`, `+`, `-`, a space), which no text in it can pass for."""
+        """The line with its mark (`│`, `+`, `-`, a space), which the text cannot imitate."""
         return f"{_MARKS.get(self.kind, '  ')}{self.text}"
 
 
@@ -44,12 +45,12 @@ def render_request(
     details: Mapping[str, Any] | None = None,
     limit: int | None = LIMIT,
 ) -> str:
-    """The call as lines for a person: a command as it is, a write or an edit as a diff, anything else as JSON.
+    """The call as text for a person: a command as it is, a write or an edit as a diff, any other call as JSON.
 
-    Every line but the first begins with a mark (`│`, `+`, `-`, a space), so that no text in the arguments can pass for
-    a line of the program that shows them. `command` names the argument that is a shell command, if one is. `details`
-    (path, old, new, is_new) give a write its real diff; `notes` in them, a list of sentences, stand under it. `limit`
-    is the most characters shown, head and tail.
+    Every line but the first begins with a mark (`│`, `+`, `-`, a space), so that no text in the arguments looks like a
+    line of the program that shows them. `command` names the argument that is a shell command, if there is one.
+    `details` (path, old, new, is_new) give a write its real diff; their `notes`, a list of sentences, are shown below
+    it. `limit` is the maximum number of characters, taken from the beginning and the end.
     """
     lines = call_lines(request, command=command, details=details, limit=limit)
     return "\n".join([line.marked for line in lines])
@@ -62,7 +63,7 @@ def call_lines(
     details: Mapping[str, Any] | None = None,
     limit: int | None = LIMIT,
 ) -> list[CallLine]:
-    """The call as `render_request` has it, for whoever lays out lines by their kind. The first is the title."""
+    """The lines of `render_request` with their kinds. The first is the title."""
     arguments = request.arguments
     name = safe_display(request.name, 100)
     path = arguments.get("path")
@@ -70,21 +71,24 @@ def call_lines(
         rest = {key: value for key, value in arguments.items() if key != command}
         lines = [*_block("command", arguments[command], limit), *_fields(rest, limit)]
         return _joined(name, lines, details, limit)
-    if details is not None and isinstance(details.get("old"), str) and isinstance(details.get("new"), str):
-        kind = " (new file)" if details.get("is_new") else ""
-        title = f"{name} {_path(str(details.get('path', path)), request)}{kind}"
-        return _joined(title, _diff(details["old"], details["new"], limit), details, limit)
+    known: Mapping[str, Any] = {} if details is None else details
+    shown_path = known.get("path", path)
+    title = f"{name} {_path(str(shown_path), request)}{' (new file)' if known.get('is_new') else ''}"
+    # Texts that were cut cannot be compared: a change behind the cut would not show.
+    if isinstance(known.get("old"), str) and isinstance(known.get("new"), str) and not known.get("is_cut"):
+        return _joined(title, _diff(known["old"], known["new"], limit), details, limit)
+    # Another tool of this name may take more arguments than ours: they are shown too.
     if isinstance(path, str) and isinstance(arguments.get("content"), str):
-        lines = _block("added", arguments["content"], limit)
-        return _joined(f"{name} {_path(path, request)}", lines, details, limit)
-    if isinstance(path, str) and isinstance(arguments.get("edits"), list):
-        lines = _edits(arguments["edits"], limit)
-        return _joined(f"{name} {_path(path, request)}", lines, details, limit)
+        more = _fields(_without(arguments, "path", "content"), limit)
+        return _joined(title, [*_block("added", arguments["content"], limit), *more], details, limit)
+    if isinstance(path, str) and isinstance(arguments.get("edits"), list) and _are_known(arguments["edits"]):
+        more = _fields(_without(arguments, "path", "edits"), limit)
+        return _joined(title, [*_edits(arguments["edits"], limit), *more], details, limit)
     return _joined(name, _fields(arguments, limit), details, limit)
 
 
 def _path(path: str, request: ProposedCall) -> str:
-    """The path, and where links lead it, if the tool says so in the scope of the call."""
+    """The path, and where its links lead, if the tool put that into the scope of the call."""
     real, folder = request.scope.get("path"), request.scope.get("folder")
     shown = safe_display(path, 500)
     if not isinstance(real, str):
@@ -96,7 +100,7 @@ def _path(path: str, request: ProposedCall) -> str:
 
 
 def _joined(title: str, lines: list[CallLine], details: Mapping[str, Any] | None, limit: int | None) -> list[CallLine]:
-    """Title, lines and notes; of very many small parts, too, the middle is left out."""
+    """Title, lines and notes. If there are very many lines, the middle is left out."""
     if limit is not None and len(lines) > 3 * _MOST_LINES:
         head, tail = lines[:_MOST_LINES], lines[-_MOST_LINES:]
         gap = CallLine("gap", f"… [{len(lines) - 2 * _MOST_LINES:,} lines not shown] …")
@@ -110,8 +114,8 @@ def _joined(title: str, lines: list[CallLine], details: Mapping[str, Any] | None
 
 
 def _block(kind: LineKind, text: str, limit: int | None) -> list[CallLine]:
-    """The lines of the text; a line end at the very end is no line of its own."""
-    ends = kind != "command" and _ends_in_crlf(text)  # in a command such a line end is not what it seems
+    """The lines of the text. A line end at the very end does not add an empty line."""
+    ends = kind != "command" and _ends_in_crlf(text)  # in a command, `\r` belongs to the last word
     lines = _lines(text.replace("\r\n", "\n") if ends else text)
     shown = _cut([CallLine(kind, line) for line in lines], limit)
     return [*shown, CallLine("note", "its lines end in CRLF")] if ends else shown
@@ -127,7 +131,7 @@ def _ends_in_crlf(text: str) -> bool:
 
 
 def _cut(lines: list[CallLine], limit: int | None) -> list[CallLine]:
-    """The lines, displayed safely, without the middle of what is past the limit."""
+    """The lines, made safe, without the middle if they exceed the limit."""
     if limit is None or (len(lines) <= _MOST_LINES and sum([len(line.text) + 2 for line in lines]) <= limit):
         return [_shown(line, None) for line in lines]
     longest = max(min(limit, _LONGEST_LINE), 40)
@@ -172,6 +176,15 @@ def _fields(arguments: Mapping[str, Any], limit: int | None) -> list[CallLine]:
     return lines
 
 
+def _without(arguments: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in arguments.items() if key not in names}
+
+
+def _are_known(edits: list[Any]) -> bool:
+    """Whether the edits have no fields but those that are shown."""
+    return all(not isinstance(edit, dict) or set(cast("dict[str, Any]", edit)) <= _OF_AN_EDIT for edit in edits)
+
+
 def _json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
@@ -187,14 +200,22 @@ def _edits(edits: list[Any], limit: int | None) -> list[CallLine]:
             lines.append(CallLine("field", f"edit {number}: {safe_display(_json(edit), 200)}"))
             continue
         fields = cast("dict[str, Any]", edit)
-        everywhere = " everywhere" if fields.get("replace_all") else ""
-        lines.append(CallLine("field", f"edit {number} of {len(edits)}{everywhere}"))
+        lines.append(CallLine("field", f"edit {number} of {len(edits)}{_where(fields)}"))
         for kind, key in parts:
             value = fields.get(key)
             text = value if isinstance(value, str) else _json(value)
             if text:
                 lines += _block(kind, text, None if limit is None else max(limit // (2 * len(edits)), 80))
     return lines
+
+
+def _where(edit: Mapping[str, Any]) -> str:
+    """The place that an edit names."""
+    everywhere = " everywhere" if edit.get("replace_all") else ""
+    line = edit.get("line")
+    if line is None:
+        return everywhere if edit.get("old") else f"{everywhere} at the end"
+    return f"{everywhere} {'at' if edit.get('old') else 'before'} line {safe_display(_json(line), 20)}"
 
 
 def _diff(old: str, new: str, limit: int | None) -> list[CallLine]:

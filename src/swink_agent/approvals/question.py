@@ -1,9 +1,8 @@
-"""A question as rows of a window: what would happen, what is odd about it, and the keys that answer.
+"""Lays out an approval question in rows of a window: the call, warnings, and the keys that answer.
 
-Owns the layout: every row is ours from its first cell to its last. What a model wrote stands to the right of a bar
-(`│`) in every row that it takes, broken by us and never by the terminal, so no row of it passes for another. However
-long the call is, all of the question has room in the window, with its title and its keys. Pure text, for whatever shows
-it; the keys are read there.
+Every row is ours from its first cell to its last. Text of the model is to the right of a bar (`│`) in every row and is
+wrapped here, never by the terminal, so that it cannot look like one of our rows. The question always fits the window,
+with its title and its keys, however long the call is. The result is plain text; the front ends read the keys.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, cut_middle, laid_out, wrap
 from swink_agent.rendering.escaping import safe_line
 
+from .answers import AnswerKey, offered_answers
 from .approvals import ApprovalChoice, ApprovalQuestion
 from .display import CallLine, LineKind, call_lines
 
@@ -27,24 +27,25 @@ _GUTTERS: dict[LineKind, tuple[str, str, tuple[str, ...]]] = {
     "context": ("│  ", "│↳ ", ()),
     "hunk": ("│", "│↳ ", ("cyan",)),
 }
-"""The marks of a line's first row and of the others, and the styles of both."""
+"""The marks of a line's first and following rows, and their styles."""
 _PLAIN = ("│ ", "│↳ ", ())
 _LONG_LINE = 6
-"""A line of more rows than this is shown with its middle left out."""
+"""A line of more rows than this is shown without its middle."""
 _LEAST_CONTENT = 3
+_MOST_TOLD = 4
 _SLICE = 4096
-"""What is measured at once of a line without end, where rows are made as they are read."""
+"""How many characters of a very long line are measured at once, when rows are made one by one."""
 
 
 class Row(NamedTuple):
-    """A row of the window, no wider than it, and how it is drawn."""
+    """A row, no wider than the window, and its styles."""
 
     text: str
     styles: tuple[str, ...] = ()
 
 
 class QuestionView:
-    """What is shown of one question. `redact` masks secrets in each line before it is laid out."""
+    """The rows of one question. `redact` masks secrets in each line before it is laid out."""
 
     def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
         self._question = question
@@ -56,38 +57,35 @@ class QuestionView:
         self._notes = [line.text for line in lines[1:] if line.kind == "note"]
         self._warnings = [redact(text) for text in question.warnings]
         self._why = redact(question.why)
-        self.keys = _keys_of(question)
-        """The keys that answer, with what each means."""
+        every = sorted(offered_answers(question, "view"), key=_place_in_line)
+        self.keys = {answer.key: answer for answer in every}
+        """The keys of a question that is asked on one line, in their order there."""
 
     def rows(self, width: int, height: int) -> list[Row]:
-        """All but the offer of keys, in as many rows as the window has beside that."""
+        """Everything but the keys, in the rows that the window has left for it."""
         height -= 1 + len(self.offer(width))
         title = self._titled(width, 3)
         told = self.told_rows(width)
         room = height - 1 - len(title) - len(told)
         if room >= min(_LEAST_CONTENT, len(self._lines)):
             return [Row(""), *title, *self._content(width, room), *told]
-        # A window of few rows: the path directly above the keys, and the rest as far as it goes.
+        # A low window: the path directly above the keys, and as much of the rest as fits.
         warnings = _told(_WARNING, self._warnings, width, ("red", "bold"))
         title = self._titled(width, 1)
         room = max(height - len(title) - len(warnings), 1)
         return [*self._content(width, room), *warnings, *title]
 
     def offer(self, width: int) -> list[str]:
-        """The keys, in rows whose last leaves room for the answer."""
+        """The keys, in rows; the last row has space left for the answer."""
         name = cut_middle(self._title.split(" ", 1)[0], max(width - 18, 4))
-        words = ["[y]es", "[n]o", "no [b]ecause …"]
-        choices = self._question.choices
-        if ApprovalChoice.SESSION_TOOL in choices:
-            words.append(f"every [t]ime {name}")
-        if ApprovalChoice.SESSION_PREFIX in choices:
-            # The words to trust are the model's: they end their row, so that nothing of ours seems to be among them.
-            prefix = cut_middle(self._question.prefix or "", max(width - 42, 4))
-            words.append(f"every command with this [p]refix: {prefix}")
+        # The trusted words are the model's. They end their row, so that they cannot look like words of ours.
+        prefix = cut_middle(self._question.prefix or "", max(width - 42, 4))
         rows: list[str] = []
         row = "Run it? "
-        for number, word in enumerate([*words, "[v]iew all:"]):
-            piece = word if number == len(words) else f"{word}, "
+        for answer in self.keys.values():
+            words = answer.in_line.format(name=name)
+            words += f" {prefix}" if answer.means == ApprovalChoice.SESSION_PREFIX else ""
+            piece = words if answer.means == "view" else f"{words}, "
             if cell_width(row + piece) > width - 2 and row.strip():
                 rows.append(row.rstrip())
                 row = "  "
@@ -101,19 +99,19 @@ class QuestionView:
 
     @property
     def name(self) -> str:
-        """The tool, as it is shown."""
+        """The tool's name as shown."""
         return self._title.split(" ", 1)[0]
 
     def title_rows(self, width: int, most: int = 3) -> list[Row]:
-        """What would run, and on which file: the rows that are always in view."""
+        """What would run, and on which file. These rows are always visible."""
         return self._titled(width, most)
 
     def content_rows(self, width: int) -> Iterator[Row]:
-        """All of the call but its title, row by row as they are asked for, with nothing left out."""
+        """The whole call without its title, row by row on demand."""
         return (row for line in self._lines for row in _streamed(line, width))
 
     def told_rows(self, width: int) -> list[Row]:
-        """What is odd about the call, and why somebody is asked."""
+        """Notes, warnings about the call, and the reason for the question."""
         return [
             *_told(_NOTE, self._notes, width, ("cyan",)),
             *_told(_WARNING, self._warnings, width, ("red", "bold")),
@@ -126,7 +124,7 @@ class QuestionView:
         return [Row(row, ("bold",)) for row in rows]
 
     def _content(self, width: int, room: int) -> list[Row]:
-        """The lines within so many rows: their head, how many lines are missing, their tail."""
+        """The lines in at most `room` rows: the first ones, how many are left out, the last ones."""
         lines = self._lines
         for most in (room, _LONG_LINE) if len(lines) <= room else ():
             rows = [row for line in lines for row in _laid(line, width, most)]
@@ -142,13 +140,13 @@ class QuestionView:
 
 
 def hunk_rows(lines: Iterable[tuple[LineKind, str]], width: int, redact: Callable[[str], str] = str) -> Iterator[Row]:
-    """A part of a change in rows like those of a question, made safe and masked here."""
+    """A part of a change in rows like those of a question, made safe and masked."""
     masked = _redacted([CallLine(kind, safe_line(text)) for kind, text in lines], redact)
     return (row for line in masked for row in _streamed(line, width))
 
 
 def _filled(lines: list[CallLine], width: int, room: int, *, backwards: bool = False) -> tuple[list[Row], int]:
-    """Rows of the first lines, as many as there is room for, and the number of lines that are whole."""
+    """Rows of the first lines, at most `room`, and the number of lines that are complete."""
     taken: list[Row] = []
     whole = 0
     for line in islice(lines, room):
@@ -169,7 +167,7 @@ def _counted(count: int, width: int) -> str:
 def _laid(line: CallLine, width: int, most: int | None) -> list[Row]:
     first, following, styles = _GUTTERS.get(line.kind, _PLAIN)
     room = width - cell_width(following)
-    far = None if most is None else 4 * most * room  # of a line without end, only its ends are measured
+    far = None if most is None else 4 * most * room  # of a very long line, only its ends are measured
     if far is None or len(line.text) <= 2 * far:
         parts = wrap(line.text, room)
     else:
@@ -183,7 +181,7 @@ def _laid(line: CallLine, width: int, most: int | None) -> list[Row]:
 
 
 def _streamed(line: CallLine, width: int) -> Iterator[Row]:
-    """The rows of a line, a slice of it at a time: whoever looks at its beginning does not wait for its end."""
+    """The rows of a line, made a slice at a time, so that a reader of its beginning does not wait for its end."""
     first, following, styles = _GUTTERS.get(line.kind, _PLAIN)
     room = width - cell_width(following)
     mark, rest = first, ""
@@ -196,16 +194,18 @@ def _streamed(line: CallLine, width: int) -> Iterator[Row]:
 
 
 def _told(mark: str, texts: Sequence[str], width: int, styles: tuple[str, ...]) -> list[Row]:
-    """Sentences of ours that may quote the model, a few rows each."""
+    """Our sentences, which may quote the model, in a few rows each."""
     rows: list[Row] = []
-    for text in texts[:4]:
+    for text in texts[:_MOST_TOLD]:
         short = cut_middle(text, 3 * (width - len(mark)))
         rows += [Row(row, styles) for row in laid_out(short, mark, FOLLOWING, width)]
+    if len(texts) > _MOST_TOLD:
+        rows.append(Row(cut(f"{mark}and {len(texts) - _MOST_TOLD} more of these", width), styles))
     return rows
 
 
 def _redacted(lines: list[CallLine], redact: Callable[[str], str]) -> list[CallLine]:
-    """The lines with secrets masked, those that go over several lines too."""
+    """The lines with secrets masked, also secrets that span several lines."""
     single = [CallLine(line.kind, redact(line.text)) for line in lines]
     joined = "\n".join([line.text for line in single])
     masked = redact(joined)
@@ -217,11 +217,7 @@ def _redacted(lines: list[CallLine], redact: Callable[[str], str]) -> list[CallL
     return [CallLine("title" if number == 0 else "field", text) for number, text in enumerate(texts)]
 
 
-def _keys_of(question: ApprovalQuestion) -> dict[str, ApprovalChoice]:
-    keys = {
-        "y": ApprovalChoice.ONCE,
-        "n": ApprovalChoice.NO,
-        "t": ApprovalChoice.SESSION_TOOL,
-        "p": ApprovalChoice.SESSION_PREFIX,
-    }
-    return {key: choice for key, choice in keys.items() if key == "n" or choice in question.choices}
+def _place_in_line(answer: AnswerKey) -> int:
+    """Answers that trust for longer come after yes and no; the view of the whole call comes last."""
+    trusts = (ApprovalChoice.SESSION_TOOL, ApprovalChoice.SESSION_PREFIX)
+    return 2 if answer.means == "view" else 1 if answer.means in trusts else 0

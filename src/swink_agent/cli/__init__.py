@@ -13,6 +13,6 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the program with the arguments, by default those of the process, and returns its exit code."""
-    from .entry import run
+    from .process.entry import run
 
     return run(arguments)

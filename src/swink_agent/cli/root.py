@@ -1,36 +1,48 @@
 """`swink` itself: its options, its help, and the list of its commands.
 
-Owns the words of the command line. What an option does is in `prompt_command` and in `app`; nothing of them is loaded
-before there is a prompt to run, or a terminal UI to open.
+What an option does is in `prompt.command` and in `app`, which are loaded only to run a prompt or to open the terminal
+UI.
 """
 
 from __future__ import annotations
 
+from os import isatty
 from typing import Any
 
 import click
 
-from .bare_prompt import BARE_PROMPT, SPOKEN, RootGroup
-from .lazy import offered
+from .process.groups import offered
+from .prompt.bare_prompt import BARE_PROMPT, SPOKEN, TALK, RootGroup
 
 __all__ = ["swink"]
 
 COMMANDS = {
-    "models": ("swink_agent.cli.models:models", "List models with prices and windows; fetch and remove local ones."),
-    "keys": ("swink_agent.cli.keys:keys", "Keep the keys of providers: set, list, remove."),
-    "config": ("swink_agent.cli.config:config", "Show and change settings; trust a folder's own."),
-    "sessions": ("swink_agent.cli.sessions:sessions", "List, show, search, export, fork and remove recorded runs."),
-    "eval": ("swink_agent.cli.eval:eval_group", "Run cases on an agent, score, compare, gate a release."),
-    "undo": ("swink_agent.cli.undo:undo", "Put back what the file tools of a run changed."),
-    "doctor": ("swink_agent.cli.doctor:doctor", "Tell what works on this machine, and what to do about the rest."),
-    "proxy": ("swink_agent.cli.proxy:proxy", "Serve models to machines that have no keys."),
-    "completion": ("swink_agent.cli.completion:completion", "Print the completion script for a shell."),
+    "models": (
+        "swink_agent.cli.commands.models:models",
+        "List models with prices and windows; fetch and remove local ones.",
+    ),
+    "keys": ("swink_agent.cli.commands.keys:keys", "Keep the keys of providers: set, list, remove."),
+    "config": ("swink_agent.cli.commands.config:config", "Show and change settings; trust a folder's own."),
+    "sessions": (
+        "swink_agent.cli.commands.sessions:sessions",
+        "List, show, search, export, fork and remove recorded runs.",
+    ),
+    "eval": ("swink_agent.cli.commands.eval:eval_group", "Run cases on an agent, score, compare, gate a release."),
+    "undo": ("swink_agent.cli.commands.undo:undo", "Put back what the file tools of a run changed."),
+    "doctor": (
+        "swink_agent.cli.commands.doctor:doctor",
+        "Show what works on this machine, and what to do about the rest.",
+    ),
+    "proxy": ("swink_agent.cli.commands.proxy:proxy", "Serve models to machines that have no keys."),
+    "completion": ("swink_agent.cli.completion.scripts:completion", "Print the completion script for a shell."),
+    "help": ("swink_agent.cli.commands.about:help_command", "Show the help of swink, or of one of its commands."),
+    "version": ("swink_agent.cli.commands.about:version_command", "Print the version."),
 }
 
 EPILOG = """\b
 Examples:
   swink                              the terminal UI
-  swink "fix the failing test"       the same, and that is asked first
+  swink "fix the failing test"       the same, and that is asked first; swink chat too
   swink -p "What does this project do?"
   git diff | swink -p "Review this change."
   swink -p "Fix the failing test" --allow "bash: pytest *" --allow edit_file
@@ -43,16 +55,19 @@ Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 no model or key,
 4 a limit was hit, 130 interrupted."""
 
 
+_GIVEN = click.core.ParameterSource.COMMANDLINE
+
+
 def _names(ctx: click.Context, option: click.Parameter, names: tuple[str, ...]) -> list[str] | None:
-    """What was given, or `None`, as for any option that was not."""
+    """The values given, or `None` if the option was not given."""
     return list(names) or None
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from swink_agent import __version__
+        from .commands.about import tell_version
 
-        click.echo(f"swink {__version__}")
+        tell_version()
         ctx.exit()
 
 
@@ -66,19 +81,20 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("-p", "--prompt", metavar="TEXT", help="Ask the agent this, and print its answer. - takes it from stdin.")
 @click.option(f"--{BARE_PROMPT}", "bare_prompt", is_flag=True, hidden=True)
 @click.option(f"--{SPOKEN}", "spoken", multiple=True, hidden=True)
+@click.option(f"--{TALK}", "talk", is_flag=True, hidden=True)
 @click.option("--inline", is_flag=True, help="The terminal UI in plain lines: for screen readers and logs.")
 @click.option(
     "-c",
     "--continue",
     "continue",
     is_flag=True,
-    help="Go on with the newest session of this folder; see `swink sessions`.",
+    help="Continue the newest session of this folder; see `swink sessions`.",
 )
 @click.option(
     "--resume",
     metavar="ID",
     shell_complete=offered("sessions"),
-    help="Go on with this session, by the beginning of its id. After a limit or an error -p needs no text.",
+    help="Continue this session, named by the beginning of its id. After a limit or an error -p needs no text.",
 )
 @click.option("--no-session", is_flag=True, help="Record nothing of this run.")
 @click.option(
@@ -86,15 +102,17 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     "--model",
     metavar="PROVIDER:MODEL",
     shell_complete=offered("models"),
-    help="Which model. Default: settings, first key, else local.",
+    help="Which model, or an alias of the settings. Default: settings, first key, else local.",
 )
 @click.option(
     "--thinking",
     type=click.Choice(["off", "minimal", "low", "medium", "high", "extra_high"]),
     help="How much reasoning to ask for.",
 )
-@click.option("--system", metavar="TEXT", help="Instructions in place of the standard ones.")
-@click.option("--append-system", metavar="TEXT", help="Instructions besides the standard ones.")
+@click.option("--temperature", type=float, metavar="T", help="How much chance there is in replies, from 0 to 2.")
+@click.option("--max-tokens", type=int, metavar="N", help="At most so many tokens in one reply.")
+@click.option("--system", metavar="TEXT", help="Instructions instead of the standard ones.")
+@click.option("--append-system", metavar="TEXT", help="Instructions in addition to the standard ones.")
 @click.option(
     "--tools",
     metavar="NAMES",
@@ -105,7 +123,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     "--approve",
     type=click.Choice(["none", "ask", "smart", "all"]),
     help="Which calls may run: none that need approval, each after asking, asking for all but harmless ones "
-    "(default), or all. With nobody there to ask, asking means no.",
+    "(default), or all. If there is no user to ask, the answer is no.",
 )
 @click.option(
     "--allow",
@@ -124,7 +142,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option(
     "--sandbox",
     type=click.Choice(["auto", "bubblewrap", "landlock", "sandbox-exec", "off"]),
-    help="How commands are confined. off takes the walls away.",
+    help="How commands are confined; off confines nothing.",
 )
 @click.option("--network/--no-network", default=None, help="Whether commands may use the network. Default: not.")
 @click.option("--masking/--no-masking", default=None, help="Whether secrets are masked. Default: they are.")
@@ -173,51 +191,59 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 def swink(ctx: click.Context, /, **options: Any) -> int | None:
     """An agent that works in the current folder with the model of your choice, or with one on this machine.
 
-    Without -p it opens the terminal UI; words that are no command are what is asked first. Its tools read, search and
-    edit files and run commands, confined to the folder. With -p, stdin is added to the prompt when something is piped
-    in, the answer goes to stdout, everything else to stderr.
+    Without -p it opens the terminal UI; words that are not a command are asked first. Where stdin or stdout is not
+    a terminal, such words are a prompt as with -p. Its tools read, search and edit files and run commands, confined to
+    the folder. With -p, stdin is added to the prompt when something is piped in, the answer goes to stdout, everything
+    else to stderr.
     """
     if ctx.invoked_subcommand is not None:
-        _refuse_options_of_prompt(ctx, options)
+        _refuse_options_of_prompt(ctx)
         return None
     goes_on = options["continue"] or options["resume"] is not None
     if options["bare_prompt"] and not goes_on:
-        ctx.fail("Option '-p' requires an argument.")
+        ctx.fail('-p needs a prompt: swink -p "…", or -p - to take it from stdin.')
     if options["continue"] and options["resume"] is not None:
         ctx.fail("--continue and --resume each name a session: leave one out.")
     if goes_on and options["no_session"]:
-        ctx.fail("--no-session records nothing, and a session that goes on is recorded: leave one out.")
+        ctx.fail("--no-session records nothing, and a continued session is recorded: leave one out.")
+    if options["talk"] and (options["prompt"] is not None or options["bare_prompt"]):
+        ctx.fail("chat and tui open the terminal UI, and -p prints one answer without it: leave one out.")
     if options["prompt"] is None and not options["bare_prompt"]:
-        return _talk(ctx, options)
+        if not _is_to_be_printed(options):
+            return _talk(ctx, options)
+        options["prompt"], options["spoken"] = " ".join(options["spoken"]), ()
     if options["spoken"]:
-        ctx.fail(f"{options['spoken'][0][:60]!r} is no command, and the prompt is behind -p already: leave one out.")
+        ctx.fail(f"{options['spoken'][0][:60]!r} is not a command, and -p already has the prompt: leave one out.")
     if options["inline"]:
         ctx.fail("--inline is for the terminal UI, which opens without -p: leave one out.")
-    from .unanswered import UnansweredOutput
+    from .process.unanswered import UnansweredOutput
 
     with UnansweredOutput(options["output"]) as unanswered:
-        from .prompt_command import run_prompt  # within: an interrupt while it is loaded has its object too
+        # inside the block: an interrupt while this is loaded still gets its object
+        from .prompt.command import run_prompt
 
         return run_prompt(options, unanswered)
 
 
-def _given(options: dict[str, Any]) -> list[str]:
-    words = {**options, "prompt": "" if options["bare_prompt"] else options["prompt"], "bare_prompt": None}
-    return [name for name, value in words.items() if value not in (None, False, ())]
+def _is_to_be_printed(options: dict[str, Any]) -> bool:
+    """Whether a prompt without -p is printed as with it, because the terminal UI cannot run here."""
+    is_at_terminal = isatty(0) and isatty(1)
+    return bool(options["spoken"]) and not is_at_terminal and not options["talk"] and not options["inline"]
 
 
-def _refuse_options_of_prompt(ctx: click.Context, options: dict[str, Any]) -> None:
-    if given := _given(options):
-        ctx.fail(
-            f"--{given[0].replace('_', '-')} goes with a prompt (-p), not with the command {ctx.invoked_subcommand}."
-        )
+def _refuse_options_of_prompt(ctx: click.Context) -> None:
+    for option in ctx.command.params:
+        if isinstance(option, click.Option) and ctx.get_parameter_source(option.name or "") == _GIVEN:
+            is_negated = ctx.params.get(option.name or "") is False and option.secondary_opts
+            name = "-p" if option.hidden else max(option.secondary_opts if is_negated else option.opts, key=len)
+            ctx.fail(f"{name} goes with a prompt (-p), not with the command {ctx.invoked_subcommand}.")
 
 
 def _talk(ctx: click.Context, options: dict[str, Any]) -> int:
-    """The terminal UI, with the options that mean something there."""
+    """Opens the terminal UI. Refuses options that have no meaning there."""
     for name in ("output", "schema", "quiet", "verbose"):
         if options[name] not in (None, False):
             ctx.fail(f'--{name} goes with -p "…", which prints one answer; the terminal UI has no use for it.')
-    from .tui_command import run_talk
+    from .commands.tui import run_talk
 
     return run_talk(options, " ".join(options["spoken"]))

@@ -1,4 +1,4 @@
-"""Who may say yes to a tool call, and how.
+"""The approval of tool calls: the request and the answers.
 
 Owns the request and the three answers. Asking is done in `dispatch`, before any tool of the batch starts.
 """
@@ -68,13 +68,19 @@ ToolApprovalRequest: TypeAlias = ProposedCall
 class Grant(Value, frozen=True):
     """What was approved: this tool, with these arguments, in this scope, and nothing else.
 
-    A tool that needs approval asks `covers` at the very moment of acting, so that nothing that changed between the
-    question and the act goes through.
+    A tool that needs approval calls `covers` directly before it acts, and refuses anything that changed since the
+    question.
     """
 
     name: str
     arguments: dict[str, Any]
     scope: dict[str, Any] = {}
+    reads_only: bool = False
+    """Whether rules approved a command because all of its programs only read.
+
+    Another call of the same reply may put a program of the same name where the command would find it first. The tool
+    that runs the command therefore looks for programs only where commands cannot write.
+    """
 
     def __repr__(self) -> str:
         return f"Grant(name={show(self.name)}, arguments={show_arguments(self.arguments)})"
@@ -89,7 +95,21 @@ def _canonical(name: str, arguments: dict[str, Any], scope: dict[str, Any]) -> b
 
 
 class Approve(Value, frozen=True):
-    """Run it as it is."""
+    """Run it as it is.
+
+    `reads_only` becomes that of the `Grant`. It is not part of the answer, so equality and repr ignore it.
+    """
+
+    reads_only: bool = False
+
+    def __repr__(self) -> str:
+        return "Approve()"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Approve)
+
+    def __hash__(self) -> int:
+        return hash(Approve)
 
 
 class ApproveWith(Value, frozen=True):
@@ -103,7 +123,7 @@ class ApproveWith(Value, frozen=True):
 
 
 class Reject(Value, frozen=True):
-    """Do not run it; the model is told why."""
+    """Do not run it; the model reads the reason."""
 
     whole_fields = frozenset({"reason"})
 

@@ -17,9 +17,9 @@ __all__ = ["CancellationToken", "Signal", "call_in", "running_loop"]
 class Signal:
     """An event that happens once. Any thread may set it, any event loop may wait for it.
 
-    A signal with a parent is set when the parent is. It listens to the parent only while somebody listens to it,
-    so children that come and go leave nothing behind. Locks are taken from the child upwards and no callback runs
-    under one: no order of set and listen can deadlock, or lose the news.
+    A signal with a parent is set when the parent is. It listens to the parent only while it has callbacks, so
+    that short-lived children leave nothing behind. Locks are taken from the child upwards and no callback runs
+    under one: no order of set and listen can deadlock or lose a signal.
     """
 
     __slots__ = ("__weakref__", "_callbacks", "_is_set", "_lock", "_parent", "_parent_key")
@@ -46,7 +46,7 @@ class Signal:
         for callback in callbacks.values():
             try:
                 callback()
-            except Exception:  # the others must hear of it all the same
+            except Exception:  # the other callbacks must still be called
                 logging.getLogger("swink_agent").exception("a callback of a signal failed")
 
     def add_callback(self, callback: Callable[[], None]) -> object | None:
@@ -97,7 +97,7 @@ class Signal:
 
 
 class CancellationToken(Signal):
-    """Says once, to everyone who holds it, that the work is no longer wanted.
+    """Tells all its holders, once, that the work is no longer wanted.
 
     A child is cancelled with its parent, but not the other way round.
     """
@@ -125,7 +125,7 @@ class CancellationToken(Signal):
 
 
 def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
-    """Calls `function` in the loop's own thread; does nothing if the loop is closed, since nobody waits there."""
+    """Calls `function` in the loop's own thread; does nothing if the loop is closed."""
     try:
         loop.call_soon_threadsafe(function, *arguments)
     except RuntimeError:

@@ -1,7 +1,7 @@
-"""Mistakes that are found when something is made, and not in the middle of a run.
+"""Validates arguments when an object is created, so that a run cannot fail on them later.
 
-Owns what each field of a configuration must be able to do, and the words for one that cannot. A value is never shown:
-it may be a key. What a value means is checked where it is used.
+Owns what each field of a configuration must be able to do, and the errors. An error never shows a value: it may be a
+key. What a value means is checked where it is used.
 """
 
 from __future__ import annotations
@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-__all__ = ["as_fallbacks", "as_policies", "check_hooks", "check_options", "check_prompt"]
+__all__ = [
+    "as_fallbacks",
+    "as_policies",
+    "check_hooks",
+    "check_options",
+    "check_prompt",
+    "check_strategy",
+    "checked_lists",
+    "is_function",
+    "is_not",
+]
 
 _SLOTS = ("pre_turn", "pre_dispatch", "post_turn", "post_loop")
 _CALLED = ("stream_fn", "convert_to_llm", "sleep")
@@ -20,6 +30,7 @@ _OBJECTS = (
     ("redactor", "redact", "a Redactor"),
     ("stream_options", "max_tokens", "StreamOptions"),
 )
+_LISTS = tuple([f"{slot}_policies" for slot in _SLOTS])
 _NUMBER, _WHOLE, _TEXT, _DICT = (int, float), (int,), (str,), (Mapping,)
 _OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("temperature", _NUMBER, "a number"),
@@ -36,18 +47,39 @@ _FULL_OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
 
 
 def check_hooks(config: Any) -> None:
-    """Raises `TypeError` for a hook of a loop's configuration that cannot be called, or is something else."""
+    """Raises `TypeError` for a hook of a loop's configuration of the wrong kind."""
     for name in _CALLED:
-        if not callable(hook := getattr(config, name)):
-            raise _is_no(name, hook, "a function")
+        if not is_function(hook := getattr(config, name)):
+            raise is_not(name, hook, "a function")
     for name in _CALLED_IF_GIVEN:
         hook = getattr(config, name)
-        if hook is not None and not callable(hook):
-            raise _is_no(name, hook, "a function, or None")
+        if hook is not None and not is_function(hook):
+            raise is_not(name, hook, "a function, or None")
     for name, needed, what in _OBJECTS:
         thing = getattr(config, name)
-        if thing is not None and not hasattr(thing, needed):
-            raise _is_no(name, thing, what)
+        if thing is not None and (isinstance(thing, type) or not hasattr(thing, needed)):
+            raise is_not(name, thing, what)
+
+
+def is_function(hook: object) -> bool:
+    """Whether something can be called as a hook.
+
+    A class cannot: calling it only makes an object. The exception is a stream class, since a stream function returns an
+    object that is read.
+    """
+    return callable(hook) and (not isinstance(hook, type) or hasattr(hook, "__anext__"))
+
+
+def check_strategy(strategy: object) -> None:
+    """Raises `ValueError` for an unknown name, `TypeError` for an object that is not a strategy."""
+    if isinstance(strategy, str):
+        if strategy not in ("concurrent", "sequential"):
+            raise ValueError(f"tool_execution is {strategy!r}; it is {_STRATEGY}")
+    elif isinstance(strategy, type) or not callable(getattr(strategy, "partition", None)):
+        raise is_not("tool_execution", strategy, _STRATEGY)
+
+
+_STRATEGY = "'concurrent', 'sequential', or a ToolExecutionStrategy"
 
 
 def check_options(options: Any) -> None:
@@ -55,45 +87,69 @@ def check_options(options: Any) -> None:
     for name, types, what in _OPTIONS:
         value = getattr(options, name)
         if value is not None and (not isinstance(value, types) or value is True or value is False):
-            raise _is_no(f"StreamOptions.{name}", value, f"{what}, or None")
+            raise is_not(f"StreamOptions.{name}", value, f"{what}, or None")
     for name, types, what in _FULL_OPTIONS:
         if not isinstance(value := getattr(options, name), types):
-            raise _is_no(f"StreamOptions.{name}", value, what)
+            raise is_not(f"StreamOptions.{name}", value, what)
 
 
 def check_prompt(system_prompt: object) -> None:
     """Raises `TypeError` for instructions that are neither a string nor a function."""
-    if not isinstance(system_prompt, str) and not callable(system_prompt):
-        raise _is_no("system_prompt", system_prompt, "a string, or a function that gives one")
+    if not isinstance(system_prompt, str) and not is_function(system_prompt):
+        raise is_not("system_prompt", system_prompt, "a string, or a function that gives one")
 
 
 def as_policies(given: Any, name: str) -> tuple[Any, ...]:
-    """The policies of a list. Raises `TypeError` for one that is not in a list, or no policy."""
+    """Returns the policies as a tuple. Raises `TypeError` for one that is not in a list, or is not a policy."""
     slots = _SLOTS if name == "policies" else (name.removesuffix("_policies"),)
-    if not isinstance(given, Iterable):
-        raise TypeError(f"{name} is a list, and not a {type(given).__name__}: write {name}=[…]")
+    if isinstance(given, type) or not isinstance(given, Iterable):
+        raise TypeError(f"{name} is a list, and not {_kind(given)}: write {name}=[…]")
     policies = tuple(cast("Iterable[Any]", given))
     for policy in policies:
-        if not any(hasattr(policy, slot) for slot in slots):
-            raise TypeError(f"a {type(policy).__name__} is no policy for {name}: it has none of {', '.join(slots)}")
+        if isinstance(policy, type):
+            raise TypeError(f"{name} holds {_kind(policy)}, which is not a policy")
+        if not any(callable(getattr(policy, slot, None)) for slot in slots):
+            raise TypeError(f"{_kind(policy)} is not a policy for {name}: it has none of {', '.join(slots)}")
     return policies
 
 
-def as_fallbacks(given: Any) -> tuple[tuple[Any, Any], ...]:
-    """The pairs of a model and what asks it. Raises `TypeError` for anything else."""
+def checked_lists(config: Any) -> dict[str, Any]:
+    """Returns the lists of a configuration that are not tuples yet, as tuples. Raises `TypeError` for a wrong item."""
+    changed: dict[str, Any] = {}
+    for name in _LISTS:
+        if (given := getattr(config, name)) != () and (policies := as_policies(given, name)) != given:
+            changed[name] = policies
+    if config.fallbacks != () and (pairs := as_fallbacks(config.fallbacks, is_any_adapter=False)) != config.fallbacks:
+        changed["fallbacks"] = pairs
+    return changed
+
+
+def as_fallbacks(given: Any, *, is_any_adapter: bool = True) -> tuple[tuple[Any, Any], ...]:
+    """Returns the pairs of a model and its stream function, which may be `None` if `is_any_adapter`."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"fallbacks is a list of pairs, and not a {type(given).__name__}: {_A_PAIR}")
     pairs = tuple(cast("Iterable[Any]", given))
     for pair in pairs:
         if type(pair) not in (tuple, list) or len(pair) != 2:
             raise TypeError(f"a fallback is a pair, and not a {type(pair).__name__}: {_A_PAIR}")
-        if pair[1] is not None and not callable(pair[1]):
-            raise _is_no("the stream function of a fallback", pair[1], "a function, or None")
+        if pair[1] is None and is_any_adapter:
+            continue
+        if not is_function(pair[1]):
+            or_none = ", or None" if is_any_adapter else ""
+            raise is_not("the stream function of a fallback", pair[1], f"a function{or_none}")
     return pairs
 
 
 _A_PAIR = 'write fallbacks=[("provider:model", None)], where None finds the adapter by itself'
 
 
-def _is_no(name: str, value: object, what: str) -> TypeError:
-    return TypeError(f"{name} is {what}, and not a {type(value).__name__}")
+def is_not(name: str, value: object, what: str) -> TypeError:
+    """Returns the error for a value of the wrong kind."""
+    return TypeError(f"{name} is {what}, and not {_kind(value)}")
+
+
+def _kind(value: object) -> str:
+    """Describes the kind of a value without showing the value."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}: write {value.__name__}(…)"
+    return f"a {type(value).__name__}"

@@ -1,19 +1,31 @@
-"""Messages and events as JSON, and back, also what a newer version wrote.
+"""Encodes messages and events as JSON, and decodes them, including what a newer version wrote.
 
-Owns that, and the wrapping of content blocks whose type this version does not know. Which values there are is in
-`types` and `events`.
+A content block of an unknown type becomes an `Extension`. The values are defined in `types` and `events`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Union, cast
+from typing import Any, Union, cast, get_args
 
 import msgspec
 
-from .events import AgentEvent
-from .types import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
+from .errors import ErrorKind
+from .events import AgentEnd, AgentEvent
+from .types import (
+    AgentMessage,
+    AgentResult,
+    AssistantMessage,
+    Cost,
+    CustomMessage,
+    PolicyStop,
+    StopReason,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from .values.decoders import json_decoder
 
 __all__ = ["checked_types", "decode_event", "decode_json", "decode_message", "encode_event", "encode_message"]
 
@@ -21,12 +33,12 @@ _OURS = (UserMessage, AssistantMessage, ToolResultMessage)
 
 
 def encode_message(message: AgentMessage) -> bytes:
-    """One message as JSON."""
+    """Encodes one message."""
     return msgspec.json.encode(message)
 
 
 def decode_message(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentMessage:
-    """The message in `data`; `types` are the application's own that may occur. Raises `ValueError`."""
+    """Decodes one message; `types` are the application's own message types. Raises `ValueError`."""
     return decode_json(data, _message_type(_several(types)), "message")
 
 
@@ -36,12 +48,12 @@ def _message_type(types: tuple[type[CustomMessage], ...]) -> Any:
 
 
 def checked_types(types: Iterable[type[CustomMessage]]) -> tuple[type[CustomMessage], ...]:
-    """The types of an application's own messages. Raises `TypeError` if one of them could be read for another."""
+    """Checks an application's message types. Raises `TypeError` if two of them have the same tag."""
     types = _several(types)
     owners: dict[Any, type] = {kind.__struct_config__.tag: kind for kind in _OURS}
     for kind in types:
         if not isinstance(kind, type) or not issubclass(kind, CustomMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"types are classes on CustomMessage, and {kind!r} is none")
+            raise TypeError(f"types must be subclasses of CustomMessage, and {kind!r} is not one")
         tag = kind.__struct_config__.tag
         owner = owners.setdefault(tag, kind)
         if owner is not kind:
@@ -53,45 +65,88 @@ def checked_types(types: Iterable[type[CustomMessage]]) -> tuple[type[CustomMess
 
 def _several(types: Iterable[type[CustomMessage]]) -> tuple[type[CustomMessage], ...]:
     if isinstance(types, type):
-        raise TypeError(f"types are a list of classes, [{types.__name__}], not one")
+        raise TypeError(f"types must be a list of classes: write [{types.__name__}]")
     return tuple(types)
 
 
+class _ResultInJson(msgspec.Struct, frozen=True):
+    """The result in an `AgentEnd`, without the fields that the event itself has, and without the exception."""
+
+    stop_reason: StopReason
+    usage: Usage = msgspec.field(default_factory=Usage)
+    cost: Cost = msgspec.field(default_factory=Cost)
+    error: str | None = None
+    error_kind: ErrorKind | None = None
+    value: Any = None
+    has_value: bool = False
+
+
+class _EndInJson(msgspec.Struct, frozen=True, tag_field="type", tag="agent_end"):
+    """The JSON form of `AgentEnd`: it contains messages and `stopped_by` once."""
+
+    messages: tuple[AgentMessage, ...]
+    stopped_by: PolicyStop | None = None
+    result: _ResultInJson | None = None
+
+
+_AnyInJson: Any = Union[tuple([kind for kind in get_args(AgentEvent) if kind is not AgentEnd] + [_EndInJson])]  # noqa: UP007 - made of a list
+_FIELDS_OF_MESSAGES = {"agent_start": "prompts", "agent_end": "messages", "messages_injected": "messages"}
+
+
 def encode_event(event: AgentEvent) -> bytes:
-    """One event as JSON."""
+    """Encodes one event."""
+    if type(event) is AgentEnd:
+        result = event.result
+        if result is not None:
+            fields = {name: getattr(result, name) for name in _ResultInJson.__struct_fields__}
+            return msgspec.json.encode(_EndInJson(event.messages, event.stopped_by, _ResultInJson(**fields)))
     return msgspec.json.encode(event)
 
 
 def decode_event(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentEvent:
-    """The event in `data`; `types` are the application's messages that may occur. Raises `ValueError`."""
+    """Decodes one event; `types` are the application's own message types. Raises `ValueError`."""
     document: dict[str, Any] = decode_json(data, dict[str, Any], "event") if types else {}
-    if document.get("type") not in ("agent_end", "messages_injected") or not isinstance(document.get("messages"), list):
-        return decode_json(data, AgentEvent, "event")
-    messages = [decode_message(msgspec.json.encode(message), types) for message in document["messages"]]
-    event = decode_json(msgspec.json.encode({**document, "messages": []}), AgentEvent, "event")
-    return msgspec.structs.replace(event, messages=tuple(messages))
+    name = _FIELDS_OF_MESSAGES.get(str(document.get("type")))
+    if name is None or not isinstance(document.get(name), list):
+        return _event_of(decode_json(data, _AnyInJson, "event"))
+    messages = [decode_message(msgspec.json.encode(message), types) for message in document[name]]
+    event = decode_json(msgspec.json.encode({**document, name: []}), _AnyInJson, "event")
+    return _event_of(msgspec.structs.replace(event, **{name: tuple(messages)}))
+
+
+def _event_of(read: Any) -> AgentEvent:
+    if type(read) is not _EndInJson:
+        return read
+    result = read.result
+    if result is None:
+        return AgentEnd(read.messages, read.stopped_by)
+    fields = {name: getattr(result, name) for name in _ResultInJson.__struct_fields__}
+    return AgentEnd(
+        read.messages, read.stopped_by, AgentResult(messages=read.messages, stopped_by=read.stopped_by, **fields)
+    )
 
 
 def decode_json(data: bytes | str, kind: Any, noun: str, dec_hook: Callable[[type, Any], Any] | None = None) -> Any:
     """`data` as a value of `kind`; blocks of unknown type become `Extension`s. Raises `ValueError`."""
+    decoder = json_decoder(kind, dec_hook)
     try:
         try:
-            return msgspec.json.decode(data, type=kind, dec_hook=dec_hook)
+            return decoder.decode(data)
         except msgspec.ValidationError:
             document = msgspec.json.decode(data)
             if not _wrap_unknown_blocks(document):
                 raise
-            return msgspec.json.decode(msgspec.json.encode(document), type=kind, dec_hook=dec_hook)
+            return decoder.decode(msgspec.json.encode(document))
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(f"not a valid {noun}: {error}") from error
 
 
 _BLOCK_TAGS = frozenset({"text", "thinking", "tool_call", "image", "extension"})
-_OPAQUE_KEYS = frozenset({"arguments", "details", "data", "state"})
+_OPAQUE_KEYS = frozenset({"arguments", "details", "data", "schema", "scope", "state", "value"})
 
 
 def _wrap_unknown_blocks(document: Any) -> bool:
-    """Rewrites blocks of unknown type in place, wherever content stands; says whether there was one."""
+    """Rewrites blocks of unknown types in place, at any depth; returns whether there were any."""
     found = False
     if isinstance(document, list):
         for item in cast("list[Any]", document):

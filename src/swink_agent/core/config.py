@@ -1,4 +1,4 @@
-"""What a run can be told: the loop's configuration and the shapes of its hooks.
+"""The configuration of a run, and the types of its hooks.
 
 Owns names and defaults. What each hook does to a run is in `loop`, `reply` and `dispatch`.
 """
@@ -9,9 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
+from msgspec import field
+from msgspec.structs import force_setattr
+
 from .approval import ApprovalMode, ApproveFn
-from .checks import check_hooks
-from .context import default_convert_to_llm
+from .checks import check_hooks, check_strategy, checked_lists
+from .context.context import default_convert_to_llm
 from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .retry import DefaultRetryStrategy, RetryStrategy
 from .stream import StreamFn, StreamOptions
@@ -45,11 +48,11 @@ GetApiKeyFn: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
 SleepFn: TypeAlias = Callable[[float], Awaitable[None]]
 
 SystemPrompt: TypeAlias = str | Callable[[], Any]
-"""The instructions, or a function that is asked for them once in a turn."""
+"""The instructions, or a function that each turn calls once for them."""
 
 
 class MessageProvider(Protocol):
-    """Where steering and follow-up messages come from.
+    """Provides steering and follow-up messages.
 
     A provider that also has `put_back(source, messages)` gets back what was polled but never entered the context.
     """
@@ -71,12 +74,12 @@ ToolExecution: TypeAlias = Literal["concurrent", "sequential"] | ToolExecutionSt
 
 
 class AgentLoopConfig(Value, frozen=True, kw_only=True):
-    """Everything that a run needs besides its messages. Hooks may be plain or async functions."""
+    """Everything that a run needs except its messages. Hooks may be plain or async functions."""
 
     model: ModelSpec
     stream_fn: StreamFn
-    stream_options: StreamOptions = StreamOptions()
-    retry_strategy: RetryStrategy = DefaultRetryStrategy()
+    stream_options: StreamOptions = field(default_factory=StreamOptions)
+    retry_strategy: RetryStrategy = field(default_factory=DefaultRetryStrategy)
     fallbacks: Sequence[tuple[ModelSpec, StreamFn]] = ()
 
     convert_to_llm: ConvertToLlmFn = default_convert_to_llm
@@ -95,24 +98,22 @@ class AgentLoopConfig(Value, frozen=True, kw_only=True):
     tool_execution: ToolExecution = "concurrent"
 
     state: MutableMapping[str, Any] | None = None
-    """The key-value store that tools write and policies read; a new one for each run if there is none."""
+    """The key-value store that tools write and policies read; `None` for a new one in each run."""
     execution_root: hints.Path | None = None
-    """The folder that tools work in, if they care."""
+    """The folder for tools that work in one."""
     redactor: hints.Redactor | None = None
-    """Masks secrets in tool results, updates and errors; if there is none, one that knows the environment's."""
+    """Masks secrets in tool results, updates and errors; `None` for one that knows the environment's."""
     sleep: SleepFn = asyncio.sleep
     """How to wait before a retry; tests give a fake clock's."""
 
     @property
     def has_transform(self) -> bool:
-        """Whether anything could shorten what is sent."""
+        """Whether there is a transform, which may shorten what is sent."""
         return self.async_transform_context is not None or self.transform_context is not None
 
     def __post_init__(self) -> None:
-        ApprovalMode(self.approval_mode)  # a ValueError that names them, for a typing mistake
+        ApprovalMode(self.approval_mode)  # raises a ValueError that lists the modes
         check_hooks(self)
-        if isinstance(self.tool_execution, str) and self.tool_execution not in ("concurrent", "sequential"):
-            raise ValueError(
-                f"tool_execution is {self.tool_execution!r}; "
-                "it is 'concurrent', 'sequential', or a ToolExecutionStrategy"
-            )
+        check_strategy(self.tool_execution)
+        for name, several in checked_lists(self).items():
+            force_setattr(self, name, several)

@@ -4,8 +4,8 @@
     approve   in call order, before anything runs
     execute   validate, then run group by group, all calls of a group at once; poll for steering as they finish
 
-Owns the life of a batch. Every call gets exactly one result and one `ToolExecutionEnd`, whatever happens: what has
-no result when the batch is left, for whatever reason, gets one that says why. Updates are relayed in `run/relay`.
+Owns the batch. Every call gets exactly one result and one `ToolExecutionEnd`, whatever happens: a call that has no
+result when the batch ends gets one that says why. Updates are relayed in `run/relay`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, cast
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -29,20 +30,36 @@ from .run.state import Run
 from .run.supervisor import LAST_MOMENTS, Interrupted
 from .run.tool_call import PendingCall, not_an_object
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
-from .types import AssistantMessage, PolicyStop, StopReason, Text, ToolCall, ToolOutcome, ToolResultMessage
+from .types import (
+    AssistantMessage,
+    PolicyStop,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolOutcome,
+    ToolResultMessage,
+    extract_text,
+)
 from .values.value import copy_json, frozen_json, show
 
 if TYPE_CHECKING:
     from .journal import Recorder
 
-__all__ = ["STEERED", "dispatch"]
+__all__ = ["dispatch"]
 
-STEERED = "tool call cancelled: user requested steering interrupt"
-ABORTED = "tool call cancelled: the run was aborted"
-CUT_OFF = "tool call not run: the reply reached its length limit inside the arguments; send a shorter call"
+CUT_OFF = "the reply reached its length limit inside the arguments"
+
+_Cancellation: TypeAlias = Literal["steering", "aborted", "tool"]
+"""The reason of a cancelled call in events and records."""
+_CANCELLED_TEXTS: dict[_Cancellation, str] = {
+    "steering": "tool call cancelled: user requested steering interrupt",
+    "aborted": "tool call cancelled: the run was aborted",
+    "tool": "tool call cancelled from within",
+}
+"""What the model reads for it."""
 
 GRACE = 0.05
-"""Seconds that a running tool has to finish by itself when steering or an abort interrupts its batch."""
+"""Seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch."""
 
 _ENABLED, _BYPASSED = ApprovalMode.ENABLED, ApprovalMode.BYPASSED
 _RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
@@ -55,7 +72,7 @@ log = logging.getLogger("swink_agent")
 async def dispatch(
     run: Run, message: AssistantMessage, calls: Sequence[ToolCall]
 ) -> tuple[tuple[ToolResultMessage, ...], bool]:
-    """The results of a message's calls, and whether steering interrupted them."""
+    """Runs a message's calls; returns their results and whether steering interrupted them."""
     batch = _Batch(run, message, calls)
     try:
         if batch.needs_screening:
@@ -77,7 +94,6 @@ class _Batch:
         "calls",
         "needs_approval",
         "needs_screening",
-        "redactor",
         "run",
         "running",
         "supervisor",
@@ -88,15 +104,13 @@ class _Batch:
     def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:
         self.run = run
         self.supervisor = run.supervisor
-        self.redactor = run.redactor
         self.calls: list[PendingCall] = []
         self.was_steered = False
         self.unresolved: dict[PendingCall, None] = {}
         self.running: dict[PendingCall, None] = {}
         self._finished: list[PendingCall] = []
         self._steering_deadline: float | None = None
-        # What most batches do not need is not even begun: a coroutine costs as much as the look that makes it
-        # unnecessary.
+        # Most batches need neither step; a check here costs less than a coroutine.
         self.needs_screening = bool(run.config.pre_dispatch_policies)
         is_all_asked = run.config.approval_mode == _ENABLED
         self.needs_approval = False
@@ -109,55 +123,71 @@ class _Batch:
             if tool is None:
                 self.needs_screening = True
             elif is_all_asked or getattr(tool, "requires_approval", False):
-                self.needs_approval = True  # or so it seems: each call is looked at in its turn
+                self.needs_approval = True  # perhaps: `_needs_approval` decides for each call
             if block.partial_json is not None:
                 if message.stop_reason == StopReason.LENGTH:
-                    self._refuse(call, CUT_OFF, ToolOutcome.INCOMPLETE)
+                    self._refuse(
+                        call, f"tool call not run: {CUT_OFF}; send a shorter call", ToolOutcome.INCOMPLETE, CUT_OFF
+                    )
                 else:
-                    self._refuse(call, not_an_object(block.name, block.partial_json), _INVALID)
+                    problem = not_an_object(block.partial_json)
+                    self._refuse(call, f"invalid arguments for {block.name}: {problem}", _INVALID, problem)
 
-    def _resolve(self, call: PendingCall, result: AgentToolResult, outcome: ToolOutcome) -> None:
-        """Gives the call its one result, in which no secret is left."""
-        run = self.run
-        if call.note:
-            result = msgspec.structs.replace(result, content=(*result.content, Text(f"\n{call.note}")))
+    def _resolve(
+        self, call: PendingCall, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
+    ) -> None:
+        """Gives the call its one result, without secrets. Without a `reason`, the text of an error is the reason."""
+        run, recorder = self.run, self.run.transcript.recorder
+        is_told = recorder is not None or bool(run.audience.all)
         if result is not call.masked:
-            result = masked_result(self.redactor, result)
+            result = masked_result(self.run.redactor, result)
+        if is_told:
+            if reason is None:
+                reason = extract_text(result.content) if result.is_error else ""
+            elif reason:
+                reason = self.run.redactor.redact(reason)
+        if call.note:
+            note = masked_result(self.run.redactor, AgentToolResult((Text(f"\n{call.note}"),)))
+            result = msgspec.structs.replace(result, content=(*result.content, *note.content))
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
         )
         del self.unresolved[call]
         run.executing.discard(call.id)
-        if run.transcript.recorder is not None:
-            run.transcript.recorder.resolved(message, call.index, run.state)
+        if recorder is not None:
+            recorder.resolved(message, call.index, run.state, call.facts(reason or "", recorder.call_facts))
         if run.audience.all:
-            run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome))
+            run.emit(
+                ToolExecutionEnd(
+                    call.id, call.name, result, result.is_error, outcome, reason or "", call.seconds, call.arguments
+                )
+            )
 
-    def _refuse(self, call: PendingCall, why: str, outcome: ToolOutcome) -> None:
-        """Gives a call that did not come to a result of its own one that says why."""
-        self._resolve(call, AgentToolResult.error(why), outcome)
+    def _refuse(self, call: PendingCall, why: str, outcome: ToolOutcome, reason: str | None = None) -> None:
+        """Gives a call that did not run to its end a result that says why; `reason` is the bare cause."""
+        self._resolve(call, AgentToolResult.error(why), outcome, reason)
+
+    def _cancel(self, call: PendingCall, why: _Cancellation) -> None:
+        self._refuse(call, _CANCELLED_TEXTS[why], _CANCELLED, why)
 
     async def leave(self) -> None:
-        """Ends what still runs, and gives every call that has no result one that says why."""
+        """Ends running calls, and gives every call without a result one that says why."""
         if self.running:
             await self._end_running()
-        is_stopped = self.run.stopped_by is not None and not self.supervisor.is_interrupted
-        for call in list(self.unresolved):
-            self._refuse(call, self._why_not_run(), ToolOutcome.SKIPPED if is_stopped else _CANCELLED)
-
-    def _why_not_run(self) -> str:
         stop = self.run.stopped_by
-        if self.supervisor.is_interrupted:
-            return ABORTED
-        if stop is None:
-            return STEERED
-        text = f"tool call not run: policy {stop.policy} stopped the run"
-        return f"{text}: {stop.reason}" if stop.reason else text
+        for call in list(self.unresolved):
+            if self.supervisor.is_interrupted:
+                self._cancel(call, "aborted")
+            elif stop is None:
+                self._cancel(call, "steering")
+            else:
+                text = f"tool call not run: policy {stop.policy} stopped the run"
+                self._refuse(call, f"{text}: {stop.reason}" if stop.reason else text, _SKIPPED, stop.reason)
 
     # -- screening -----------------------------------------------------------------------------------------------
 
     async def screen(self) -> None:
-        """Every call passes the pre-dispatch policies before any is put up for approval."""
+        """Shows every call to the pre-dispatch policies, before any call is approved."""
         if self.run.config.pre_dispatch_policies:
             snapshot = self.run.policy_context()
             for call in list(self.unresolved):
@@ -167,26 +197,29 @@ class _Batch:
         for call in list(self.unresolved):
             if call.tool is None:
                 names = ", ".join(self.run.toolbox) or "none"
-                self._refuse(call, f"unknown tool {show(call.name)}; available: {names}", ToolOutcome.UNKNOWN_TOOL)
+                problem = f"unknown tool {show(call.name)}"
+                self._refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
 
     async def _screen_one(self, call: PendingCall, snapshot: PolicyContext) -> None:
         is_ours = call.name in self.run.unasked_tools
-        context = PreDispatchContext(snapshot, call.id, call.name, copy_json(call.arguments), is_ours)
+        shown = copy_json(call.arguments)  # a policy may change them in place
+        context = PreDispatchContext(snapshot, call.id, call.name, shown, is_ours)
         verdict, messages = await consult_before_dispatch(
             self.run.config.pre_dispatch_policies, context, self.supervisor
         )
         self.run.queue("policy", messages)
         match verdict:
-            case None:  # by far the most, so it is asked first
-                arguments = _frozen(context.arguments)
-                if arguments is None:
-                    self._refuse(call, "tool call skipped: a policy set arguments that hold themselves", _SKIPPED)
-                else:
-                    call.arguments = arguments
+            case None:  # by far the most frequent
+                try:
+                    if not _are_same(context.arguments, call.arguments):
+                        call.arguments = frozen_json(context.arguments)
+                except RecursionError:
+                    problem = "a policy set arguments that contain themselves"
+                    self._refuse(call, f"tool call skipped: {problem}", _SKIPPED, problem)
             case PolicyStop():
                 self.run.stopped_by = verdict
             case Skip():
-                self._refuse(call, f"tool call skipped: {verdict.reason}", ToolOutcome.SKIPPED)
+                self._refuse(call, f"tool call skipped: {verdict.reason}", _SKIPPED, verdict.reason)
 
     # -- approval ------------------------------------------------------------------------------------------------
 
@@ -199,16 +232,16 @@ class _Batch:
             scope = await self._scope(call)
             if scope is None:
                 continue
-            self.run.emit(ToolApprovalRequested(call.id, call.name, copy_json(call.arguments)))
-            answer = Reject("the run was aborted")
+            self.run.emit(ToolApprovalRequested(call.id, call.name, call.arguments, scope))
+            answer = Reject("aborted")
             try:
                 answer = await self._ask(call, scope)
             finally:
-                approved = not isinstance(answer, Reject)
-                self.run.emit(ToolApprovalResolved(call.id, call.name, approved))
+                call.approval = "rejected" if isinstance(answer, Reject) else "approved"
+                self._tell_answer(call, answer)
             if isinstance(answer, Reject):
                 text = f"tool call rejected: {answer.reason}" if answer.reason else "tool call rejected"
-                self._refuse(call, text, ToolOutcome.REJECTED)
+                self._refuse(call, text, ToolOutcome.REJECTED, answer.reason)
                 continue
             if isinstance(answer, ApproveWith):
                 call.arguments, call.note = answer.arguments, answer.note
@@ -216,19 +249,27 @@ class _Batch:
                     await self._screen_one(call, self.run.policy_context())
                 scope = None if call.message is not None else await self._scope(call)
             if scope is not None:
-                call.grant = Grant(call.name, call.arguments, scope)
+                reads_only = isinstance(answer, Approve) and answer.reads_only
+                call.grant = Grant(call.name, call.arguments, scope, reads_only)
+
+    def _tell_answer(self, call: PendingCall, answer: Approve | ApproveWith | Reject) -> None:
+        if not self.run.audience.all:
+            return
+        reason = self.run.redactor.redact(answer.reason) if isinstance(answer, Reject) else ""
+        note = self.run.redactor.redact(answer.note) if isinstance(answer, ApproveWith) else ""
+        self.run.emit(ToolApprovalResolved(call.id, call.name, not isinstance(answer, Reject), reason, note))
 
     async def _is_foreseen(self, call: PendingCall) -> bool:
-        """Whether the tool says that the call would be refused, and gave it that result: then nobody is asked."""
+        """Whether the tool foresees that it would refuse the call: then that is the result, and no one is asked."""
         foresee = getattr(call.tool, "foresee", None)
         if foresee is None or self.run.toolbox.problems(call.name, call.arguments) is not None:
             return False
-        arguments, context = copy_json(call.arguments), self._context_for(call)
+        arguments, context = call.arguments, self._context_for(call)
         try:
             refusal = await self.supervisor.wait(self.run.threads.run(lambda: foresee(arguments, context)))
         except ToolError as error:
             refusal = error_result(error)
-        except Exception:  # it may not happen at all: what is wrong with it will be told in its place
+        except Exception:  # `foresee` is optional: the call itself reports what is wrong
             log.debug("%s could not say whether it would act", call.name, exc_info=True)
             return False
         if refusal is not None:
@@ -236,23 +277,23 @@ class _Batch:
         return refusal is not None
 
     async def _scope(self, call: PendingCall) -> dict[str, Any] | None:
-        """Where and how the tool says that it would act; `None` if it says that it would not, and has its result.
+        """Returns the tool's approval scope; `None` if the tool refused the call, which then has its result.
 
-        It may look at files or try a sandbox out, so it is asked in a thread. One that fails to say is given a scope
-        that nothing it does will match.
+        It runs in a thread, as it may read files or try a sandbox. If it fails, the scope matches nothing that the tool
+        does.
         """
         scope_of = getattr(call.tool, "approval_scope", None)
         if scope_of is None:
             return {}
-        arguments = copy_json(call.arguments)
+        arguments = call.arguments
         try:
-            return copy_json(await self.supervisor.wait(self.run.threads.run(lambda: scope_of(arguments))))
+            return frozen_json(await self.supervisor.wait(self.run.threads.run(lambda: scope_of(arguments))))
         except ToolError as error:
             self._resolve(call, error_result(error), _FAILED)
             return None
         except Exception as error:
             log.debug("%s could not say where it would act", call.name, exc_info=True)
-            return {"unknown": type(error).__name__}
+            return frozen_json({"unknown": type(error).__name__})
 
     def _needs_approval(self, call: PendingCall) -> bool:
         mode = self.run.config.approval_mode
@@ -260,11 +301,12 @@ class _Batch:
         return bool(is_asked_for) and mode != _BYPASSED and call.name not in self.run.unasked_tools
 
     async def _ask(self, call: PendingCall, scope: dict[str, Any]) -> Approve | ApproveWith | Reject:
-        """The answer, in which anything but a clear yes is a no."""
+        """Returns the answer; anything but a clear yes is a rejection."""
         if self.supervisor.is_interrupted:
-            return Reject("the run was aborted")
+            raise Interrupted
         if self.run.config.approve is None:
             return Reject("it needs approval and there is nobody to ask: give the agent an approve callback")
+        # Copies: what the callback does to its request changes nothing.
         request = ProposedCall(call.id, call.name, copy_json(call.arguments), copy_json(scope))
         try:
             answer: object = await self.supervisor.ask(self.run.config.approve, request)
@@ -275,16 +317,17 @@ class _Batch:
             case Approve() | Reject():
                 return answer
             case ApproveWith() if isinstance(cast("object", answer.arguments), dict):
-                arguments = _frozen(answer.arguments)
-                if arguments is None:
-                    return Reject("the approval callback answered arguments that hold themselves")
+                try:
+                    arguments = frozen_json(answer.arguments)
+                except RecursionError:
+                    return Reject("the approval callback answered arguments that contain themselves")
                 return ApproveWith(arguments, answer.note if isinstance(cast("object", answer.note), str) else "")
             case True:
                 return Approve()
             case False:
                 return Reject()
             case _:
-                return Reject(f"the approval callback answered {type(answer).__name__}, which is no approval")
+                return Reject(f"the approval callback answered {type(answer).__name__}, which is not an approval")
 
     # -- execution -----------------------------------------------------------------------------------------------
 
@@ -304,52 +347,54 @@ class _Batch:
                 self._record_starts(group, recorder)
                 if not recorder.is_safe(run.state) and not await self._may_start():
                     return
-            is_alone = len(group) == 1  # else they all start before the first of them does anything
+            is_alone = len(group) == 1  # else all start before the first one takes a step
             for call in group:
                 self._start(call, is_alone)
             if is_alone and self._finished and not supervisor.is_interrupted:
-                self._finish(self._finished.pop())  # it ended at once: there is nothing to wait for
+                self._finish(self._finished.pop())  # it is done already
                 if (run.has_to_poll or run.steering) and await run.poll("steering"):
                     self._steer()
             if self.running:
                 await self._wait_for_running()
 
     def _record_starts(self, group: list[PendingCall], recorder: Recorder) -> None:
-        """Has it on record that these calls start, before any of them does."""
+        """Records that these calls start, before any of them does."""
         toolbox = self.run.toolbox
         for call in group:
             if call.tool is not None and toolbox.problems(call.name, call.arguments) is None:
                 call.is_checked = True
                 arguments = call.arguments
                 changed = None if arguments is call.asked or arguments == call.asked else arguments
-                recorder.tool_started(call.index, call.id, call.name, changed)
+                facts = None if call.approval is None else call.approval_facts(recorder.call_facts)
+                recorder.tool_started(call.index, call.id, call.name, changed, facts)
 
     async def _may_start(self) -> bool:
-        """Waits until what is on record is safe; refuses what is left if that fails."""
+        """Waits until the record is durable; if that fails, refuses the remaining calls."""
         run = self.run
         try:
             await run.make_durable()
         except Exception as error:
             run.refusal = as_agent_error(error, "the journal")
             for call in list(self.unresolved):
-                self._refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN)
+                self._refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN, str(run.refusal))
             return False
         return True
 
     async def _groups(self, ready: list[PendingCall]) -> list[list[PendingCall]] | None:
-        """The calls in the groups that the strategy makes; `None` if it made nonsense, and every call an error."""
+        """Returns the groups that the strategy makes; `None` if they are invalid, and then every call is an error."""
         strategy = self.run.config.tool_execution
         if isinstance(strategy, str):
             return [[call] for call in ready]
         try:
-            calls = [ToolCall(call.id, call.name, copy_json(call.arguments)) for call in ready]
+            calls = [ToolCall(call.id, call.name, call.arguments) for call in ready]
             groups = [list(group) for group in await self.supervisor.ask(strategy.partition, calls)]
             if sorted(index for group in groups for index in group) != list(range(len(ready))):
                 raise ValueError(f"{groups} does not hold each index from 0 to {len(ready) - 1} once")
         except Exception as error:
             log.exception("the tool execution strategy failed: no call of the batch is run")
             for call in ready:
-                self._refuse(call, f"tool call not run: tool execution strategy: {error}", ToolOutcome.NEVER_RAN)
+                problem = f"tool execution strategy: {error}"
+                self._refuse(call, f"tool call not run: {problem}", ToolOutcome.NEVER_RAN, problem)
             return None
         return [[ready[index] for index in group] for group in groups]
 
@@ -360,19 +405,19 @@ class _Batch:
             return
         problem = None if call.is_checked else run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
-            self._refuse(call, problem, _INVALID)
+            self._refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
             return
         run.executing.add(call.id)
+        call.began = monotonic()
         if run.audience.all:
-            run.emit(ToolExecutionStart(call.id, call.name, copy_json(call.arguments)))
+            scope = None if call.grant is None else call.grant.scope
+            run.emit(ToolExecutionStart(call.id, call.name, call.arguments, scope))
             if self.supervisor.is_interrupted:
-                return  # whoever saw the start called it off
+                return  # a subscriber aborted the run
         call.context = context = self._context_for(call, call.report)
         self.running[call] = None
         work = self._invoke(call, tool, context)
         call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
-        if call.task is not None and self._finished:
-            call.given = None  # it came to its end at once, but not well: its task is yet to say so
 
     def _context_for(
         self, call: PendingCall, on_update: Callable[[AgentToolResult], None] | None = None
@@ -384,34 +429,34 @@ class _Batch:
             run.state,
             run.config.execution_root,
             on_update,
-            run.threads,
-            call.grant,
-            run.id,
-            run.transcript,
-            self.redactor,
+            grant=call.grant,
+            run_id=run.id,
+            conversation=run.transcript,
+            run=run,
         )
 
     async def _invoke(self, call: PendingCall, tool: AgentTool, context: ToolContext) -> None:
-        """Gets the tool's result; whatever it raises is an error result, an attempt to end the program included."""
+        """Runs the tool; whatever it raises becomes an error result, `SystemExit` included."""
         try:
             given = await tool.execute(copy_json(call.arguments), context)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
-            masked = masked_unless_long(self.redactor, result)
-            if masked is None:  # looking through it for secrets here would keep everything else waiting
-                masked = await self.run.threads.run(lambda: masked_result(self.redactor, result))
+            masked = masked_unless_long(self.run, result)
+            if masked is None:  # masking it here would block the event loop
+                masked = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
             call.given = call.masked = masked
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
             call.given = error_result(error)
         finally:
+            call.ended = monotonic()
             self._finished.append(call)
             self.supervisor.wake()
 
     async def _wait_for_running(self) -> None:
-        """Takes results as they come, until nothing runs or the run is aborted.
+        """Handles results as they come, until nothing runs or the run is aborted.
 
-        Steering is polled after each result, and whenever it is known to wait.
+        Steering is polled after each result, and whenever it is queued.
         """
         while self.running:
             if not self._finished:
@@ -431,19 +476,19 @@ class _Batch:
             if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
                 self._steering_deadline = None
                 late = [call for call in self.running if not call.finishes_when_steered]
-                await self._stop(late, STEERED, self.supervisor.loop.time() + GRACE)
+                await self._stop(late, "steering", self.supervisor.loop.time() + GRACE)
             if self.run.channel is not None and self.run.channel.is_full:
                 await self.supervisor.park(self.run.channel.has_room)
 
     def _has_news(self) -> bool:
-        """Whether a tool has finished, steering waits, or there is room again for updates that found none."""
+        """Whether a tool has finished, steering is queued, or the channel has space for delayed updates."""
         if self._finished or (not self.was_steered and self.run.steering):
             return True
         channel = self.run.channel
         return bool(self.run.backlog and channel is not None and channel.has_room())
 
     def _steer(self) -> None:
-        """Asks what is running to come to an end; tools that finish when steered are left alone."""
+        """Cancels the tokens of running calls, except of tools that finish when steered."""
         self.was_steered = True
         self._steering_deadline = self.supervisor.loop.time() + GRACE
         for call in self.running:
@@ -451,7 +496,7 @@ class _Batch:
                 call.call_off()
 
     async def _end_running(self) -> None:
-        """An abort: a tool that listens for it has a moment to end by itself, the others are stopped at once."""
+        """Ends running calls after an abort: a tool that uses its token gets time to end by itself."""
         late = [call for call in self.running if not call.is_done]
         listening = [call for call in late if call.is_listening]
         for call in late:
@@ -461,47 +506,61 @@ class _Batch:
             until = self.supervisor.deadline - LAST_MOMENTS + GRACE
             await self.supervisor.park(lambda: all(call.is_done for call in listening), until, through_interrupt=True)
         stopped = [call for call in late if call not in listening or not call.is_done]
-        await self._stop([*stopped, *[call for call in self.running if call not in stopped]], ABORTED, late=stopped)
+        await self._stop([*stopped, *[call for call in self.running if call not in stopped]], "aborted", late=stopped)
 
     async def _stop(
         self,
         calls: list[PendingCall],
-        why: str,
+        why: _Cancellation,
         until: float | None = None,
         late: list[PendingCall] | None = None,
     ) -> None:
-        """Ends calls by force: one that had not finished by itself has no say in its result."""
+        """Ends calls by force: a call that was not finished gets a cancelled result, whatever it returns."""
         if late is None:
             late = [call for call in calls if not call.is_done]
         await self.supervisor.stop([call.task for call in late if call.task is not None], until)
         for call in calls:
             self._finish(call, why if call in late else None)
 
-    def _finish(self, call: PendingCall, forced: str | None = None) -> None:
-        """Takes what a call that is over came to, unless it was ended by force."""
+    def _finish(self, call: PendingCall, forced: _Cancellation | None = None) -> None:
+        """Gives a finished call its own result, unless it was ended by force."""
         if call not in self.running:
-            return  # it was stopped, and came to its end after all
+            return  # it was stopped, and has its result
         del self.running[call]
         context = call.context
         call.close()
         result, task = call.given, call.task
         if result is None or forced is not None or (task is not None and task.cancelled()):
-            why = STEERED if self.was_steered else "tool call cancelled from within"
-            self._refuse(call, forced or why, _CANCELLED)
+            self._cancel(call, forced or ("steering" if self.was_steered else "tool"))
             return
-        self._resolve(call, result, _RAN if not result.is_error else _outcome_of_error(context))
+        if not result.is_error:
+            self._resolve(call, result, _RAN, "")
+            return
+        outcome = _outcome_of_error(context)
+        reason = None
+        if outcome is _CANCELLED:  # it saw the cancellation, and returned its own error
+            reason = "aborted" if self.supervisor.is_interrupted else "steering"
+        self._resolve(call, result, outcome, reason)
 
 
 def _outcome_of_error(context: ToolContext | None) -> ToolOutcome:
-    """What became of a call whose tool ended by itself, with an error."""
+    """Returns the outcome of a call whose tool ended by itself with an error."""
     if context is not None and context.has_invalid_arguments:
         return _INVALID
     return _CANCELLED if context is not None and context.is_called_off else _FAILED
 
 
-def _frozen(arguments: dict[str, Any]) -> dict[str, Any] | None:
-    """A copy that nobody can change; `None` if there is no end to it."""
-    try:
-        return frozen_json(arguments)
-    except RecursionError:
-        return None
+def _are_same(some: Any, others: Any) -> bool:
+    """Whether something is the same JSON as `others`, in which `1`, `1.0` and `true` are three things."""
+    if isinstance(others, dict):
+        known = cast("dict[str, Any]", others)
+        return (
+            isinstance(some, dict)
+            and some.keys() == known.keys()
+            and all(_are_same(value, known[name]) for name, value in cast("dict[str, Any]", some).items())
+        )
+    if isinstance(others, list):
+        items = cast("list[Any]", others)
+        is_as_long = isinstance(some, list) and len(cast("list[Any]", some)) == len(items)
+        return is_as_long and all(map(_are_same, cast("list[Any]", some), items))
+    return type(some) is type(others) and some == others

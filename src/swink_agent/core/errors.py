@@ -2,22 +2,22 @@
 
     AgentError
     ├── ContextWindowOverflow(model)               the input is longer than the model's window
-    ├── ModelThrottled(message, retry_after)       the provider asks for patience
+    ├── ModelThrottled(message, retry_after)       the provider limits the rate of requests
     ├── NetworkError(message)                      the connection or the provider's server failed
     ├── AuthError(message)                         no key, or one that the provider refuses
-    ├── ContentFiltered(message)                   the provider's filter, or a refusal
-    ├── StreamError(message, kind)                 anything else that a stream function got wrong
+    ├── ContentFiltered(message)                   the provider filtered the reply, or the model refused
+    ├── StreamError(message, kind)                 any other failure of a stream function
     ├── StructuredOutputFailed(attempts, last_error, stopped_by)
     ├── PolicyStopped(policy, reason)              a policy ended the run
-    ├── UnknownProvider(provider)                  nobody installed an adapter for it
+    ├── UnknownProvider(provider)                  no adapter for it is installed
     ├── ProviderMismatch(model, provider)          the stream function belongs to another provider
-    ├── AlreadyRunning                             one run at a time
-    ├── NoMessages                                 nothing to continue from
-    ├── InvalidContinue                            the assistant had the last word and nothing is queued
+    ├── AlreadyRunning                             the agent is in a run already
+    ├── NoMessages                                 there is no history to continue
+    ├── InvalidContinue                            the history ends with a reply and no message is queued
     └── Aborted                                    the run was cancelled
     ToolError(message)                             raised by a tool: becomes its error result
 
-Owns the tree and the way from an `ErrorKind` to an error. Raising them is the business of `loop` and `agent`.
+Defines the tree and maps an `ErrorKind` to an error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 
 class ErrorKind(Choice):
-    """What went wrong at the provider, as far as a caller needs to tell."""
+    """What went wrong at the provider, in the kinds that a caller needs to distinguish."""
 
     THROTTLED = "throttled"
     NETWORK = "network"
@@ -65,7 +65,7 @@ class ErrorKind(Choice):
 
 
 class AgentError(Exception):
-    """The base of every error that the library raises on purpose. Survives pickling, fields included."""
+    """The base of the library's own errors. Pickling keeps all fields."""
 
     kind: ErrorKind | None = None
 
@@ -77,7 +77,7 @@ class AgentError(Exception):
 
 
 class ContextWindowOverflow(AgentError):
-    """The provider refused the input as longer than the model's context window."""
+    """The provider refused the input because it is longer than the model's context window."""
 
     kind = ErrorKind.CONTEXT_OVERFLOW
 
@@ -91,7 +91,7 @@ class ContextWindowOverflow(AgentError):
 
 
 class ModelThrottled(AgentError):
-    """The provider limits the rate of requests; `retry_after` is its own advice in seconds, if it gave one."""
+    """The provider limits the rate of requests; `retry_after` is the wait in seconds that it asked for, if any."""
 
     kind = ErrorKind.THROTTLED
 
@@ -147,7 +147,7 @@ class StreamError(AgentError):
 
 
 class StructuredOutputFailed(AgentError):
-    """The model gave no valid answer: in all its attempts, or before a policy ended the run (`stopped_by`)."""
+    """The model gave no valid answer in all its attempts, or a policy ended the run before one (`stopped_by`)."""
 
     def __init__(self, attempts: int, last_error: str, stopped_by: PolicyStop | None = None) -> None:
         super().__init__(f"no valid structured output after {attempts} attempt{'s' * (attempts != 1)}: {last_error}")
@@ -175,19 +175,19 @@ class UnknownProvider(AgentError, LookupError):
 
 
 class ProviderMismatch(AgentError, ValueError):
-    """The model is of one provider, and the stream function that would be asked for it belongs to another."""
+    """The model belongs to one provider, and the stream function to another."""
 
     def __init__(self, model: str, provider: str) -> None:
         super().__init__(
             f"{model} cannot be asked through a stream function of {provider}: make the agent without stream_fn, so "
-            f"that each model finds the adapter of its own provider, or name a model of {provider}"
+            f"that each model uses the adapter of its own provider, or name a model of {provider}"
         )
         self.model = model
         self.provider = provider
 
 
 class AlreadyRunning(AgentError):
-    """The agent is in a run; a second one, or a change of its history, has to wait."""
+    """The agent is in a run; a second run, or a change of its history, has to wait."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class NoMessages(AgentError):
 
 
 class InvalidContinue(AgentError):
-    """The last message is a finished assistant message and nothing is queued."""
+    """The last message is a complete assistant message and no message is queued."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class ToolError(Exception):
 def error_of_kind(
     kind: ErrorKind | str | None, message: str, *, model: str, retry_after: float | None = None
 ) -> AgentError:
-    """The error that stands for a stream's failure; an unknown kind is a `StreamError`."""
+    """Returns the error for a stream's failure; an unknown kind is a `StreamError`."""
     match kind:
         case ErrorKind.THROTTLED:
             return ModelThrottled(message, model=model, retry_after=retry_after)

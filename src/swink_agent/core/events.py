@@ -1,18 +1,18 @@
-"""What a run reports, in the only order that can happen.
+"""The events of a run, in the only order in which they can occur.
 
     AgentStart
       TurnStart
-        MessagesInjected*  ContextCompacted?  MessagesInjected?
+        MessagesInjected*  (ContextCompacted | UsageAdded)?  MessagesInjected?
         MessageStart
-          (MessageUpdate | MessageRetry | ModelFallback | ContextCompacted)*
+          (MessageUpdate | MessageRetry | ModelFallback | ContextCompacted | UsageAdded)*
         MessageEnd
         ToolApprovalRequested ToolApprovalResolved          per call that needs it
         ToolExecutionStart ToolExecutionUpdate* ToolExecutionEnd   per call; a call that never started has the End alone
       TurnEnd
     AgentEnd
 
-Owns the event types; what they are as JSON is in `codec`. `swink_agent.testing.check_events` holds a sequence against
-this grammar.
+Events report everything that a run did; `record` folds them into a `RunRecord`. Their JSON form is in `codec`.
+`swink_agent.testing.check_events` checks a sequence against this grammar.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
+from msgspec import field
+
 from .stream import AssistantMessageDelta
 from .tool import AgentToolResult
 from .types import (
     AgentMessage,
+    AgentResult,
     AssistantMessage,
     Cost,
     ModelSpec,
@@ -46,6 +49,7 @@ __all__ = [
     "MessageUpdate",
     "MessagesInjected",
     "ModelFallback",
+    "RunKind",
     "ToolApprovalRequested",
     "ToolApprovalResolved",
     "ToolExecutionEnd",
@@ -54,11 +58,16 @@ __all__ = [
     "TurnEnd",
     "TurnEndReason",
     "TurnStart",
+    "UsageAdded",
+    "UsageSource",
 ]
 
 _RAN = ToolOutcome.RAN
 
 InjectionSource: TypeAlias = Literal["steering", "follow_up", "policy"]
+RunKind: TypeAlias = Literal["prompt", "continue", "structured"]
+"""How a run began: with prompts, from the existing history, or with prompts and a schema for the answer."""
+UsageSource: TypeAlias = Literal["compaction", "overflow"]
 
 
 class TurnEndReason(StrEnum):
@@ -70,28 +79,35 @@ class TurnEndReason(StrEnum):
     ERROR = "error"
     ABORTED = "aborted"
     STOPPED = "stopped"
-    """A policy said stop."""
+    """A policy stopped the run."""
 
 
 class CompactionReport(Value, frozen=True, gc=False):
-    """What the transforms took out of the context, and what they used for that themselves. Tokens are estimates."""
+    """What the transforms removed from the context, and the usage of their own requests. Tokens are estimates."""
 
     dropped_count: int
     tokens_before: int
     tokens_after: int
     overflow: bool = False
-    usage: Usage = Usage()
-    """What the requests for a summary used, if there were any; it is in the run's own usage too."""
-    cost: Cost = Cost()
+    usage: Usage = field(default_factory=Usage)
+    """The usage of requests for a summary; it is part of the run's usage."""
+    cost: Cost = field(default_factory=Cost)
+    has_summary: bool = False
+    """Whether a new summary stands for what was taken out."""
 
     @property
     def is_told(self) -> bool:
-        """Whether a `ContextCompacted` tells of it: messages went, or an overflow made others of them."""
+        """Whether a `ContextCompacted` event reports it: messages were removed, or an overflow replaced them."""
         return self.dropped_count > 0 or self.overflow
 
 
-class AgentStart(Value, frozen=True, tag_field="type", tag="agent_start", gc=False):
-    """The run begins."""
+class AgentStart(Value, frozen=True, tag_field="type", tag="agent_start"):
+    """The run begins. `schema` is the caller's schema, or that of the caller's type."""
+
+    run_id: str = ""
+    kind: RunKind = "prompt"
+    schema: dict[str, Any] | None = None
+    prompts: tuple[AgentMessage, ...] = ()
 
 
 class TurnStart(Value, frozen=True, tag_field="type", tag="turn_start", gc=False):
@@ -101,16 +117,28 @@ class TurnStart(Value, frozen=True, tag_field="type", tag="turn_start", gc=False
 
 
 class MessagesInjected(Value, frozen=True, tag_field="type", tag="messages_injected"):
-    """Messages that were not there when the run began enter the context."""
+    """Messages enter the context during the run."""
 
     messages: tuple[AgentMessage, ...]
     source: InjectionSource
 
 
 class ContextCompacted(Value, frozen=True, tag_field="type", tag="context_compacted", gc=False):
-    """The transforms made less of what is sent: fewer messages, or shorter ones."""
+    """The transforms shortened the context: fewer messages, or shorter ones."""
 
     report: CompactionReport
+
+
+class UsageAdded(Value, frozen=True, tag_field="type", tag="usage_added", gc=False):
+    """Usage that no other event reports. It is never zero.
+
+    `compaction`: requests for a summary without a `ContextCompacted`. `overflow`: the attempt that overflowed, reported
+    when the request is repeated.
+    """
+
+    usage: Usage
+    cost: Cost = field(default_factory=Cost)
+    source: UsageSource = "compaction"
 
 
 class MessageStart(Value, frozen=True, tag_field="type", tag="message_start", gc=False):
@@ -124,49 +152,66 @@ class MessageUpdate(Value, frozen=True, tag_field="type", tag="message_update", 
 
 
 class MessageRetry(Value, frozen=True, tag_field="type", tag="message_retry", gc=False):
-    """Attempt number `attempt` failed and another follows in `delay` seconds: discard what was streamed so far."""
+    """Attempt number `attempt` failed and another follows in `delay` seconds: discard what was streamed so far.
+
+    `usage` and `cost` are those of the failed attempt.
+    """
 
     attempt: int
     error: str
     delay: float
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
 
 
 class ModelFallback(Value, frozen=True, tag_field="type", tag="model_fallback", gc=False):
-    """One model was given up for the next: discard what was streamed so far."""
+    """The run switches to the next model: discard what was streamed so far.
+
+    `usage` and `cost` are those of the last attempt, which failed.
+    """
 
     from_model: ModelSpec
     to_model: ModelSpec
     error: str
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
 
 
 class MessageEnd(Value, frozen=True, tag_field="type", tag="message_end", gc=False):
-    """The reply is complete, failed or aborted, and in the history."""
+    """The reply is complete, failed or aborted, and part of the history."""
 
     message: AssistantMessage
 
 
 class ToolApprovalRequested(Value, frozen=True, tag_field="type", tag="tool_approval_requested", gc=False):
-    """A call waits for approval."""
+    """A call waits for approval. `scope` is the tool's statement of where and how it would act."""
 
     call_id: str
     name: str
     arguments: dict[str, Any]
+    scope: dict[str, Any] = {}
 
 
 class ToolApprovalResolved(Value, frozen=True, tag_field="type", tag="tool_approval_resolved", gc=False):
-    """The call was approved or not."""
+    """The call was approved or rejected. `reason` is that of a rejection; `note` is added to the result."""
 
     call_id: str
     name: str
     approved: bool
+    reason: str = ""
+    note: str = ""
 
 
 class ToolExecutionStart(Value, frozen=True, tag_field="type", tag="tool_execution_start", gc=False):
-    """A tool starts, with the arguments that it really gets."""
+    """A tool starts, with the arguments that it receives.
+
+    `scope` is what was approved, or `None` if no approval was needed.
+    """
 
     call_id: str
     name: str
     arguments: dict[str, Any]
+    scope: dict[str, Any] | None = None
 
 
 class ToolExecutionUpdate(Value, frozen=True, tag_field="type", tag="tool_execution_update"):
@@ -178,17 +223,26 @@ class ToolExecutionUpdate(Value, frozen=True, tag_field="type", tag="tool_execut
 
 
 class ToolExecutionEnd(Value, frozen=True, tag_field="type", tag="tool_execution_end"):
-    """A call has its result, whether it ran or not."""
+    """A call has its result, whether it ran or not.
+
+    `reason` is the bare cause of an outcome other than `ran`, without the sentence that the model reads: the words of a
+    person or a policy, the error of the validation or the tool; `steering`, `aborted` or `tool` for a cancelled call.
+    `seconds` is how long the tool ran, 0.0 if it never started. `arguments` is what the tool received, or would have
+    received. Both are `None` in events of earlier versions.
+    """
 
     call_id: str
     name: str
     result: AgentToolResult
     is_error: bool
     outcome: ToolOutcome = _RAN
+    reason: str = ""
+    seconds: float | None = None
+    arguments: dict[str, Any] | None = None
 
 
 class TurnEnd(Value, frozen=True, tag_field="type", tag="turn_end"):
-    """A turn is over. `message` is `None` when a policy stopped it before the model was asked."""
+    """A turn ends. `message` is `None` if a policy stopped the turn before the request."""
 
     turn_index: int
     message: AssistantMessage | None
@@ -197,10 +251,14 @@ class TurnEnd(Value, frozen=True, tag_field="type", tag="turn_end"):
 
 
 class AgentEnd(Value, frozen=True, tag_field="type", tag="agent_end"):
-    """The run is over; `messages` is everything that it added to the history."""
+    """The run ends; `messages` is everything that it added to the history.
+
+    `result` is what the run returns, without its exception; `None` in events of earlier versions.
+    """
 
     messages: tuple[AgentMessage, ...]
     stopped_by: PolicyStop | None = None
+    result: AgentResult | None = None
 
 
 AgentEvent: TypeAlias = (
@@ -208,6 +266,7 @@ AgentEvent: TypeAlias = (
     | TurnStart
     | MessagesInjected
     | ContextCompacted
+    | UsageAdded
     | MessageStart
     | MessageUpdate
     | MessageRetry

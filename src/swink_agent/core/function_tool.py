@@ -1,7 +1,7 @@
 """Tools from functions: `@tool`, and how such a tool is bound, called and streamed.
 
-Owns the way from a call's arguments to the function's, and from what it returns or yields to a result. What any tool is
-stands in `tool`; the schema of a signature is made in `schemas`.
+Converts a call's arguments to the function's, and what it returns or yields to a result. The tool protocol is in
+`tool`; `schemas` makes the schema of a signature.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-if TYPE_CHECKING:  # a default, which Python 3.11 does not know, so that `FunctionTool` alone is a type as well
+if TYPE_CHECKING:  # with a default, which Python 3.11 does not support, `FunctionTool` alone is a type as well
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     Function_co = TypeVarWithDefault("Function_co", covariant=True, default=Callable[..., Any])
@@ -46,16 +46,16 @@ else:
 
 
 def _on_first_use(make: Callable[[Any], T]) -> T:
-    """A field that is made when it is first asked for; to a type checker, a field like any other."""
+    """A cached property that type checkers see as a plain field."""
     return cast("T", cached_property(make))
 
 
 class FunctionTool(Generic[Function_co]):
-    """A tool made from a function by `@tool`. Calling it calls the function, so tests need no agent.
+    """A tool that `@tool` makes from a function. Calling it calls the function, so tests need no agent.
 
-    In a class it is what a function is there: an instance has it bound, and its schema never holds `self`. To a type
-    checker it takes and returns what the function does; the parameter of the type is the function as a whole, because
-    several tools in a list then still have a type in common.
+    In a class it behaves as a method: an instance binds it, and its schema does not contain `self`. Type checkers see
+    the function's parameters and return type. The type parameter is the whole function, so that several tools in a list
+    have a common type.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class FunctionTool(Generic[Function_co]):
         on_steer: OnSteer = "cancel",
     ) -> None:
         if on_steer not in ("cancel", "finish"):
-            raise ValueError(f"on_steer is {on_steer!r}; it is 'cancel' or 'finish'")
+            raise ValueError(f"on_steer is {on_steer!r}; it must be 'cancel' or 'finish'")
         self._binding = _binding_of(function)
         self._is_static = isinstance(function, staticmethod)
         if isinstance(function, (classmethod, staticmethod)):
@@ -86,9 +86,9 @@ class FunctionTool(Generic[Function_co]):
         if getattr(function, "__isabstractmethod__", False):
             self.__isabstractmethod__ = True
         try:
-            self.signature  # noqa: B018 - made now, so that what is wrong with it is said here
+            self.signature  # noqa: B018 - made now, so that an invalid signature is reported here
         except TypeError as error:
-            # The hints of a method may name what is there only later, such as its own class.
+            # The hints of a method may name something that is defined later, such as its own class.
             if not (isinstance(error.__cause__, NameError) and _is_in_class(function)):
                 raise
 
@@ -101,7 +101,7 @@ class FunctionTool(Generic[Function_co]):
 
     @_on_first_use
     def signature(self) -> hints.FunctionSchema:
-        from .schemas.schema import FunctionSchema  # not at import: a program with no function tools does not need it
+        from .schemas.schema import FunctionSchema  # on use: not every program has function tools
 
         names = {} if self._owner is None else {self._owner.__name__: self._owner}
         return FunctionSchema(self.function, ToolContext, self._binding is not None, names)
@@ -121,13 +121,13 @@ class FunctionTool(Generic[Function_co]):
         return self.function(*arguments, **named)
 
     def __reduce__(self) -> Any:
-        return self.__qualname__  # pickled as functions are: by the name under which its module holds it
+        return self.__qualname__  # pickled by name, as functions are
 
     # -- in a class ----------------------------------------------------------------------------------------------
 
     @property
     def why_unusable(self) -> str | None:
-        """What a method lacks that was taken from its class, and so has nothing to work on."""
+        """Why the tool cannot be called, if it is a method that was taken from its class and has no instance."""
         if self._binding is None:
             return None
         owner = self.__qualname__.rpartition(".")[0] or "its class"
@@ -138,14 +138,14 @@ class FunctionTool(Generic[Function_co]):
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self._owner is not None or not _is_in_class(self.function):
-            return  # a tool that was made elsewhere, and is only kept here
+            return  # the tool was made outside the class and is only an attribute of it
         self._owner = owner
         if self._binding is None and not self._is_static:
             self._binding = "instance"
             for field in _OF_SIGNATURE:
                 self.__dict__.pop(field, None)
 
-    # A static method whose first parameter could be its object is the one thing that these take for another.
+    # These overloads mistake only a static method whose first parameter could be an instance of the class.
     @overload
     def __get__(
         self: FunctionTool[Callable[Concatenate[type[S], P], T]], instance: S | None, owner: type[S]
@@ -166,7 +166,7 @@ class FunctionTool(Generic[Function_co]):
     # -- running -------------------------------------------------------------------------------------------------
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
-        """Converts the arguments, calls the function, in a thread if it is a plain one, and wraps what it returns."""
+        """Converts the arguments, calls the function (in a thread if it is not async) and wraps what it returns."""
         if self._binding is not None:
             return AgentToolResult.error(self.why_unusable or "")
         try:
@@ -194,10 +194,10 @@ class FunctionTool(Generic[Function_co]):
         try:
             value = await threads.run(call)
         finally:
-            is_given_up.append(True)  # a generator ends at its next step; nobody can end any other function
+            is_given_up.append(True)  # a generator ends at its next step; any other function cannot be stopped
             if ctx.threads is None:
                 threads.close()
-        # A plain function may return a coroutine, as one that was wrapped does.
+        # A plain function may return a coroutine, for example if it wraps an async one.
         if inspect.isawaitable(value):
             value = await value
         if isinstance(value, AsyncGeneratorType):
@@ -205,7 +205,7 @@ class FunctionTool(Generic[Function_co]):
         return as_result(value, self.name)
 
     async def _drain(self, generator: AsyncGenerator[Any, None], ctx: ToolContext) -> AgentToolResult:
-        """Each value as an update when it comes, the last one as the result. Whatever ends it closes the generator."""
+        """Reports each value as an update and returns the last one as the result. Always closes the generator."""
         task = asyncio.current_task()
         cancels = 0 if task is None else task.cancelling()
         result = AgentToolResult()
@@ -214,13 +214,13 @@ class FunctionTool(Generic[Function_co]):
                 result = as_result(value, self.name)
                 ctx.update(result)
                 if task is not None and task.cancelling() > cancels:
-                    raise asyncio.CancelledError  # it swallowed one, and would go on
+                    raise asyncio.CancelledError  # the generator swallowed one and would continue
         finally:
             await generator.aclose()
         return result
 
     def _exhaust(self, generator: Generator[Any, None, Any], ctx: ToolContext, is_given_up: list[bool]) -> Any:
-        """The same for a plain generator, in its thread. What it returns, if anything, is the result."""
+        """Does the same for a plain generator, in its thread. What it returns, if anything, is the result."""
         result = AgentToolResult()
         try:
             while not is_given_up:
@@ -234,7 +234,7 @@ class FunctionTool(Generic[Function_co]):
 
 
 class BoundTool(FunctionTool[Any]):
-    """A tool made from a method, with the object that it works on."""
+    """A tool made from a method, bound to an instance or class."""
 
     def __init__(self, unbound: FunctionTool[Any], instance: object) -> None:
         self.__dict__.update({name: value for name, value in vars(unbound).items() if name not in _OF_SIGNATURE})
@@ -273,7 +273,7 @@ _Binding: TypeAlias = Literal["instance", "class"]
 
 
 def _binding_of(function: object) -> _Binding | None:
-    """What the function's first parameter waits for, as far as the function itself shows it."""
+    """What the function's first parameter must be bound to, as far as the function itself shows it."""
     if isinstance(function, classmethod):
         return "class"
     if not inspect.isfunction(function):
@@ -283,13 +283,13 @@ def _binding_of(function: object) -> _Binding | None:
 
 
 def _is_in_class(function: object) -> bool:
-    """Whether it is a function from the body of a class."""
+    """Whether the function was defined in the body of a class."""
     around = getattr(function, "__qualname__", "").rpartition(".")[0]
     return inspect.isfunction(function) and bool(around) and not around.endswith("<locals>")
 
 
 class ToolDecorator(Protocol):
-    """What `tool` with options gives: it makes a tool of the function that it stands above."""
+    """The decorator that `tool` with options returns."""
 
     def __call__(self, function: Function, /) -> FunctionTool[Function]: ...
 
@@ -309,8 +309,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Makes a tool from a typed function or method, sync or async: `@tool` or `@tool(requires_approval=True)`.
 
     The schema comes from the type hints and their constraints, the descriptions from the docstring and from
-    `Annotated[..., "text"]`. A parameter of type `ToolContext` is filled in. Of a generator, each value is an update
-    and the last one the result. Raises `TypeError` for a signature that JSON cannot carry.
+    `Annotated[..., "text"]`. A parameter of type `ToolContext` receives the context. Each value of a generator is an
+    update, and the last one is the result. Raises `TypeError` for a signature that JSON cannot represent.
     """
     if function is not None:
         if not isinstance(cast("object", function), (Callable, classmethod, staticmethod)):

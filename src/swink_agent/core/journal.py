@@ -1,11 +1,11 @@
-"""What a run writes down, and the one protocol by which it does: entries are recorded in order, then made durable.
+"""What a run records, and the protocol for it: entries are recorded in order, then made durable.
 
     record      takes an entry and gives it its number; returns at once
     durable     returns when everything recorded so far will survive a crash, or raises what refuses it
 
 A run waits for `durable` before anyone relies on what was recorded: before the model is asked, before tools start, and
-before it returns. A journal that refuses ends the run at once. What a journal is made of (a file, a database, another
-process) is not known here, and neither is how a history is made of entries again.
+before it returns. A journal that refuses ends the run at once. How a journal stores entries (in a file, a database,
+another process) and how a history is rebuilt from them is not known here.
 
 Owns the entries, the protocol, and the `Recorder` that turns what happens to one agent into entries.
 """
@@ -17,9 +17,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 import msgspec
+from msgspec import field
 
-from .errors import AgentError
-from .events import CompactionReport
+from .errors import AgentError, ErrorKind
+from .events import CompactionReport, RunKind
 from .types import (
     AgentMessage,
     AgentResult,
@@ -28,6 +29,7 @@ from .types import (
     ModelSpec,
     PolicyStop,
     StopReason,
+    ToolOutcome,
     ToolResultMessage,
     Usage,
 )
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from .secrets.redaction import Redactor
 
 __all__ = [
+    "CallFacts",
     "ContextReplaced",
     "HistoryCut",
     "Journal",
@@ -60,20 +63,37 @@ MessageSource: TypeAlias = Literal["given", "prompt", "steering", "follow_up", "
 """Who added a message: the application (`given`), a prompt, a queue, a policy, the model, a tool."""
 
 
+class CallFacts(Value, frozen=True, omit_defaults=True, gc=False):
+    """What is known of a call in addition to its result: the fields of `ToolApprovalResolved` and `ToolExecutionEnd`.
+
+    `scope` is that of the grant. `arguments` are there only if the call never started and they are not those of the
+    reply: otherwise the entry of its start has them.
+    """
+
+    seconds: float | None = None
+    approval: Literal["approved", "rejected"] | None = None
+    note: str = ""
+    scope: dict[str, Any] | None = None
+    reason: str = ""
+    is_started: bool = True
+    arguments: dict[str, Any] | None = None
+
+
 class MessageAdded(Value, frozen=True, tag="message", gc=False):
     """A message entered the history, at its end.
 
-    Results are recorded as tools finish: in the history they stand in the order of the calls of the reply before them,
-    and `call` is the index of theirs.
+    Results are recorded as tools finish; in the history they are in the order of the calls of the reply before them,
+    and `call` is the index of theirs. `facts` are there for results of this version.
     """
 
     message: AgentMessage
     source: MessageSource
     call: int | None = None
+    facts: CallFacts | None = None
 
 
 class MessageReplaced(Value, frozen=True, tag="replaced", gc=False):
-    """Another message stands in the place of the one that the entry `number` added."""
+    """Another message replaces the one that the entry `number` added."""
 
     number: int
     message: AgentMessage
@@ -82,13 +102,15 @@ class MessageReplaced(Value, frozen=True, tag="replaced", gc=False):
 class ToolStarted(Value, frozen=True, tag="tool_started", gc=False):
     """A tool is about to run: call number `call` of the last reply.
 
-    `arguments` are there only if they are not those of the reply: a policy or a person changed them.
+    `arguments` are there only if they are not those of the reply: a policy or a person changed them. `facts` are there
+    only if the call was approved, so that this is known even if its result never comes.
     """
 
     call: int
     call_id: str
     name: str
     arguments: dict[str, Any] | None = None
+    facts: CallFacts | None = None
 
 
 class ContextReplaced(Value, frozen=True, tag="context", gc=False):
@@ -121,9 +143,12 @@ class StateChanged(Value, frozen=True, tag="state", gc=False):
 
 
 class RunStarted(Value, frozen=True, tag="run_started", gc=False):
-    """A run began; entries up to its end belong to it."""
+    """A run began; entries up to its end belong to it. `schema` is the one that the caller gave for a value."""
 
     run_id: str
+    kind: RunKind | None = None
+    """`None` in entries of an earlier version."""
+    schema: dict[str, Any] | None = None
 
 
 class RunEnded(Value, frozen=True, tag="run_ended", gc=False):
@@ -131,10 +156,13 @@ class RunEnded(Value, frozen=True, tag="run_ended", gc=False):
 
     run_id: str
     stop_reason: StopReason
-    usage: Usage = Usage()
-    cost: Cost = Cost()
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
     error: str | None = None
     stopped_by: PolicyStop | None = None
+    error_kind: ErrorKind | None = None
+    value: Any = None
+    has_value: bool = False
 
 
 JournalEntry: TypeAlias = (
@@ -151,7 +179,7 @@ JournalEntry: TypeAlias = (
 
 
 class Journal(Protocol):
-    """Where entries go. One run at a time uses it, from one event loop; between runs, any thread may record.
+    """Stores entries. One run at a time uses it, from one event loop; between runs, any thread may record.
 
     One that has an attribute `is_durable` is not waited for while that is true.
     """
@@ -169,7 +197,7 @@ class Journal(Protocol):
 
 
 class Past(Value, frozen=True, kw_only=True):
-    """What a journal holds of an agent, to go on from."""
+    """What a journal has of an agent, to continue from."""
 
     messages: tuple[AgentMessage, ...] = ()
     numbers: tuple[int, ...] = ()
@@ -184,6 +212,9 @@ class Recorder:
     """Turns what happens to one agent into entries of one journal."""
 
     __slots__ = ("_failure", "_model", "_numbers", "_record_in", "_state", "journal", "redactor")
+
+    call_facts = CallFacts
+    """For `dispatch`, which does not import this module if there is no journal."""
 
     def __init__(self, journal: Journal, past: Past | None = None) -> None:
         self.journal = journal
@@ -203,8 +234,7 @@ class Recorder:
             self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        """A journal that raised where it was to record, against its word, has a gap: it is given nothing more, and who
-        waits is told."""
+        """Stops recording: a journal that raised in `record` has a gap. `durable` raises the error."""
         self._failure, self._record_in = error, _record_nothing
 
     @property
@@ -221,26 +251,32 @@ class Recorder:
     # -- messages ----------------------------------------------------------------------------------------------
 
     def added(self, messages: Iterable[AgentMessage], source: MessageSource) -> None:
-        record = self._record_in  # here and below: what is looked up as a method takes longer
+        record = self._record_in  # here and below: faster than a method call
         try:
             for message in messages:
                 self._numbers[id(message)] = record(MessageAdded(message, source), self.redactor)
         except Exception as error:
             self._give_up(error)
 
-    def resolved(self, message: ToolResultMessage, call: int, state: Mapping[str, Any]) -> None:
-        """A tool call has its result, and has made this of the state. No secret is left in it but in the addresses of
-        pictures, which a model is sent."""
+    def resolved(
+        self, message: ToolResultMessage, call: int, state: Mapping[str, Any], facts: CallFacts | None = None
+    ) -> None:
+        """Records the result of a tool call, and the state after it. The result is masked except for the addresses of
+        images, which the model needs; the facts have the scope and the arguments unmasked."""
         if state or self._state is not _NO_STATE:
-            with suppress(AgentError):  # what is no JSON is told when somebody waits for it
+            with suppress(AgentError):  # state that is not JSON is reported by `make_durable`
                 self.state_is(state)
         record = self._record_in
         redactor = None
+        if facts is not None and (facts.scope or facts.arguments):
+            redactor = self.redactor
+        if message.outcome is _UNKNOWN_TOOL:  # its name is the model's, and may be anything
+            redactor = self.redactor
         for block in message.content:
             if type(block) is Image:
                 redactor = self.redactor
         try:
-            self._numbers[id(message)] = record(MessageAdded(message, "result", call), redactor)
+            self._numbers[id(message)] = record(MessageAdded(message, "result", call, facts), redactor)
         except Exception as error:
             self._give_up(error)
 
@@ -254,7 +290,7 @@ class Recorder:
     def history_set(self, messages: Sequence[AgentMessage]) -> None:
         """The application gave the agent another history: what it shares with the old one is not written again.
 
-        The change itself comes last: whoever cannot write all that is new still has the old history.
+        The change itself comes last: if not all new messages can be written, the old history stays.
         """
         numbers: dict[int, int] = {}
         order: list[int] = []
@@ -277,11 +313,14 @@ class Recorder:
 
     # -- tools, model, state, runs -----------------------------------------------------------------------------
 
-    def tool_started(self, call: int, call_id: str, name: str, arguments: dict[str, Any] | None) -> None:
-        # Without arguments it names a tool and a call of the reply before it: there is nothing in it to mask.
+    def tool_started(
+        self, call: int, call_id: str, name: str, arguments: dict[str, Any] | None, facts: CallFacts | None = None
+    ) -> None:
+        # Without arguments and facts it names a tool and a call of the reply before it: there is nothing to mask.
         record = self._record_in
+        redactor = None if arguments is None and facts is None else self.redactor
         try:
-            record(ToolStarted(call, call_id, name, arguments), None if arguments is None else self.redactor)
+            record(ToolStarted(call, call_id, name, arguments, facts), redactor)
         except Exception as error:
             self._give_up(error)
 
@@ -291,13 +330,13 @@ class Recorder:
             self._record(ModelChanged(model))
 
     def state_is(self, state: Mapping[str, Any]) -> None:
-        """Records the state if it has changed. Raises `AgentError` if it is no JSON."""
+        """Records the state if it has changed. Raises `AgentError` if it is not JSON."""
         if not state and self._state is _NO_STATE:
             return
         try:
             encoded = _encoded(state)
             if encoded != self._state:
-                now = copy_json(dict(state))  # tools that still run may change it meanwhile
+                now = copy_json(dict(state))  # running tools may change it meanwhile
                 encoded = _encoded(now)
                 changed = decoded_state(encoded, now)
                 self._state = encoded
@@ -308,19 +347,32 @@ class Recorder:
             raise AgentError(f"the agent's state cannot be recorded, since not all of it is JSON: {error}") from error
 
     def is_safe(self, state: Mapping[str, Any]) -> bool:
-        """Whether all that happened is known to be safe, so that there is nothing to wait for. Never raises."""
+        """Whether everything so far is durable, so that there is nothing to wait for. Never raises."""
         if state or self._state is not _NO_STATE or self._failure is not None:
             return False
         return getattr(self.journal, "is_durable", False)
 
-    def run_started(self, run_id: str) -> None:
-        self._record(RunStarted(run_id))
+    def run_started(self, run_id: str, kind: RunKind = "prompt", schema: dict[str, Any] | None = None) -> None:
+        self._record(RunStarted(run_id, kind, schema))
 
     def run_ended(self, run_id: str, result: AgentResult) -> None:
-        self._record(RunEnded(run_id, result.stop_reason, result.usage, result.cost, result.error, result.stopped_by))
+        self._record(
+            RunEnded(
+                run_id,
+                result.stop_reason,
+                result.usage,
+                result.cost,
+                result.error,
+                result.stopped_by,
+                result.error_kind,
+                result.value,
+                result.has_value,
+            )
+        )
 
 
 _NO_STATE = b"{}"
+_UNKNOWN_TOOL = ToolOutcome.UNKNOWN_TOOL
 
 
 def _record_nothing(entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
@@ -332,7 +384,7 @@ def _encoded(state: Mapping[str, Any]) -> bytes:
 
 
 def decoded_state(encoded: bytes, state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state as it will be read. Raises `TypeError` if that is another than it was; a tuple may become a list."""
+    """Returns the state as it will be read. Raises `TypeError` if that differs; a tuple may become a list."""
     read = msgspec.json.decode(encoded)
     for key, value in state.items():
         if read.get(key) != value and read.get(key) != _with_lists(value):

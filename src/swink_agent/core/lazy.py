@@ -1,15 +1,14 @@
-"""Public names that are loaded when they are first asked for: the one way in which this package does that.
+"""Loads public names on first use.
 
-Owns how a list of names is read and how one of them is loaded. The lists are `_exports.py` beside each `__init__.py`:
-nothing but imports, one line for a name, which type checkers and people read as what they are. No name stands in a
-second list: `dir()`, `__all__` and the places that names are loaded from all come from that one.
+The names of a package are listed once, in `_exports.py` beside its `__init__.py`, one import per line. Type checkers
+read that file as it is; `dir()`, `__all__` and the lazy loading are derived from it.
 
     if TYPE_CHECKING:
         from ._exports import *
     else:
         __getattr__, __dir__ = lazy_names(__name__, "._exports")
 
-Type checkers must not see the `__getattr__`: with it, every misspelt name would be one that exists.
+Type checkers must not see the `__getattr__`: it would make them accept every misspelt name.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ __all__ = ["lazy_names", "listed_names"]
 
 
 def lazy_names(module: str, listing: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The module's `__getattr__` and `__dir__`, which also answer for its `__all__`.
+    """Returns a module's `__getattr__` and `__dir__`, which also provide its `__all__`.
 
-    `listing` is the module with the imports, relative to the package. Public are its names and the functions and
-    classes that the module itself defines. Nothing is read before a name is asked for that the module does not have.
+    `listing` is the module with the imports, relative to the package. Public names are those in it, and the functions
+    and classes that the module itself defines. The listing is read when a missing name is first looked up.
     """
     own = sys.modules[module].__dict__
     package: str = own["__spec__"].parent
@@ -48,23 +47,23 @@ def lazy_names(module: str, listing: str) -> tuple[Callable[[str], Any], Callabl
         if name[:2] == "__" or name not in listed():
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
         home, known_as = listed()[name]
-        # It is not kept here: a name is what its module has under it, also when a test has put something in its place.
+        # It is not cached here, so that a test can replace the name in its home module.
         return getattr(import_module(home, package), known_as)
 
     return load, lambda: sorted({*own, *public()})
 
 
 def listed_names(listing: str) -> dict[str, tuple[str, str]]:
-    """The names that a module of imports binds, each with the module it comes from and its name there.
+    """Returns the names that a module of imports binds, each with its home module and its name there.
 
-    The imports are run with an `__import__` that notes them and loads nothing. That needs no source, so it also works
-    from a zip file and in a frozen program.
+    Runs the imports with an `__import__` that only notes them. That needs no source, so it also works from a zip file
+    and in a frozen program.
     """
     spec = _spec_of(listing)
     find_code: Callable[[str], Any] | None = getattr(spec and spec.loader, "get_code", None)
     code = find_code and find_code(listing)
     if code is None:
-        raise ImportError(f"{listing}, the list of public names, is not there: install swink-agent anew", name=listing)
+        raise ImportError(f"{listing}, the list of public names, is missing: reinstall swink-agent", name=listing)
 
     def note(module: str, _globals: object, _locals: object, names: tuple[str, ...], level: int) -> SimpleNamespace:
         return SimpleNamespace(**{name: ("." * level + module, name) for name in names})
@@ -75,7 +74,7 @@ def listed_names(listing: str) -> dict[str, tuple[str, str]]:
 
 
 def _spec_of(module: str) -> Any:
-    """Where a module of a package that is loaded is; `importlib.util` would be two more modules to load."""
+    """Finds a module of a loaded package, without the cost of importing `importlib.util`."""
     path = sys.modules[module.rpartition(".")[0]].__path__
     specs = (finder.find_spec(module, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
     return next((spec for spec in specs if spec is not None), None)

@@ -1,12 +1,12 @@
-"""THE loop: runs, turns, and what ends them. Read it from the top; what is called stands below its caller.
+"""THE loop: runs, turns, and what ends them. Read it from the top; each function is below its caller.
 
     run      AgentStart, turns until nothing is left to do, AgentEnd
     turns    inner: a turn, as long as there are tool results or steering to answer
              outer: again, as long as post-loop policies or follow-ups give the agent more to do
     a turn   pending messages enter → transforms → pre-turn policies → reply → tools → post-turn policies
 
-Owns the order of things. The reply is asked for in `reply`, a batch of tool calls is run in `dispatch`, and how an
-abort ends every wait is in `run/supervisor`. Nothing here raises for what a model, tool, hook or policy does.
+Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `run/supervisor` lets an
+abort end every wait. Nothing here raises for what a model, tool, hook or policy does.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
-from .context import default_convert_to_llm, is_answered
+from .context.context import default_convert_to_llm, is_answered
 from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, InvalidContinue, NoMessages
-from .events import AgentEnd, AgentStart, MessageEnd, TurnEnd, TurnEndReason, TurnStart
+from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnStart
 from .reply import ask_model, convert_context, register_secrets, transform_context
 from .run.consulting import consult, consult_after_turn
 from .run.event_stream import Channel, EventStream
@@ -38,8 +40,9 @@ from .types import (
     AssistantMessage,
     StopReason,
     ToolResultMessage,
-    as_messages,
+    as_prompts,
 )
+from .values.value import copy_json
 
 if TYPE_CHECKING:
     from .journal import Recorder
@@ -56,8 +59,11 @@ def agent_loop(
     config: AgentLoopConfig,
     cancel: CancellationToken | None = None,
 ) -> EventStream:
-    """Adds the prompts to the context and runs until the agent stops. The context itself is not changed."""
-    return _stream_of(as_messages(prompts), context, config, cancel)
+    """Adds the prompts to the context and runs until the agent stops. The context itself is not changed.
+
+    Raises `ValueError` for prompts without any content.
+    """
+    return _stream_of(as_prompts(prompts), context, config, cancel)
 
 
 def agent_loop_continue(
@@ -92,31 +98,35 @@ def _stream_of(
 
 
 async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentResult:
-    """One run, whatever happens in it; `None` for prompts continues from the history.
+    """Runs to the end, whatever happens; `None` for prompts continues from the history.
 
     Raises nothing but the `CancelledError` of a task that was cancelled from outside, and that after `AgentEnd`.
     """
-    run.emit(AgentStart())
+    request = run.request
+    kind: RunKind = "continue" if prompts is None else "prompt" if request is None else "structured"
+    schema = None if request is None else copy_json(request.schema)
+    run.emit(AgentStart(run.id, kind, schema, prompts or ()))
     starts_with_overflow = _ended_in_overflow(run.transcript.history)
     recorder = run.transcript.recorder
     if recorder is not None:
         recorder.redactor = run.redactor
-        register_secrets(run, run.config.stream_options)  # before anything is written that may hold them
-        recorder.run_started(run.id)
+        register_secrets(run, run.config.stream_options)  # before anything that may contain them is written
+        recorder.run_started(run.id, kind, schema)
     run.transcript.add(prompts or (), "prompt")
     try:
         try:
             if prompts is not None or await _has_something_to_answer(run):
                 await _run_turns(run, starts_with_overflow)
         except Interrupted:
-            pass  # between two turns: nothing is open
+            pass  # between two turns
         if recorder is not None:
             await _record_end(run, recorder)
     finally:
-        await run.close()
+        run.close()
     result = _result_of(run)
     run.put_back()
-    run.emit(AgentEnd(result.messages, result.stopped_by))
+    told = result if result.exception is None else structs.replace(result, exception=None)
+    run.emit(AgentEnd(result.messages, result.stopped_by, told))
     if run.supervisor.cancelled_from_outside is not None:
         raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
     return result
@@ -129,7 +139,7 @@ async def _run_turns(run: Run, overflow: bool) -> None:
             has_results = await _run_turn(run, overflow)
             overflow = False
             if not has_results:
-                await supervisor.rest()  # before the last look at the queues: what comes meanwhile is seen there
+                await supervisor.rest()  # before the last look at the queues: other tasks may still add to them
             if run.stopped_by is not None or run.error is not None or supervisor.is_interrupted:
                 return
             if (run.has_to_poll or run.steering) and not any(source == "steering" for source, _ in run.pending):
@@ -143,7 +153,7 @@ async def _run_turns(run: Run, overflow: bool) -> None:
 
 
 async def _after_loop(run: Run) -> None:
-    """Post-loop policies: what they inject keeps the agent going."""
+    """Asks the post-loop policies: if they inject messages, the run continues."""
     stop, messages = await consult(run.config.post_loop_policies, "post_loop", run.policy_context(), run.supervisor)
     run.stopped_by = stop
     run.queue("policy", messages)
@@ -154,8 +164,8 @@ async def _after_loop(run: Run) -> None:
 
 
 async def _run_turn(run: Run, overflow: bool) -> bool:
-    """One reply and its tool calls; says whether there are tool results for the model to see."""
-    if run.audience.all:  # here and below: what happens most often makes no events that nobody hears
+    """Runs one reply and its tool calls; returns whether there are tool results for the model to see."""
+    if run.audience.all:  # here and below: frequent events are not made unless somebody receives them
         run.emit(TurnStart(run.turn_index))
     if run.pending:
         run.inject()
@@ -168,13 +178,10 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     if problem is None and recorder is not None and not recorder.is_safe(run.state):
         problem = await _refusal(run)
 
-    if run.supervisor.is_eager and run.supervisor.is_held_up():
-        await run.supervisor.give_way()  # a run in which nothing ever waits would keep everything else waiting
+    if run.supervisor.is_eager:
+        await run.supervisor.give_way()  # a run in which nothing ever waits would block the event loop
     message = await ask_model(run, problem)
-    usage = message.usage
-    if usage.total or usage.input or usage.output:
-        run.usage += usage
-        run.cost += message.cost
+    run.count(message.usage, message.cost)
     run.transcript.add((message,), "reply")
     if run.audience.all:
         run.emit(MessageEnd(message))
@@ -198,7 +205,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
 
 
 def _prepare_plainly(run: Run) -> AgentError | None:
-    """The same as `_prepare`, where there is nobody to ask."""
+    """Does the same as `_prepare` for a run without hooks and policies."""
     run.has_recovered = False
     run.model = run.config.model
     run.transcript.convert_by_default()
@@ -206,7 +213,7 @@ def _prepare_plainly(run: Run) -> AgentError | None:
 
 
 async def _prepare(run: Run, overflow: bool) -> AgentError | None:
-    """Transforms, pre-turn policies, conversion; returns what makes asking the model pointless, if something does."""
+    """Runs transforms, pre-turn policies and conversion; returns the error if the model cannot be asked."""
     run.has_recovered = False
     run.model = run.config.model
     culprit = "system_prompt"
@@ -233,7 +240,7 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
 
 
 async def _refusal(run: Run) -> AgentError | None:
-    """Waits for the journal: the model is asked only when everything said so far is safe."""
+    """Waits for the journal: the model is asked only when everything so far is durable."""
     if run.refusal is None:
         try:
             await run.make_durable()
@@ -245,7 +252,7 @@ async def _refusal(run: Run) -> AgentError | None:
 
 
 async def _before_turn(run: Run) -> None:
-    """Pre-turn policies: what they inject enters this turn."""
+    """Asks the pre-turn policies: what they inject enters this turn."""
     context = run.policy_context(request_tokens=run.most_request_tokens() if run.has_reserving_policies else 0)
     run.stopped_by, messages = await consult(run.config.pre_turn_policies, "pre_turn", context, run.supervisor)
     run.queue("policy", messages)
@@ -255,7 +262,7 @@ async def _before_turn(run: Run) -> None:
 async def _after_turn(
     run: Run, message: AssistantMessage, results: tuple[ToolResultMessage, ...]
 ) -> tuple[AssistantMessage, tuple[ToolResultMessage, ...]]:
-    """Post-turn policies; returns the turn's message and results, which they may have replaced."""
+    """Asks the post-turn policies; returns the turn's message and results, which they may have replaced."""
     context = run.policy_context(message, results)
     try:
         stop, messages, turn = await consult_after_turn(run.config.post_turn_policies, context, run.supervisor)
@@ -265,7 +272,7 @@ async def _after_turn(
         run.stopped_by = stop
     run.queue("policy", messages)
     if turn is context:
-        return message, results  # as it was
+        return message, results
     for old, new in zip((message, *results), (turn.message or message, *turn.tool_results), strict=True):
         if new is not old:
             run.transcript.replace(old, new)
@@ -288,7 +295,7 @@ def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:
 
 
 async def _has_something_to_answer(run: Run) -> bool:
-    """Whether a run that continues has anything to say: after the assistant's last word, only what is queued."""
+    """Whether a run that continues has something to answer: the history, or queued messages."""
     if not is_answered(run.transcript.history):
         return True
     if await run.poll("steering") or await run.poll("follow_up"):
@@ -303,14 +310,12 @@ def _ended_in_overflow(messages: Sequence[AgentMessage]) -> bool:
 
 
 async def _record_end(run: Run, recorder: Recorder) -> None:
-    """Writes down how the run ended, and waits for the journal once more, as long as an aborted run may wait at all."""
+    """Records how the run ended, and waits for the journal, but in an aborted run only until its deadline."""
     recorder.run_ended(run.id, _result_of(run))
     try:
         await run.make_durable(last_words=True)
     except Interrupted:
-        log.info(
-            "the run was aborted before its last entries were known to be safe"
-        )  # who closes the journal will know
+        log.info("the run was aborted before its last entries were known to be durable")
     except Exception as error:
         run.error = run.error or as_agent_error(error, "the journal")
 
@@ -335,4 +340,7 @@ def _result_of(run: Run) -> AgentResult:
         error=None if run.error is None else run.redactor.redact(str(run.error)),
         exception=run.error,
         stopped_by=run.stopped_by,
+        error_kind=None if run.error is None else run.error.kind,
+        value=None if run.request is None else run.request.given,
+        has_value=run.request is not None and run.request.has_value,
     )

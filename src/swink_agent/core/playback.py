@@ -1,4 +1,4 @@
-"""A reply that is known, streamed as if a model said it now: for recordings and scripts.
+"""Streams a known reply as if a model sent it: for recordings and scripts.
 
 Owns the way from a message back to the events that make it. How events become a message is in `stream`.
 """
@@ -50,7 +50,7 @@ def events_of(reply: AssistantMessage) -> Iterator[AssistantMessageEvent]:
                 if partial is None or not is_cut:
                     yield ToolCallEnd(index)
             case _:
-                continue  # of another version of this library: no stream can make it
+                continue  # a block of another version: no stream event makes it
         index += 1
     if reply.is_failed:
         kind = reply.error_kind or ErrorKind.STREAM

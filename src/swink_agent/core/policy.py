@@ -6,7 +6,7 @@ and when in `loop` and `dispatch`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec.structs import force_setattr
@@ -20,6 +20,7 @@ from .types import (
     Usage,
     as_messages,
 )
+from .values import hints
 from .values.value import Value, show, show_arguments
 
 __all__ = [
@@ -46,7 +47,7 @@ class Stop(Value, frozen=True):
 
 
 class Skip(Value, frozen=True):
-    """Do not make this call; the model is told why. Before a dispatch only."""
+    """Do not make this call; the model reads the reason. Before a dispatch only."""
 
     whole_fields = frozenset({"reason"})
 
@@ -81,8 +82,10 @@ class PolicyContext(Value, frozen=True, kw_only=True):
     `message` and `tool_results` are there after a turn. `run_id` is the same in all slots of one run and in its tools
     (`ToolContext.run_id`), and no other run ever has it. `request_tokens`, before a call and only for policies with
     `every_call`, is the most that the request can hold: what the provider counted last time, and one token for each
-    byte that is new.
+    byte that is new. `redactor` is the one of the run: a policy that stores or sends what it sees masks it with that.
     """
+
+    hidden_fields = frozenset({"redactor_fn"})
 
     turn_index: int
     messages: Sequence[AgentMessage]
@@ -95,13 +98,20 @@ class PolicyContext(Value, frozen=True, kw_only=True):
     max_tokens: int | None = None
     request_tokens: int = 0
     run_id: str = ""
+    redactor_fn: Callable[[], hints.Redactor] | None = None
+    """Gives the run's redactor, which is made on first use."""
+
+    @property
+    def redactor(self) -> hints.Redactor | None:
+        """What masks secrets in this run; `None` in a context that no run made."""
+        return None if self.redactor_fn is None else self.redactor_fn()
 
 
 class PreDispatchContext:
     """What a policy sees of one tool call. Assign `arguments` to change what the tool will get.
 
-    `is_final_answer` says that the call gives the value of a `structured_output`, to the library's own tool. It is no
-    name that decides this: a tool that merely calls itself `final_answer` is a tool like any other.
+    `is_final_answer` says that the call gives the value of a `structured_output`, to the library's own tool. The
+    name does not decide this: another tool named `final_answer` is an ordinary tool.
     """
 
     __slots__ = (
@@ -145,8 +155,8 @@ class PreTurnPolicy(Protocol):
 
     One that has `every_call = True` is asked again before each repetition of the turn's request: a retry, a fallback,
     the second try after an overflow. `ctx.message` is then the attempt that failed; a stop ends the turn with that.
-    What a transform asks a model comes to it as a run of its own, `post_turn` included; a stop refuses that alone.
-    One that sets something aside for a call may have `run_over(run_id)`, called when the run is over, however it ended.
+    A request of a transform is a separate run for it, `post_turn` included; a stop refuses only that request.
+    One that reserves something for a call may have `run_over(run_id)`, which is called at the end of every run.
     """
 
     def pre_turn(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...

@@ -1,4 +1,4 @@
-"""Asking the model for one reply, until there is one: retries, fallbacks, and the recovery from an overflow.
+"""Asks the model for one reply, with retries, fallbacks, and the recovery from an overflow.
 
 Owns what happens between `MessageStart` and `MessageEnd`. Everything that can go wrong here ends as a message with
 `stop_reason` error or aborted; nothing raises.
@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec.structs
 
 from .config import GetApiKeyFn
-from .context import estimate_tokens
+from .context.context import estimate_tokens
 from .errors import (
     Aborted,
     AgentError,
     AuthError,
     ContextWindowOverflow,
+    ErrorKind,
     ModelThrottled,
     NetworkError,
+    StreamError,
 )
 from .events import (
     CompactionReport,
@@ -31,9 +33,11 @@ from .events import (
     MessageStart,
     MessageUpdate,
     ModelFallback,
+    UsageAdded,
+    UsageSource,
 )
 from .run.consulting import consult
-from .run.failures import as_agent_error, error_in, explained, failed, masked_cause, patience, told
+from .run.failures import as_agent_error, described, error_in, explained, failed, masked_cause, patience
 from .run.state import Run
 from .run.supervisor import Interrupted, as_exception
 from .stream import (
@@ -59,11 +63,12 @@ from .types import (
     LlmMessage,
     ModelSpec,
     Usage,
+    is_blank,
 )
 from .values.value import is_secret_name
 
 if TYPE_CHECKING:
-    from .compaction import CompactionContext
+    from .context.compaction import CompactionContext
 
 __all__ = [
     "ask_model",
@@ -75,15 +80,19 @@ __all__ = [
 
 log = logging.getLogger("swink_agent")
 _LINGERING = 1.0
-"""Seconds that a stream has to end after its terminal event."""
+"""Seconds that a stream gets to end after its terminal event."""
 _LAST_WORD = 0.02
-"""Seconds that a stream has, when the run is aborted, to end by itself and say what it used."""
+"""Seconds that a stream gets, when the run is aborted, to end by itself and report its usage."""
+_NOTHING_TO_SEND = (
+    "there is nothing to ask the model: no message with content is left for it. Messages of an application's own types "
+    "reach it only through convert_to_llm, and transform_context must leave at least one message"
+)
 _DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
 _ENDS = frozenset({TextEnd, ThinkingEnd, ToolCallEnd, StreamFailed})
 
 
 async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
-    """The reply to the conversation as it stands; a failed one if there is already a `problem`."""
+    """Returns the reply to the current conversation; a failed one if there is already a `problem`."""
     if run.audience.all:
         run.emit(MessageStart())
     try:
@@ -93,49 +102,57 @@ async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
         return message if run.error is None else await _ask_the_others(run, message)
     except Interrupted:
         return failed(run, Aborted())
-    except Exception as error:  # a hook failed; what stream functions do wrong is caught where they are read
+    except Exception as error:  # a hook failed; errors of stream functions are caught where they are read
         return failed(run, as_agent_error(error, "a hook"))
     finally:
         run.assembler = None
 
 
 async def _ask_the_others(run: Run, message: AssistantMessage) -> AssistantMessage:
-    """The fallbacks, as long as the trouble is throttling or the network."""
+    """Asks the fallbacks, as long as the error is throttling or the network."""
     model = run.config.model
     for next_model, next_stream_fn in run.config.fallbacks:
         if not isinstance(run.error, (ModelThrottled, NetworkError)):
             break
         if not await _may_call_again(run, next_model, message):
             break
-        _count(run, message)
-        run.emit(ModelFallback(model, next_model, str(run.error)))
+        run.count(message.usage, message.cost)  # of an attempt that is repeated: the last one counts with its message
+        run.emit(ModelFallback(model, next_model, str(run.error), message.usage, message.cost))
         model = next_model
         message = await _ask_one_model(run, model, next_stream_fn)
     return message
 
 
 async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> AssistantMessage:
-    """One model, as often as the retry strategy says, and once more after an overflow that could be mended."""
+    """Asks one model, as often as the retry strategy says, and once more after a compaction that fixed an overflow."""
     attempt = 1
     while True:
         assembler = run.assembler = MessageAssembler(model)
         options = run.config.stream_options
         if model.provider != run.config.model.provider:
-            # A key, headers and fields that were meant for one provider are not for another.
+            # The key, headers and extra fields are for the primary's provider only.
             options = msgspec.structs.replace(options, api_key=None, headers={}, extra={})
         if run.config.get_api_key is not None:
             options = await _with_api_key(options, run.config.get_api_key, run, model)
         if options.api_key is not None or options.headers:
             register_secrets(run, options)
-        context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
+        conversation = run.transcript.conversation()
+        if is_blank(conversation):
+            raise StreamError(_NOTHING_TO_SEND, kind=ErrorKind.INVALID_REQUEST)
+        context = AgentContext(run.instructions, conversation, run.toolbox.tools)
         reading = _read(run, assembler, stream_fn, model, context, options)
-        task = run.supervisor.begin(reading)  # none if all of it was read at once
-        cause = None if task is None else await _read_on(run, model, assembler, task, reading)
+        cause: Exception | None = None
+        try:
+            await run.supervisor.wait_for(run.supervisor.begin(reading), reading, grace=_LAST_WORD)
+        except Exception as error:
+            log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
+            assembler.fail(StreamFailed(f"the stream function raised {described(error)}"))
+            cause = masked_cause(run, error)
         if run.supervisor.is_interrupted and not assembler.is_finished:
             raise Interrupted
         if assembler.failure is not None:
             assembler.failure = explained(run, assembler.failure)
-        message = assembler.message()  # which fails a reply that has no end
+        message = assembler.message()  # which makes a reply without an end a failure
         if assembler.failure is None:
             run.error = None
             return message
@@ -153,44 +170,29 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
             attempt += 1
         if not await _may_call_again(run, model, message):
             return message
-        _count(run, message)
-        run.assembler = MessageAssembler(model)  # what was streamed is void, also if the wait is aborted
-        if delay is not None:
-            await _back_off(run, error, attempt - 1, delay)
-        if run.supervisor.is_eager and run.supervisor.is_held_up():
+        run.count(message.usage, message.cost)  # of an attempt that is repeated: the last one counts with its message
+        run.assembler = MessageAssembler(model)  # what was streamed is discarded, also if the wait is aborted
+        if delay is None:
+            _report_usage(run, message.usage, message.cost, "overflow")
+        else:
+            await _back_off(run, MessageRetry(attempt - 1, str(error), delay, message.usage, message.cost))
+        if run.supervisor.is_eager:
             await run.supervisor.give_way()
 
 
-def _count(run: Run, failed: AssistantMessage) -> None:
-    """Adds what an attempt cost that is to be repeated; the one that stays is counted with its message."""
-    run.usage += failed.usage
-    run.cost += failed.cost
-
-
-async def _read_on(
-    run: Run,
-    model: ModelSpec,
-    assembler: MessageAssembler,
-    task: asyncio.Task[Any],
-    reading: Coroutine[Any, Any, None],
-) -> Exception | None:
-    """Waits for the end of the reply; returns what the stream function raised."""
-    try:
-        await run.supervisor.wait_for(task, reading, grace=_LAST_WORD)
-    except Exception as error:
-        log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
-        assembler.fail(StreamFailed(f"the stream function raised {told(error)}"))
-        return masked_cause(run, error)
-    return None
+def _report_usage(run: Run, usage: Usage, cost: Cost, source: UsageSource) -> None:
+    """Reports usage that the run has counted and that is in no other event."""
+    if usage != Usage() or cost != Cost():
+        run.emit(UsageAdded(usage, cost, source))
 
 
 def register_secrets(run: Run, options: StreamOptions) -> None:
-    """Makes the keys that a request is sent with known to whoever masks them."""
+    """Registers the secrets of a request with the redactor."""
     if options.api_key is not None:
         run.redactor.learn(options.api_key, "API key")
     for name, value in options.headers.items():
         if is_secret_name(name):
-            for part in (value, value.partition(" ")[2]):  # the scheme, as in "Bearer …", is no part of it
+            for part in (value, value.partition(" ")[2]):  # also without the scheme, as in "Bearer …"
                 run.redactor.learn(part, name)
 
 
@@ -202,7 +204,7 @@ async def _read(
     context: AgentContext,
     options: StreamOptions,
 ) -> None:
-    """The innermost loop: what is done here is done for every delta. It wakes the run at its end."""
+    """Reads the stream: the innermost loop, which runs for every delta. Wakes the run at its end."""
     feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
     audience = run.audience
     stream: Any = None
@@ -210,7 +212,7 @@ async def _read(
     is_ending = False
     try:
         stream = stream_fn(model, context, options, run.cancel)
-        if not hasattr(stream, "__anext__"):  # an async function that returns its iterator, not an async generator
+        if not hasattr(stream, "__anext__"):  # an async function that returns an iterator
             stream = await cast("Awaitable[AsyncIterator[AssistantMessageEvent]]", stream)
         async for event in stream:
             if is_ending and type(event) not in _ENDS:
@@ -227,7 +229,7 @@ async def _read(
                 if channel is not None and channel.is_full:
                     await channel.room()
             if supervisor.is_interrupted:
-                is_ending = True  # what closes the reply is still read: its last event says what was used
+                is_ending = True  # ends are still read: the last event has the usage
         is_open = False
     finally:
         try:
@@ -240,12 +242,12 @@ async def _read(
 def _has_ended(
     stream: AsyncIterator[AssistantMessageEvent], assembler: MessageAssembler
 ) -> bool | Coroutine[Any, Any, bool]:
-    """Whether the stream is over, as it should be after its terminal event: it may take a moment, and say no more."""
+    """Whether the stream ends after its terminal event, as it should; another event breaks the reply."""
     step: Any = stream.__anext__()
     if not hasattr(step, "send"):
         return _ends_soon(step, assembler)
     try:
-        # Begun by hand: nearly all end at once, and need neither a clock nor a coroutine for it.
+        # Started by hand: nearly all end at once, and need neither a timeout nor a coroutine.
         return _ends_soon(_Rest(step, step.send(None)), assembler)
     except StopAsyncIteration:
         return True
@@ -266,7 +268,7 @@ async def _ends_soon(step: Awaitable[AssistantMessageEvent], assembler: MessageA
 
 
 class _Rest:
-    """What is left of an awaitable whose first step was taken by hand."""
+    """The rest of an awaitable whose first step was taken by hand."""
 
     __slots__ = ("_step", "_waits_for")
 
@@ -294,17 +296,28 @@ class _Rest:
 async def transform_context(
     run: Run, *, overflow: bool, compaction: CompactionContext | None = None
 ) -> CompactionReport | None:
-    """Lets the transforms change what is sent from now on; says what they did, if they did something."""
+    """Lets the transforms change what is sent from now on; returns what they did, or `None`."""
     config = run.config
     if config.async_transform_context is None and config.transform_context is None:
         return None
     if compaction is None:
-        from .compaction import CompactionContext  # on use: many an agent has no transforms
+        from .context.compaction import CompactionContext  # on use: many agents have no transforms
 
         compaction = CompactionContext(run)
-    given = run.transcript.context
+    report: CompactionReport | None = None
+    try:
+        report = await _transformed(run, overflow, compaction)
+    finally:
+        compaction.close()
+        if report is None or not report.is_told:
+            _report_usage(run, compaction.usage, compaction.cost, "compaction")
+    return report
+
+
+async def _transformed(run: Run, overflow: bool, compaction: CompactionContext) -> CompactionReport | None:
+    config, given = run.config, run.transcript.context
     messages: Sequence[AgentMessage] = given
-    # On demand they are told to take something out: to one that only knows (messages, overflow) that is the way.
+    # On demand they must remove something: `overflow` is how a transform of (messages, overflow) learns that.
     must_shrink = overflow or compaction.is_on_demand
     with compaction.at_work():
         for transform in (config.async_transform_context, config.transform_context):
@@ -322,6 +335,7 @@ async def transform_context(
         overflow,
         compaction.usage,
         compaction.cost,
+        compaction.has_summary,
     )
     if not run.transcript.adopt(messages):
         return None
@@ -337,18 +351,18 @@ def _are_same(some: Any, others: Sequence[AgentMessage]) -> bool:
 
 
 def _checked(returned: object) -> Sequence[AgentMessage]:
-    """Raises `TypeError` for what is no list of messages: it would be sent from then on."""
+    """Returns the list of messages. Raises `TypeError` for anything else, which would be sent from then on."""
     if not isinstance(returned, Sequence) or isinstance(returned, (str, bytes)):
-        raise TypeError(f"it returned a {type(returned).__name__}, which is no list of messages")
+        raise TypeError(f"it returned a {type(returned).__name__}, which is not a list of messages")
     for item in cast("Sequence[object]", returned):
         if type(item) not in LLM_MESSAGES and not isinstance(item, CustomMessage):
-            raise TypeError(f"it returned a list with a {type(item).__name__}, which is no message")
+            raise TypeError(f"it returned a list with a {type(item).__name__}, which is not a message")
     return cast("Sequence[AgentMessage]", returned)
 
 
 async def compact_on_demand(run: Run, instructions: str | None) -> CompactionReport | None:
-    """The transforms alone, because somebody asked for it. Raises an `AgentError`, `Aborted` among them."""
-    from .compaction import CompactionContext
+    """Runs the transforms alone, for `Agent.compact`. Raises an `AgentError`, such as `Aborted`."""
+    from .context.compaction import CompactionContext
 
     run.instructions = run.system_prompt if isinstance(run.system_prompt, str) else ""
     compaction = CompactionContext(run, is_on_demand=True, instructions=instructions)
@@ -365,7 +379,7 @@ async def compact_on_demand(run: Run, instructions: str | None) -> CompactionRep
     except Exception as error:
         problem = as_agent_error(error, "transform_context")
     finally:
-        await run.close()
+        run.close()
         if report is None:
             _record_use(run, compaction)
     if run.supervisor.cancelled_from_outside is not None:
@@ -376,7 +390,7 @@ async def compact_on_demand(run: Run, instructions: str | None) -> CompactionRep
 
 
 def _record_use(run: Run, compaction: CompactionContext) -> None:
-    """What was asked on demand and came to nothing was paid for all the same, and no run's end will say so."""
+    """Records the usage of a compaction that removed nothing: no end of a run will report it."""
     transcript = run.transcript
     if transcript.recorder is not None and (compaction.usage != Usage() or compaction.cost != Cost()):
         size = estimate_tokens(transcript.context)
@@ -392,7 +406,7 @@ async def convert_context(run: Run) -> None:
             answer = convert(message)
         except BaseException as error:
             raise as_exception(error) from error
-        if answer is message:  # by far the most common answer, and no promise of one
+        if answer is message:  # by far the most frequent answer, and not an awaitable
             converted.append(cast("LlmMessage", answer))
         elif (llm_message := await run.supervisor.settle(answer)) is not None:
             converted.append(llm_message)
@@ -403,12 +417,12 @@ async def _with_api_key(options: StreamOptions, get_api_key: GetApiKeyFn, run: R
     try:
         key = await run.supervisor.ask(get_api_key, model.provider)
     except Exception as error:
-        raise AuthError(f"get_api_key failed for {model.provider}: {told(error)}") from error
+        raise AuthError(f"get_api_key failed for {model.provider}: {described(error)}") from error
     return options if key is None else msgspec.structs.replace(options, api_key=key)
 
 
 async def _may_call_again(run: Run, model: ModelSpec, failed: AssistantMessage) -> bool:
-    """Asks the policies that want to see every call, before a turn's request is repeated."""
+    """Asks the policies with `every_call` before a turn's request is repeated."""
     run.model = model
     policies = [policy for policy in run.config.pre_turn_policies if getattr(policy, "every_call", False)]
     if policies:
@@ -418,7 +432,7 @@ async def _may_call_again(run: Run, model: ModelSpec, failed: AssistantMessage) 
 
 
 async def _recover_from_overflow(run: Run) -> bool:
-    """Whether the call is worth repeating: once per turn, if the transforms took something out."""
+    """Whether to repeat the request: once per turn, if the transforms removed something."""
     if run.has_recovered:
         return False
     run.has_recovered = True
@@ -429,7 +443,7 @@ async def _recover_from_overflow(run: Run) -> bool:
 
 
 def _delay(run: Run, error: AgentError, attempt: int) -> float | None:
-    """Seconds to wait before the next attempt; `None` if there is to be none."""
+    """Returns the seconds to wait before the next attempt; `None` for no further attempt."""
     strategy, advised = run.config.retry_strategy, getattr(error, "retry_after", None)
     try:
         if not strategy.should_retry(error, attempt):
@@ -444,7 +458,7 @@ def _delay(run: Run, error: AgentError, attempt: int) -> float | None:
         return None
 
 
-async def _back_off(run: Run, error: AgentError, attempt: int, delay: float) -> None:
-    run.emit(MessageRetry(attempt, str(error), delay))
-    if delay or run.is_interrupted:
-        await run.supervisor.ask(run.config.sleep, delay)
+async def _back_off(run: Run, retry: MessageRetry) -> None:
+    run.emit(retry)
+    if retry.delay or run.is_interrupted:
+        await run.supervisor.ask(run.config.sleep, retry.delay)

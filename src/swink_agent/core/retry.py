@@ -1,6 +1,6 @@
 """Whether to ask a model again after a failure, and when.
 
-Owns the strategies. Who asks them is in `reply`.
+Owns the strategies, which `reply` uses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The boundary to a provider: what a stream function is given, what it yields, and how a message is made of that.
+"""The boundary to a provider: stream functions, their options and events, and assembling a message from the events.
 
-Owns the stream events and the strict `MessageAssembler`. Retries and fallbacks are in `reply`.
+Retries and fallbacks are in `reply`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class StreamOptions(Value, frozen=True, kw_only=True):
-    """What one call to a provider is asked for besides its messages. The key and the headers never show in a repr."""
+    """The options of one call to a provider. The repr never shows the key and the headers."""
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset({"api_key", "headers", "extra"})
 
@@ -59,10 +59,10 @@ class StreamOptions(Value, frozen=True, kw_only=True):
     max_tokens: int | None = None
     session_id: str | None = None
     transport: Literal["sse"] = "sse"
-    """How a reply comes: as server-sent events, or what a provider has in their place. There is no other, as yet."""
+    """Replies come as server-sent events, or as what the provider uses instead. No other value is allowed yet."""
     api_key: str | None = None
     tool_choice: str = "auto"
-    """`auto`, `none`, `required`, or the name of the one tool that must be called."""
+    """`auto`, `none`, `required`, or the name of the tool that the model must call."""
     cache: Literal["auto", "none"] = "auto"
     headers: dict[str, str] = {}
     timeout: float | None = None
@@ -70,14 +70,14 @@ class StreamOptions(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.transport != "sse":
-            raise ValueError(f"StreamOptions.transport is {self.transport!r}; the one that there is is 'sse'")
+            raise ValueError(f"StreamOptions.transport is {self.transport!r}; it must be 'sse'")
         if self.cache not in ("auto", "none"):
-            raise ValueError(f"StreamOptions.cache is {self.cache!r}; it is 'auto' or 'none'")
+            raise ValueError(f"StreamOptions.cache is {self.cache!r}; it must be 'auto' or 'none'")
         check_options(self)
 
 
 # -- events --------------------------------------------------------------------------------------------------
-# They are made once per delta, so they stay out of the garbage collector's sight: none can be part of a cycle.
+# One is created for each delta, so the garbage collector does not track them; none can be part of a cycle.
 
 
 class StreamStart(Value, frozen=True, tag_field="type", tag="stream_start", gc=False):
@@ -153,7 +153,7 @@ class StreamDone(Value, frozen=True, tag_field="type", tag="stream_done"):
 
 
 class StreamFailed(Value, frozen=True, tag_field="type", tag="stream_failed"):
-    """The reply failed; what was streamed before is kept. `usage` and `cost` are what the provider had told by then."""
+    """The reply failed; what was streamed is kept. `usage` and `cost` are what the provider had reported by then."""
 
     message: str
     kind: ErrorKind = ErrorKind.STREAM
@@ -181,9 +181,9 @@ AssistantMessageEvent: TypeAlias = (
 
 
 class StreamFn(Protocol):
-    """The only boundary to a provider: any callable of this shape, an async generator function above all.
+    """The only boundary to a provider: any callable with this signature, usually an async generator function.
 
-    It never raises for what a provider does: it ends with `StreamFailed`.
+    It does not raise for a failure of the provider: it ends with `StreamFailed`.
     """
 
     def __call__(
@@ -195,16 +195,17 @@ class StreamFn(Protocol):
 
 
 def prompt_text(value: object) -> str:
-    """The system prompt, which the loop has made a text of; a stream function that is used alone calls one here.
+    """Returns the system prompt as text, and calls it if it is a function.
 
-    Raises `StreamError` for what is no text and gives none.
+    The loop resolves the prompt before a request; this serves stream functions that are used without the loop. Raises
+    `StreamError` if the prompt is not a string and does not return one.
     """
     if callable(value):
         value = value()
     if isinstance(value, str):
         return value
     if inspect.iscoroutine(value):
-        value.close()  # it is not awaited here, and needs no warning that it was not
+        value.close()  # it cannot be awaited here; closing it avoids Python's warning
     given = "nothing" if value is None else f"a value of the type {type(value).__name__}"
     raise StreamError(
         f"the system prompt gave {given}: it must be a string, or a function that returns one",
@@ -213,7 +214,7 @@ def prompt_text(value: object) -> str:
 
 
 async def resolved_prompt(context: AgentContext) -> str:
-    """The same, where the function may be async, and whatever it raises is a `StreamError`."""
+    """Works like `prompt_text` for a function that may be async. Raises `StreamError` for whatever it raises."""
     prompt = cast("Any", context.system_prompt)
     if isinstance(prompt, str):
         return prompt
@@ -230,7 +231,7 @@ async def resolved_prompt(context: AgentContext) -> str:
 # -- assembly ------------------------------------------------------------------------------------------------
 
 
-# The members of an enum are slow to reach in Python 3.11, and to hash.
+# Enum members are slow to look up and to hash in Python 3.11.
 _LENGTH, _ERROR, _ABORTED = StopReason.LENGTH, StopReason.ERROR, StopReason.ABORTED
 _KINDS = frozenset(ErrorKind)
 
@@ -240,7 +241,7 @@ _DELTA_OF: dict[type, type] = {Text: TextDelta, Thinking: ThinkingDelta, ToolCal
 
 
 class _OpenBlock(msgspec.Struct):
-    """A block while it is streamed: fragments are kept in a list and joined once."""
+    """A block that is being streamed. Its fragments are collected in a list and joined once."""
 
     kind: type
     call: ToolCallStart | None = None
@@ -250,11 +251,11 @@ class _OpenBlock(msgspec.Struct):
 
 
 class MessageAssembler:
-    """Folds one attempt's stream events into an `AssistantMessage`, in time linear in the reply.
+    """Folds the stream events of one attempt into an `AssistantMessage`, in linear time.
 
-    Strict: one start first; a new block's index is the number of blocks so far; deltas and ends hit an open block
-    of their kind; one terminal event; nothing after it; nothing left open at `StreamDone` but tool calls under
-    `length`. `feed` never raises: a broken sequence makes `message()` an error message of kind `stream`.
+    It is strict: one start comes first; a new block's index is the number of blocks so far; deltas and ends name an
+    open block of their kind; one terminal event comes last; only tool calls under `length` may be open at `StreamDone`.
+    `feed` never raises: after a broken sequence, `message()` returns an error message of kind `stream`.
     """
 
     __slots__ = (
@@ -277,45 +278,45 @@ class MessageAssembler:
     def __init__(self, model: ModelSpec) -> None:
         self.model = model
         self.failure: StreamFailed | None = None
-        """What went wrong, in the provider's words or in ours; `None` so far, or for a good reply."""
+        """The failure that the provider or the assembler reported, if any."""
         self.is_finished = False
-        """Whether the terminal event has come, or none can come any more."""
+        """Whether the reply ended: by its terminal event, or by a failure."""
         self.is_broken = False
-        """Whether the event sequence was wrong, which no retry mends."""
+        """Whether the event sequence was wrong; a retry would not help."""
         self._accepts = _FIRST
-        """What is to be done with each kind of event that may come now."""
+        """The handler of each kind of event that may come now."""
         self._blocks: list[_OpenBlock] = []
         self._open: dict[int, _OpenBlock] = {}
-        """Those that are not closed yet, by index."""
+        """The blocks that are not closed yet, by index."""
         self._call_ids: set[str] = set()
         self._terminal: StreamDone | None = None
-        # What the provider told, which counts however the reply ends.
+        # What the provider reported, which counts even if the reply fails.
         self._usage: Usage | None = None
         self._cost: Cost | None = None
-        # The block that was opened last or had the last delta: its next one costs two comparisons and an append.
+        # The block that was opened last or got the last delta: its next delta costs two comparisons and an append.
         self._delta_type: type | None = None
         self._delta_index = -1
         self._append = _reject
 
     def feed(self, event: AssistantMessageEvent) -> None:
-        """Takes the next event."""
+        """Processes the next event."""
         kind: type = type(event)
         if kind is self._delta_type:
             delta: Any = event
-            # By `is`, for the same number: one that only equals it, or is too large to be shared, goes the longer way.
+            # Compared by `is` for speed: an equal number that is another object takes the slower path below.
             if delta.index is self._delta_index and type(delta.delta) is str:
                 self._append(delta.delta)
                 return
         take, block_kind = self._accepts.get(kind) or _MISPLACED
         try:
             problem = take(self, block_kind, event)
-        except Exception as error:  # an event with something in it that no event has
+        except Exception as error:  # the event holds a value of a wrong type
             problem = f"{kind.__name__} that cannot be read: {error}"
         if problem is not None:
             self._break(problem)
 
     def fail(self, failure: StreamFailed) -> None:
-        """Ends the reply as failed, for a reason that did not come through the stream."""
+        """Ends the reply as failed, for a reason that the stream did not report."""
         usage = failure.usage if type(failure.usage) is Usage else None
         cost = failure.cost if type(failure.cost) is Cost else None
         is_odd = usage is not failure.usage or cost is not failure.cost or type(failure.message) is not str
@@ -335,12 +336,12 @@ class MessageAssembler:
         self.fail(StreamFailed(f"broken event sequence: {problem}", ErrorKind.STREAM))
 
     def _misplaced(self, _: type, event: object) -> str | None:
-        """What is wrong with an event that cannot be taken here."""
+        """Returns what is wrong with an event that is not allowed here."""
         kind = type(event)
         if self.is_finished:
             return None if self.is_broken else f"{kind.__name__} after the terminal event"
         if kind not in _ALL:
-            return f"a {kind.__name__}, which is no stream event"
+            return f"a {kind.__name__}, which is not a stream event"
         return f"{kind.__name__} before StreamStart"
 
     def _start(self, _: type, event: StreamStart) -> str | None:
@@ -357,7 +358,7 @@ class MessageAssembler:
         block = self._open.get(index) if type(index) is int else None
         if block is None or block.kind is not block_kind:
             return f"{type(event).__name__} for block {index}, which is not an open {block_kind.__name__}"
-        if not isinstance(delta, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a stream may say anything
+        if not isinstance(delta, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a stream may send anything
             return f"{type(event).__name__} whose delta is a {type(delta).__name__}"
         self._delta_type, self._delta_index = type(event), index
         append = self._append = block.fragments.append
@@ -370,13 +371,13 @@ class MessageAssembler:
             return f"block {index} opened when {len(blocks)} was next"
         if block_kind is ToolCall:
             if type(event.id) is not str or type(event.name) is not str:
-                return "a tool call whose id or name is no string"
+                return "a tool call whose id or name is not a string"
             if event.id in self._call_ids:
                 return f"two tool calls with the id {event.id!r}"
             self._call_ids.add(event.id)
         block = self._open[index] = _OpenBlock(block_kind, event if block_kind is ToolCall else None)
         blocks.append(block)
-        # What comes next is nearly always a delta of this block.
+        # The next event is nearly always a delta of this block.
         self._delta_type, self._delta_index, self._append = _DELTA_OF[block_kind], index, block.fragments.append
         return None
 
@@ -387,7 +388,7 @@ class MessageAssembler:
             return f"end of block {index}, which is not an open {block_kind.__name__}"
         if block_kind is Thinking:
             if event.signature is not None and type(event.signature) is not str:
-                return "a signature that is no string"
+                return "a signature that is not a string"
             block.signature = event.signature
         elif block_kind is ToolCall:
             block.arguments = _parsed("".join(block.fragments))
@@ -439,7 +440,7 @@ class MessageAssembler:
         return AssistantMessage(content, model.provider, model.model_id, done.usage, done.cost, done.stop_reason)
 
     def message(self) -> AssistantMessage:
-        """The message, once the stream is over. One that ended without a terminal event is a broken sequence."""
+        """Returns the message after the stream ended. A stream without a terminal event is a broken sequence."""
         if not self.is_finished:
             self._break("the stream ended without StreamDone or StreamFailed")
         if self.failure is None:
@@ -447,7 +448,7 @@ class MessageAssembler:
         return self.failed(self.failure)
 
     def failed(self, failure: StreamFailed) -> AssistantMessage:
-        """The message that a failure leaves: text and thinking stay, tool calls, which never ran, do not."""
+        """Returns the message of a failed reply: it keeps text and thinking, and drops tool calls, which never ran."""
         is_abort = failure.kind == ErrorKind.ABORTED or failure.stop_reason == StopReason.ABORTED
         blocks = tuple([_block(block) for block in self._blocks if block.kind is not ToolCall and block.fragments])
         return AssistantMessage(
@@ -462,7 +463,7 @@ class MessageAssembler:
         )
 
 
-# What a class holds is slow to reach from its objects in Python 3.11.
+# Class attributes are slow to look up on an instance in Python 3.11.
 _ALL, _FIRST, _NONE = MessageAssembler.ALL, MessageAssembler.FIRST, MessageAssembler.NONE
 _MISPLACED: _Action = MessageAssembler.MISPLACED
 
@@ -479,11 +480,11 @@ def _block(block: _OpenBlock) -> AssistantBlock:
 
 _decode = msgspec.json.Decoder().decode
 _SHALLOW = 256
-"""Characters in which nothing can be nested too deep, as a level takes two."""
+"""Characters that cannot be nested too deep, because each level takes two."""
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    """The arguments, or `None` if the text is no JSON object, or is nested too deep; no text at all is an empty one."""
+    """Returns the arguments, `{}` for an empty text, or `None` if the text is not a JSON object or nested too deep."""
     try:
         value: Any = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

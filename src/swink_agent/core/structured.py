@@ -15,8 +15,17 @@ from .schemas.schema import ValueSchema
 from .schemas.validation import compile_schema
 from .tool import AgentToolResult, ToolContext
 from .types import AgentResult, UserMessage, extract_text
+from .values.value import frozen_json
 
-__all__ = ["StructuredOutput"]
+__all__ = ["StructuredOutput", "answer_tool_name"]
+
+
+def answer_tool_name(taken_names: Container[str]) -> str:
+    """The name of the tool that takes the answer, in an agent whose tools have these names."""
+    name = "final_answer"
+    while name in taken_names:
+        name += "_"
+    return name
 
 
 class StructuredOutput:
@@ -31,7 +40,9 @@ class StructuredOutput:
             raise ValueError(f"max_retries is {max_retries}; it counts the attempts after the first, so 0 or more")
         self._type = None if isinstance(target, dict) else ValueSchema(target)
         schema = cast("dict[str, Any]", target) if self._type is None else self._type.schema
-        # Tools take objects; any other shape travels inside one.
+        self.schema = schema
+        """The caller's schema, or that of the caller's type."""
+        # A tool's arguments are an object, so any other value is wrapped in one.
         self._is_wrapped = schema.get("type", "object" if "properties" in schema else None) != "object"
         if self._is_wrapped:
             schema = {"type": "object", "properties": {"value": _moved(schema)}, "required": ["value"]}
@@ -39,29 +50,35 @@ class StructuredOutput:
             compile_schema(schema)
         except ValueError as error:
             raise ValueError(f"the schema for structured output cannot be used: {error}") from error
-        self.name = "final_answer"
-        while self.name in taken_names:
-            self.name += "_"
+        self.name = answer_tool_name(taken_names)
         self.description = "Gives the final answer. Call it exactly once, when the answer is known."
         self.parameters_schema = schema
         self.max_retries = max_retries
         self.attempts = 0
         self.last_error = "the model never tried"
         self._values: list[Any] = []
+        self.given: Any = None
+        """The accepted answer as JSON."""
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
-        """Takes the first valid answer."""
-        value = arguments["value"] if self._is_wrapped else arguments
+        """Accepts the first valid answer."""
+        value = given = arguments["value"] if self._is_wrapped else arguments
         if self._type is not None:
             try:
                 value = self._type.convert(value)
             except ValueError as error:
                 return AgentToolResult.error(f"invalid arguments for {self.name}: {error}")
+        if not self._values:
+            self.given = frozen_json(given)
         self._values.append(value)
         return AgentToolResult.text("accepted")
 
+    @property
+    def has_value(self) -> bool:
+        return bool(self._values)
+
     def post_turn(self, ctx: PolicyContext) -> Verdict:
-        """Ends the run when there is an answer, or when there have been too many attempts at one."""
+        """Ends the run when there is an answer, or after too many attempts."""
         if self._values:
             return Stop("the answer was given")
         tries = [result for result in ctx.tool_results if result.tool_name == self.name]
@@ -77,7 +94,7 @@ class StructuredOutput:
         return Inject(UserMessage(f"Answer by calling the tool {self.name}, not in text."))
 
     def value_of(self, result: AgentResult) -> Any:
-        """The answer that the run gave. Raises the run's error, or `StructuredOutputFailed`."""
+        """Returns the value that the run gave. Raises the run's error, or `StructuredOutputFailed`."""
         if self._values:
             return self._values[0]
         stop = result.stopped_by
@@ -90,7 +107,7 @@ class StructuredOutput:
 
 
 def _moved(schema: Any) -> Any:
-    """The schema with its references to itself as they are inside the object that carries it."""
+    """Returns the schema with its references to itself adapted to the object that wraps it."""
     if isinstance(schema, list):
         return [_moved(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

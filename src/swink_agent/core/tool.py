@@ -1,19 +1,12 @@
-"""Tools: what one is, what it is given and gives back, and an agent's set of them.
+"""Tools: the protocol, the context and result of a call, and an agent's set of tools.
 
-Owns the tool protocol and results. Tools from functions are made in `function_tool`, schemas in `schemas`; running a
-batch of calls is in `dispatch`.
+`function_tool` makes tools from functions, `schemas` makes their schemas, and `dispatch` runs a batch of calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    Protocol,
-    cast,
-)
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -33,7 +26,7 @@ _PLAIN = frozenset({int, float, bool, dict})
 
 
 class AgentToolResult(Value, frozen=True):
-    """What a tool gives back: content for the model, and `details` for people and logs."""
+    """What a tool returns: content for the model, and `details` for people and logs."""
 
     content: tuple[UserBlock, ...] = ()
     details: Any = None
@@ -52,46 +45,47 @@ class AgentToolResult(Value, frozen=True):
 
     @classmethod
     def text(cls, text: str, details: Any = None) -> AgentToolResult:
-        """A result that is one text."""
+        """Makes a result of one text."""
         return cls((Text(text),), details)
 
     @classmethod
     def error(cls, text: str, details: Any = None) -> AgentToolResult:
-        """An error result: the model reads the text and may try again."""
+        """Makes an error result: the model reads the text and may try again."""
         return cls((Text(text),), details, True)
 
 
 class Conversation(Protocol):
-    """The conversation that calls a tool, as far as tools may know it.
+    """What tools may know of the conversation that calls them.
 
-    Its length, in messages, is the same for all calls of one reply, and grows once the model has their results.
+    Its length, in messages, is the same for all calls of one reply. It grows when the model has their results.
     """
 
     @property
     def memory(self) -> dict[Any, Any]:
-        """What tools keep about it, each under a key of its own: never sent, never saved, gone when the history is
-        replaced or reset."""
+        """Data that tools keep about the conversation, each under its own key. It is never sent or saved, and is
+        cleared when the history is replaced or reset."""
         ...
 
     def __len__(self) -> int: ...
 
 
 class ToolContext:
-    """What a tool is given besides its arguments. Every field has a default, so tests can make one."""
+    """What a tool receives in addition to its arguments. Every field has a default, so tests can make one."""
 
     __slots__ = (
         "_cancel",
         "_on_update",
+        "_redactor",
+        "_run",
         "_run_cancel",
+        "_threads",
         "call_id",
         "conversation",
         "execution_root",
         "grant",
         "has_invalid_arguments",
-        "redactor",
         "run_id",
         "state",
-        "threads",
     )
 
     def __init__(
@@ -106,44 +100,55 @@ class ToolContext:
         run_id: str = "",
         conversation: Conversation | None = None,
         redactor: hints.Redactor | None = None,
+        run: hints.Run | None = None,
     ) -> None:
         self.call_id = call_id
         self.run_id = run_id
-        """The run's own, the same that policies are shown."""
+        """The id of the run, as policies see it."""
         self._run_cancel = cancel
         self._cancel: dict[str, CancellationToken] = {}
         self.state: MutableMapping[str, Any] = {} if state is None else state
-        """The agent's own key-value store, live."""
+        """The agent's key-value store itself, not a copy."""
         self.execution_root = execution_root
-        self.threads = threads
+        self._threads = threads
         self.grant = grant
-        """What a person or a rule approved for this call; `None` if nobody was asked."""
+        """What a person or a rule approved for this call; `None` if no approval was needed."""
         self.conversation = conversation
-        """The conversation that the call belongs to; `None` outside of one."""
-        self.redactor = redactor
-        """What masks secrets in the result: for a tool that cuts a text, and so must mask it before."""
+        """The conversation that the call belongs to, if any."""
+        self._redactor = redactor
+        self._run = run
         self._on_update = on_update
         self.has_invalid_arguments = False
-        """Set by a tool that finds something wrong with its arguments which the schema cannot say."""
+        """Set by a tool that finds an error in its arguments which the schema cannot express."""
 
     def __repr__(self) -> str:
         return f"ToolContext(call_id={self.call_id!r})"
 
     @property
     def cancel(self) -> CancellationToken:
-        """Cancelled when the call is no longer wanted; a tool that looks at it can still give a partial result."""
+        """Cancelled when the call is no longer wanted. A tool that reads it may still return a partial result."""
         token = self._cancel.get("token")
-        # Most tools never look. Of two threads that look at once, `setdefault` gives both the same token.
+        # Made on first use, since most tools never read it; `setdefault` gives two threads the same token.
         return token or self._cancel.setdefault("token", CancellationToken(self._run_cancel))
 
     @property
+    def redactor(self) -> hints.Redactor | None:
+        """Masks secrets in the result: for a tool that shortens a text, and must mask it before that."""
+        return self._redactor if self._run is None else self._run.redactor
+
+    @property
+    def threads(self) -> hints.WorkerThreads | None:
+        """The threads of the run, for work that would block the event loop; `None` outside of a run."""
+        return self._threads if self._run is None else self._run.threads
+
+    @property
     def is_listening(self) -> bool:
-        """Whether the tool has looked at `cancel`: if so, it is given a moment to end by itself."""
+        """Whether the tool has read `cancel`: if so, it gets a moment to end by itself."""
         return bool(self._cancel)
 
     @property
     def is_called_off(self) -> bool:
-        """Whether the tool has looked at `cancel` and was told to end. Asking is no look."""
+        """Whether the tool has read `cancel` and the token is cancelled. This does not count as reading it."""
         token = self._cancel.get("token")
         return token is not None and token.is_cancelled
 
@@ -154,11 +159,11 @@ class ToolContext:
 
 
 class AgentTool(Protocol):
-    """A tool. `on_steer` ("cancel" or "finish") may be left out, and is "cancel" then.
+    """A tool. `on_steer` ("cancel" or "finish") is optional and defaults to "cancel".
 
-    One that needs approval may have `approval_scope(arguments)`, a JSON object that says where and how it would act:
-    it is shown with the question, and `ctx.grant` holds it together with what was approved. And it may have
-    `foresee(arguments, ctx)`, an error result for a call that it would refuse: nobody is asked about that.
+    A tool that needs approval may define `approval_scope(arguments)`, a JSON object that says where and how it would
+    act: the question shows it, and `ctx.grant` holds it with what was approved. It may also define
+    `foresee(arguments, ctx)`, which returns an error result for a call that it would refuse; then no one is asked.
     """
 
     @property
@@ -173,13 +178,13 @@ class AgentTool(Protocol):
     def requires_approval(self) -> bool: ...
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
-        """Does the work. The arguments are valid against the schema, and the tool's own to change."""
+        """Does the work. The arguments are valid against the schema, and the tool may change them."""
         ...
 
 
 def as_result(value: Any, name: str) -> AgentToolResult:
-    """What a tool returned, as a result: text as it is, blocks and results as they are, anything else as JSON."""
-    if type(value) not in _PLAIN:  # as few are
+    """Converts what a tool returned to a result: text, blocks and results unchanged, anything else as JSON."""
+    if type(value) not in _PLAIN:
         match value:
             case AgentToolResult():
                 return value
@@ -201,7 +206,7 @@ def as_result(value: Any, name: str) -> AgentToolResult:
 
 
 def _encodable(text: str) -> str:
-    """The text as UTF-8 can carry it: names of files may hold what it cannot."""
+    """Replaces what UTF-8 cannot encode, as file names may contain it."""
     if text.isascii():
         return text
     try:
@@ -224,7 +229,7 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_to_json)
 
 
 def error_result(error: BaseException) -> AgentToolResult:
-    """What an exception in a tool becomes: a `ToolError`'s own text, else the exception's type and text."""
+    """Converts an exception of a tool to a result: the text of a `ToolError`, else the exception's type and text."""
     if isinstance(error, ToolError):
         return AgentToolResult.error(str(error))
     return AgentToolResult.error(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
@@ -234,17 +239,19 @@ def error_result(error: BaseException) -> AgentToolResult:
 
 
 class Toolbox(Mapping[str, AgentTool]):
-    """An agent's tools by name, with their compiled validators. Names are unique: a duplicate is a `ValueError`."""
+    """An agent's tools by name, with their compiled validators. Raises `ValueError` for a duplicate name."""
 
     def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
         if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
-            raise TypeError(f"the tools of an agent are a list, and not {tools!r}: write tools=[…]")
+            raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
         self.tools = tuple(tools)
         self._by_name: dict[str, AgentTool] = {}
         for item in self.tools:
+            if isinstance(item, type):
+                raise TypeError(f"the class {item.__name__} is not a tool: write {item.__name__}(…)")
             name = getattr(item, "name", None)
             if not isinstance(name, str) or not callable(getattr(item, "execute", None)):
-                raise TypeError(f"{item!r} is no tool: decorate a function with @tool, or give it name and execute")
+                raise TypeError(f"{item!r} is not a tool: decorate a function with @tool, or give it name and execute")
             if (why := getattr(item, "why_unusable", None)) is not None:
                 raise TypeError(why)
             if name in self._by_name:
@@ -263,22 +270,21 @@ class Toolbox(Mapping[str, AgentTool]):
         return len(self._by_name)
 
     def problems(self, name: str, arguments: dict[str, Any]) -> str | None:
-        """What is wrong with the arguments, field by field, or `None`."""
+        """Returns what is wrong with the arguments, field by field, or `None`."""
         validator = self._validators.get(name)
         if validator is None:
-            from .schemas.validation import compile_schema  # on use: many a run calls no tool
+            from .schemas.validation import compile_schema  # on use: many runs call no tool
 
             try:
                 validator = compile_schema(self._by_name[name].parameters_schema)
             except ValueError as error:
-                return f"{name} cannot be called: {error}"
+                return f"the tool cannot be called: {error}"
             self._validators[name] = validator
         try:
             if validator.is_valid(arguments):
                 return None
             from .schemas.validation import describe_problems
 
-            problems = describe_problems(validator, arguments)
-        except Exception as error:  # arguments that are not JSON: a policy or an approval may have put them there
-            problems = str(error)
-        return f"invalid arguments for {name}: {problems}"
+            return describe_problems(validator, arguments)
+        except Exception as error:  # arguments that are not JSON, which a policy or an approval may have set
+            return str(error)

@@ -1,14 +1,14 @@
 """The data model: content blocks, messages, usage, models, results.
 
-Owns every value that lives in a history. Does not own what happens while a reply streams (`stream`), what a run
-reports (`events`), or what all of it is as JSON (`codec`).
+Defines every value that a history holds. The events of a streamed reply are in `stream`, those of a run in `events`,
+and the JSON form of all of them in `codec`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -50,13 +50,15 @@ __all__ = [
     "UserMessage",
     "as_blocks",
     "as_messages",
+    "as_prompts",
     "extract_text",
+    "is_blank",
 ]
 
-# `gc=False` keeps values that cannot be part of a cycle out of the garbage collector's sight: a history of a million
-# messages costs it nothing. Values that hold what an application gave (`details`, `data`) stay in it.
-# Types are compared by `type(x) is T` where it is done for every message: these classes have no subclasses, and
-# `isinstance` is five times slower when the answer is no. Content that is one block already, as it mostly is, stays.
+# `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
+# million messages costs it nothing. It tracks values that hold application data (`details`, `data`).
+# Code that runs for every message compares types by `type(x) is T`: these classes have no subclasses, and `isinstance`
+# is five times slower when the answer is no. Content that is a tuple of one block, the usual case, is not copied.
 
 # -- content blocks ------------------------------------------------------------------------------------------
 
@@ -68,17 +70,17 @@ class Text(Value, frozen=True, tag_field="type", tag="text", gc=False):
 
 
 class Thinking(Value, frozen=True, tag_field="type", tag="thinking", gc=False):
-    """Reasoning; `signature` is the provider's proof that it wrote it, to be sent back unchanged."""
+    """Reasoning. `signature` proves that the provider wrote it, and must be sent back unchanged."""
 
     thinking: str
     signature: str | None = None
 
 
 class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call", gc=False):
-    """A call that the model wants made. Its arguments are a dict that cannot be changed, whoever is shown them.
+    """A call that the model requests. `arguments` is a dict that refuses changes, so every reader can share it.
 
-    `partial_json` is set when what the model sent as arguments is no JSON object: because the reply was cut off inside
-    them, or because the model got it wrong. `arguments` is empty then.
+    `partial_json` is set if the arguments are not a JSON object: the reply was cut off inside them, or the model made a
+    mistake. `arguments` is empty then.
     """
 
     id: str
@@ -91,7 +93,7 @@ class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call", gc=False):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the arguments are not all there, or no arguments at all: such a call is never run."""
+        """Whether the arguments are cut off or invalid; such a call never runs."""
         return self.partial_json is not None
 
 
@@ -110,7 +112,7 @@ class UrlImage(Value, frozen=True, tag_field="type", tag="url", gc=False):
 
 
 class FileImage(Value, frozen=True, tag_field="type", tag="file", gc=False):
-    """An image file on this machine, read when a request is first made of it; if it is gone, a note takes its place."""
+    """An image file on this machine. Adapters read it for the first request; if it is missing, they send a note."""
 
     path: str
     media_type: str | None = None
@@ -132,7 +134,7 @@ class Image(Value, frozen=True, tag_field="type", tag="image", gc=False):
 
 
 class Extension(Value, frozen=True, tag_field="type", tag="extension"):
-    """A block that this version does not know, or that an application defines; adapters send a note in its place."""
+    """A block that this version does not know, or that an application defines; adapters send a note instead."""
 
     type_name: str
     data: Any = None
@@ -147,12 +149,12 @@ _ASSISTANT_BLOCKS = frozenset({Text, Thinking, ToolCall, Extension})
 
 
 def extract_text(blocks: Sequence[ContentBlock]) -> str:
-    """The text of all `Text` blocks, joined; other blocks are passed over."""
+    """Joins the text of all `Text` blocks and ignores the others."""
     return "".join([block.text for block in blocks if type(block) is Text])
 
 
 def as_blocks(content: str | Sequence[Any], owner: str, allowed: frozenset[type]) -> tuple[Any, ...]:
-    """Content as a tuple of blocks that may stand in `owner`. Raises `TypeError` for any other."""
+    """Returns content as a tuple of blocks. Raises `TypeError` for a block that `owner` does not allow."""
     if isinstance(content, str):
         return (Text(content),)
     if not isinstance(content, (tuple, list)):
@@ -178,7 +180,7 @@ class StopReason(Choice):
 
 
 FAILURES = (StopReason.ERROR, StopReason.ABORTED)
-"""No set: hashing the member of an enum is a call of a Python function."""
+"""A tuple and not a set: hashing an enum member calls a Python function."""
 
 
 class ToolOutcome(Choice):
@@ -188,31 +190,40 @@ class ToolOutcome(Choice):
     FAILED = "failed"
     """The tool raised, or returned an error."""
     INVALID = "invalid"
-    """The arguments do not fit the schema, or are no JSON object."""
+    """The arguments do not fit the schema, or are not a JSON object."""
     UNKNOWN_TOOL = "unknown_tool"
     REJECTED = "rejected"
-    """By a person, or a rule that answers for one."""
+    """By a person, or by a rule that answers for one."""
     SKIPPED = "skipped"
     """By a policy."""
     CANCELLED = "cancelled"
-    """By steering or an abort: it has no result, or an error with which the tool ended when it was told to."""
+    """By steering or an abort. There is no result, or the error that the tool returned when it was told to stop."""
     INCOMPLETE = "incomplete"
     """The reply was cut off inside the call."""
     LOST = "lost"
-    """The program ended while it ran: what it did is unknown."""
+    """The program ended while the tool ran, so its effect is unknown."""
     NEVER_RAN = "never_ran"
 
 
 _RAN = ToolOutcome.RAN
 
 
-def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    if not second:
-        return dict(first)
-    total = dict(first)
-    for key, value in second.items():
-        total[key] = total.get(key, 0) + value
-    return total
+def _sum(first: Amounts, second: Amounts) -> Amounts:
+    """Adds field by field and key by key; returns `first` itself if the other one is zero."""
+    if not (second.total or second.input or second.output or second.cache_read or second.cache_write or second.extra):
+        return first
+    extra: dict[str, Any] = dict(first.extra)
+    for key, value in second.extra.items():
+        extra[key] = extra.get(key, 0) + value
+    kind: Any = type(first)
+    return kind(
+        first.input + second.input,
+        first.output + second.output,
+        first.cache_read + second.cache_read,
+        first.cache_write + second.cache_write,
+        first.total + second.total,
+        extra,
+    )
 
 
 class Usage(Value, frozen=True, gc=False):
@@ -225,17 +236,13 @@ class Usage(Value, frozen=True, gc=False):
     total: int = 0
     extra: dict[str, int] = {}
 
+    @property
+    def tokens(self) -> int:
+        """All tokens: `total`, or the sum of the parts if that is more, as when a provider gives no total."""
+        return max(self.total, self.input + self.output + self.cache_read + self.cache_write)
+
     def __add__(self, other: Usage) -> Usage:
-        if not (other.total or other.input or other.output or other.cache_read or other.cache_write or other.extra):
-            return self
-        return Usage(
-            self.input + other.input,
-            self.output + other.output,
-            self.cache_read + other.cache_read,
-            self.cache_write + other.cache_write,
-            self.total + other.total,
-            _added(self.extra, other.extra),
-        )
+        return _sum(self, other)
 
     def merge(self, other: Usage) -> Usage:
         """The sum, field by field and key by key; the same as `+`."""
@@ -252,25 +259,24 @@ class Cost(Value, frozen=True, gc=False):
     total: float = 0.0
     extra: dict[str, float] = {}
 
+    @property
+    def amount(self) -> float:
+        """The whole cost: `total`, or the sum of the parts if that is more, as when the caller gave no total."""
+        return max(self.total, self.input + self.output + self.cache_read + self.cache_write)
+
     def __add__(self, other: Cost) -> Cost:
-        if not (other.total or other.input or other.output or other.cache_read or other.cache_write or other.extra):
-            return self
-        return Cost(
-            self.input + other.input,
-            self.output + other.output,
-            self.cache_read + other.cache_read,
-            self.cache_write + other.cache_write,
-            self.total + other.total,
-            _added(self.extra, other.extra),
-        )
+        return _sum(self, other)
 
     def merge(self, other: Cost) -> Cost:
         """The sum, field by field and key by key; the same as `+`."""
         return self + other
 
 
+Amounts = TypeVar("Amounts", Usage, Cost)
+
+
 class ThinkingLevel(Choice):
-    """How much reasoning to ask of the model."""
+    """How much the model should reason."""
 
     OFF = "off"
     MINIMAL = "minimal"
@@ -281,7 +287,7 @@ class ThinkingLevel(Choice):
 
 
 class ThinkingBudgets(Value, frozen=True):
-    """Tokens per thinking level, where a provider counts reasoning in tokens."""
+    """Tokens for each thinking level, for providers that limit reasoning by tokens."""
 
     budgets: dict[ThinkingLevel, int] = {}
 
@@ -290,7 +296,7 @@ class ThinkingBudgets(Value, frozen=True):
 
 
 class ModelSpec(Value, frozen=True, gc=False):
-    """Which model to ask, and how hard it should think."""
+    """The model to ask, and how much it should think."""
 
     provider: str
     model_id: str
@@ -303,7 +309,7 @@ class ModelSpec(Value, frozen=True, gc=False):
 
     @classmethod
     def parse(cls, text: str) -> ModelSpec:
-        """`provider:model_id`; the model's own name may hold further colons. Raises `ValueError` for anything else."""
+        """Parses `provider:model_id`; the id may contain more colons. Raises `ValueError` for anything else."""
         provider, colon, model_id = text.partition(":")
         if not (provider.strip() and colon and model_id.strip()):
             raise ValueError(f"{text!r} names no model: write provider:model, such as anthropic:claude-sonnet-4-6")
@@ -320,8 +326,17 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-class UserMessage(Value, frozen=True, tag_field="role", tag="user", gc=False):
-    """What a person, or the application for them, says."""
+class _Message(Value, frozen=True, tag_field="role", gc=False):
+    """The base of all messages. The type itself is the role, so there is no field for it."""
+
+    @property
+    def role(self) -> str:
+        """The role as in JSON: `user`, `assistant`, `tool_result`, or one that an application defines."""
+        return str(type(self).__struct_config__.tag)
+
+
+class UserMessage(_Message, frozen=True, tag="user", gc=False):
+    """A message of the user, or of the application on the user's behalf."""
 
     content: tuple[UserBlock, ...]
     timestamp: int = field(default_factory=_now)
@@ -334,8 +349,8 @@ class UserMessage(Value, frozen=True, tag_field="role", tag="user", gc=False):
         force_setattr(self, "content", as_blocks(self.content, "UserMessage", _USER_BLOCKS))
 
 
-class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc=False):
-    """One reply of a model, finished, failed or aborted."""
+class AssistantMessage(_Message, frozen=True, tag="assistant", gc=False):
+    """One reply of a model: complete, failed or aborted."""
 
     whole_fields = frozenset({"error_message"})
 
@@ -376,7 +391,7 @@ class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         content: tuple[Any, ...] = self.content
-        if len(content) == 1:  # as in most replies that call something
+        if len(content) == 1:  # the usual case among replies with calls
             return content if type(content[0]) is ToolCall else ()
         return tuple([block for block in content if type(block) is ToolCall])
 
@@ -386,8 +401,8 @@ class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc
         return self.stop_reason in FAILURES
 
 
-class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result"):
-    """The result of one tool call. `details` are for people and logs and are never sent to a model."""
+class ToolResultMessage(_Message, frozen=True, tag="tool_result", gc=True):
+    """The result of one tool call. `details` are for people and logs; they are never sent to a model."""
 
     tool_call_id: str
     content: tuple[UserBlock, ...]
@@ -396,7 +411,7 @@ class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result")
     tool_name: str = ""
     timestamp: int = field(default_factory=_now)
     outcome: ToolOutcome = _RAN
-    """How it came about; a result that says nothing of it ran."""
+    """Results without this field, as older sessions have them, count as `ran`."""
 
     if TYPE_CHECKING:
 
@@ -418,16 +433,19 @@ class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result")
 
 
 if TYPE_CHECKING:
-    # Subclasses inherit being frozen, but type checkers want each to say so again; they are spared that here.
+    # Subclasses inherit `frozen`, but type checkers would require each of them to repeat it.
     class CustomMessage(Struct, tag_field="role"):
         """The base of an application's own messages."""
+
+        @property
+        def role(self) -> str: ...
 else:
 
-    class CustomMessage(Value, frozen=True, tag_field="role"):
+    class CustomMessage(_Message, frozen=True, gc=True):
         """The base of an application's own messages.
 
-        `class Notice(CustomMessage, tag="notice"): text: str`. They live in the history and never reach a provider
-        unless `convert_to_llm` makes something of them.
+        `class Notice(CustomMessage, tag="notice"): text: str`. They are part of the history and never reach a provider
+        unless `convert_to_llm` converts them.
         """
 
 
@@ -436,14 +454,36 @@ AgentMessage: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage | C
 LLM_MESSAGES = frozenset({UserMessage, AssistantMessage, ToolResultMessage})
 
 
+def is_blank(messages: Iterable[AgentMessage]) -> bool:
+    """Whether the messages are empty: no messages, or only user messages without content.
+
+    White space is not content. An image is, and so is any message of another kind.
+    """
+    for message in messages:
+        if type(message) is not UserMessage:
+            return False
+        for block in message.content:
+            if type(block) is not Text or block.text.strip():
+                return False
+    return True
+
+
+def as_prompts(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tuple[AgentMessage, ...]:
+    """Works like `as_messages`, and raises `ValueError` for a prompt without content."""
+    messages = as_messages(given)
+    if is_blank(messages):
+        raise ValueError("the prompt has no content: give text or an image; continue_loop() runs without a prompt")
+    return messages
+
+
 def as_messages(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tuple[AgentMessage, ...]:
-    """Messages from what a person would pass: a string, a message, or a list of either. Raises `TypeError`."""
+    """Converts a string, a message, or a list of either to messages. Raises `TypeError` for anything else."""
     if isinstance(given, str):
         return (UserMessage(given),)
     if type(given) in LLM_MESSAGES or isinstance(given, CustomMessage):
         return (cast("AgentMessage", given),)
     if not isinstance(given, (list, tuple)):
-        raise TypeError(f"a {type(given).__name__} is no message; give a string, a message, or a list of them")
+        raise TypeError(f"a {type(given).__name__} is not a message; give a string, a message, or a list of them")
     messages: list[AgentMessage] = []
     for item in cast("Sequence[Any]", given):
         if type(item) in LLM_MESSAGES or isinstance(item, CustomMessage):
@@ -451,7 +491,7 @@ def as_messages(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tup
         elif isinstance(item, str):
             messages.append(UserMessage(item))
         else:
-            raise TypeError(f"a {type(item).__name__} is no message; give strings or messages")
+            raise TypeError(f"a {type(item).__name__} is not a message; give strings or messages")
     return tuple(messages)
 
 
@@ -459,7 +499,7 @@ def as_messages(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tup
 
 
 class AgentContext(Value, frozen=True):
-    """What one turn starts from. A snapshot: nothing that happens later changes it."""
+    """The input of one turn. It is a snapshot: later changes do not affect it."""
 
     system_prompt: str | Callable[[], str] = ""
     messages: Sequence[AgentMessage] = ()
@@ -473,7 +513,7 @@ class AgentContext(Value, frozen=True):
 
 
 class PolicyStop(Value, frozen=True, gc=False):
-    """Which policy ended the run, and why."""
+    """The policy that ended the run, and its reason."""
 
     whole_fields = frozenset({"reason"})
 
@@ -482,7 +522,7 @@ class PolicyStop(Value, frozen=True, gc=False):
 
 
 class AgentResult(Value, frozen=True):
-    """How a run ended, with every message that it added to the history."""
+    """How a run ended, and every message that it added to the history."""
 
     whole_fields = frozenset({"error"})
 
@@ -493,17 +533,47 @@ class AgentResult(Value, frozen=True):
     error: str | None = None
     exception: AgentError | None = None
     stopped_by: PolicyStop | None = None
+    error_kind: ErrorKind | None = None
+    value: Any = None
+    """The structured output as JSON data, before its conversion to the caller's type."""
+    has_value: bool = False
 
     @property
     def text(self) -> str:
-        """The text of the last assistant message, or nothing."""
+        """The text of the last assistant message, or an empty string."""
         for message in reversed(self.messages):
             if type(message) is AssistantMessage:
                 return message.text
         return ""
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Gives `rich` values, which it quotes, instead of text that it would read as markup."""
+        return list(self._shown().items())
+
+    def _repr_html_(self) -> str:
+        """Shows the reply in a notebook, as escaped plain text with a line of facts below it."""
+        from html import escape  # on use: for notebooks alone
+
+        shown = self._shown()
+        text = escape(str(shown.pop("text", "")))
+        facts = " · ".join(f"{name} {value}" for name, value in shown.items())
+        return f'<div style="white-space: pre-wrap">{text}</div><small>{escape(facts)}</small>'
+
+    def _shown(self) -> dict[str, Any]:
+        """The facts that notebooks and `rich` show, the most important first."""
+        shown: dict[str, Any] = {"text": self.text, "stop_reason": str(self.stop_reason)}
+        if self.usage.tokens:
+            shown["tokens"] = self.usage.tokens
+        if self.cost.amount:
+            shown["cost"] = round(self.cost.amount, 6)
+        if self.error is not None:
+            shown["error"] = self.error
+        if self.stopped_by is not None:
+            shown["stopped_by"] = f"{self.stopped_by.policy}: {self.stopped_by.reason}"
+        return shown
+
     def raise_for_error(self) -> AgentResult:
-        """Raises what ended the run, be it an error, `Aborted` or `PolicyStopped`; else returns the result itself."""
+        """Raises the error that ended the run, including `Aborted` and `PolicyStopped`; else returns the result."""
         if self.exception is not None:
             raise self.exception
         if self.error is not None:

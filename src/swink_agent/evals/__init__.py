@@ -1,7 +1,12 @@
-"""Evaluation: cases, an agent that runs on them, scores for what it did, and what a team does with them.
+"""Evaluation: runs an agent on cases and scores what it did.
 
-`load_set` reads a set of cases, an `EvalRunner` runs a real agent on each, evaluators score what it did, an `EvalStore`
-keeps the results, and an `AuditTrail` says whether they are as they were. Importing this module loads none of them.
+    cases/     sets of cases, and the files that they are loaded from
+    scoring/   evaluators, and the judge that asks a model
+    runs/      running a set, storing, verifying, comparing and gating its results
+    reports/   a run as console text, Markdown, JSON, JUnit XML or HTML
+    types.py   the values: invocations, scores, attempts, results, runs
+
+Importing this module loads none of them.
 """
 
 from typing import TYPE_CHECKING

@@ -1,27 +1,34 @@
-"""What can be wrong around an evaluation, as errors that a caller can act on.
+"""The errors of evaluations.
 
-    EvalError                       of the library's `AgentError`s
+    EvalError                       an `AgentError`
     ├── EvalSetError(path, line)    a set cannot be read
-    └── EvalStoreError(path)        a result cannot be found, read or written
+    ├── EvalStoreError(path)        a result cannot be found, read or written
+    └── NotMeasured                 an evaluator cannot score, and the agent is not the cause
 
-Owns the tree. What goes wrong in a case is no error here but a result that failed.
+If something goes wrong in a case, that is not an error here but a result that failed.
 """
 
 from __future__ import annotations
 
 import os
 
-from swink_agent.core.errors import AgentError
+from swink_agent.core.errors import AgentError, ErrorKind
 
-__all__ = ["EvalError", "EvalSetError", "EvalStoreError"]
+__all__ = ["PROVIDER_FAILURES", "EvalError", "EvalSetError", "EvalStoreError", "NotMeasured"]
+
+
+PROVIDER_FAILURES = frozenset({ErrorKind.THROTTLED, ErrorKind.NETWORK})
+"""Failures of a provider that say nothing about the agent: throttling, overload, server errors, no connection.
+
+A refused key is not among them: that is a mistake in the set-up, and a retry does not help."""
 
 
 class EvalError(AgentError):
-    """Something about an evaluation, not about the agent in it."""
+    """An error of an evaluation, not of the agent in it."""
 
 
 class EvalSetError(EvalError):
-    """A set cannot be read. `path` is its file as it was given; `line` counts from 1, `None` where none is to blame."""
+    """A set cannot be read. `path` is its file as given; `line` counts from 1 and is `None` if no line is at fault."""
 
     def __init__(self, message: str, *, path: str | os.PathLike[str] = "", line: int | None = None) -> None:
         place = str(path) if line is None else f"{path}:{line}"
@@ -32,9 +39,16 @@ class EvalSetError(EvalError):
 
 
 class EvalStoreError(EvalError):
-    """A result cannot be found, read or written. `path` is the file or folder that it is about."""
+    """A result cannot be found, read or written. `path` is the file or folder."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
         super().__init__(f"{path}: {message}" if path else message)
         self.message = message
         self.path = path
+
+
+class NotMeasured(EvalError):
+    """An evaluator raises this if it cannot score and the agent is not the cause: a judge that is throttled.
+
+    The attempt is repeated. If that does not help, it counts neither for nor against the agent.
+    """

@@ -1,7 +1,7 @@
-"""What came of running cases: calls, invocations, scores, attempts, results, runs.
+"""The results of running cases: calls, invocations, scores, attempts, results, runs.
 
-Owns the values, and the figures that are reckoned from them. What was asked is in `cases`, how a run comes about in
-`runner`, how it is kept in `store`.
+Owns the values and the figures that are computed from them. `cases` has what was asked, `runs/runner` runs a set,
+`runs/store` keeps the results.
 """
 
 from __future__ import annotations
@@ -10,33 +10,29 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-import msgspec
 from msgspec import field
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
-from swink_agent.core.types import (
-    AgentMessage,
-    Cost,
-    PolicyStop,
-    StopReason,
-    ToolOutcome,
-    Usage,
-)
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.types import AgentMessage, Cost, PolicyStop, StopReason, ToolOutcome, Usage
+from swink_agent.core.values.decoders import converted
 from swink_agent.core.values.value import Value, frozen_json
 
-from .cases import EvalCase
+from .cases.cases import EvalCase, Verdict
 
 __all__ = [
     "Attempt",
     "CaseResult",
+    "EvalGrid",
     "EvalRun",
     "EvalTask",
     "Invocation",
     "Progress",
     "RunInfo",
     "Score",
+    "Scored",
     "StoredTrajectory",
     "Summary",
     "ToolCallRecord",
@@ -44,39 +40,47 @@ __all__ = [
 ]
 
 
-class Score(Value, frozen=True):
-    """How well one metric was met: a value from 0 to 1, passed when it reaches the threshold.
+_Z = 1.959963984540054
+"""95 % of a normal distribution are within so many standard deviations."""
 
-    Raises `ValueError` for a value or threshold outside.
+
+class Score(Value, frozen=True):
+    """The result of one metric: a value from 0 to 1, which passes if it reaches the threshold.
+
+    Raises `ValueError` for a value or threshold out of range.
     """
 
     value: float
     threshold: float = 1.0
     reason: str = ""
-    """In words, for people: what was missing, what was found, what a judge thought."""
+    """For people: what was missing, what was found, what a judge thought."""
     cost: float = 0.0
-    """US dollars that the scoring itself took, as a judge does."""
+    """US dollars for the scoring itself, by a judge."""
     tokens: int = 0
 
     def __post_init__(self) -> None:
         for name in ("value", "threshold"):
             number = getattr(self, name)
             if not 0.0 <= number <= 1.0:
-                raise ValueError(f"a score's {name} lies between 0 and 1, not at {number}")
+                raise ValueError(f"a score's {name} must be between 0 and 1, not {number}")
 
     @property
     def passed(self) -> bool:
         return self.value >= self.threshold
 
 
+Scored: TypeAlias = Score | dict[str, Score] | None
+"""What an evaluator returns: a score, several scores by the names of their parts, or nothing."""
+
+
 class ToolCallRecord(Value, frozen=True, omit_defaults=True):
-    """One call that the agent made, with what came of it."""
+    """One call that the agent made, with its result."""
 
     name: str
     arguments: dict[str, Any] = {}
-    """As the tool got them; as the model gave them where it never ran."""
+    """As the tool got them, or would have got them."""
     result: str = ""
-    """The text of the result; the blocks themselves are in the messages."""
+    """The text of the result; the messages have its blocks."""
     seconds: float = 0.0
     is_error: bool = False
     outcome: ToolOutcome = ToolOutcome.RAN
@@ -91,10 +95,13 @@ class ToolCallRecord(Value, frozen=True, omit_defaults=True):
 class Invocation(Value, frozen=True, tag_field="kind", tag="invocation", omit_defaults=True):
     """What an agent did with a case: everything that an evaluator may look at."""
 
+    later_fields: ClassVar = ("error_kind", "value", "has_value")
+    """Fields that earlier versions did not record: the audit chain hashes them only if they are not the default."""
+
     messages: tuple[AgentMessage, ...] = ()
-    """All that was added to the history, in order, the user's messages included."""
+    """All messages that were added to the history, in order, including the user's."""
     turns: int = 0
-    """How many replies the model was asked for."""
+    """The number of replies that the model was asked for."""
     tool_calls: tuple[ToolCallRecord, ...] = ()
     """In the order in which the model made them."""
     response: str = ""
@@ -104,10 +111,14 @@ class Invocation(Value, frozen=True, tag_field="kind", tag="invocation", omit_de
     seconds: float = 0.0
     stop_reason: StopReason = StopReason.STOP
     error: str | None = None
-    """What ended it, if it did not end by itself."""
+    """The error that ended the run, if there was one."""
     folder: Path | None = None
-    """The case's own folder, while it is scored; it may be gone later."""
+    """The case's folder. It exists while the case is scored, and may be deleted later."""
     stopped_by: PolicyStop | None = None
+    error_kind: ErrorKind | None = None
+    value: Any = None
+    """The last structured output as JSON, if there was one (`has_value`)."""
+    has_value: bool = False
 
     if TYPE_CHECKING:
 
@@ -124,6 +135,9 @@ class Invocation(Value, frozen=True, tag_field="kind", tag="invocation", omit_de
             error: str | None = ...,
             folder: Path | str | None = ...,
             stopped_by: PolicyStop | None = ...,
+            error_kind: ErrorKind | None = ...,
+            value: Any = ...,
+            has_value: bool = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -135,21 +149,21 @@ class Invocation(Value, frozen=True, tag_field="kind", tag="invocation", omit_de
 
 
 class StoredTrajectory(Value, frozen=True, tag_field="kind", tag="stored"):
-    """Where an invocation lies in a stored run, to be read when somebody looks at it."""
+    """The place of an invocation in a stored run, from which it is read on demand."""
 
     path: str
     offset: int
     length: int
 
     def load(self) -> Invocation:
-        """Reads it. Raises `EvalStoreError` if the file is gone or was changed beyond reading."""
-        from .codec import load_trajectory
+        """Reads the invocation. Raises `EvalStoreError` if the file is missing or damaged."""
+        from .runs.codec import load_trajectory
 
         return load_trajectory(self)
 
 
 class Versions(Value, frozen=True):
-    """What exactly was run: two attempts with equal versions asked the same model in the same way."""
+    """What exactly was run: attempts with equal versions had the same model, instructions and tools."""
 
     model: str = ""
     """`provider:model_id`."""
@@ -164,68 +178,101 @@ class Versions(Value, frozen=True):
 class Attempt(Value, frozen=True, omit_defaults=True):
     """One run of one case, scored."""
 
+    later_fields: ClassVar = ("is_measured", "tries", "lost_cost", "lost_tokens")
+    """As `Invocation.later_fields`."""
+
     number: int
     """From 1; above 1 only with repeats."""
     scores: dict[str, Score] = {}
-    """By the evaluators' names; only those that applied."""
+    """By the name of the evaluator; only those that applied."""
     error: str | None = None
-    """Why it failed whatever the scores say: an error of the model or the factory, or nothing that could be scored."""
+    """Why the attempt failed regardless of scores: an error of the model or the factory, or nothing to score."""
     usage: Usage = field(default_factory=Usage)
     cost: Cost = field(default_factory=Cost)
-    """Of the agent alone; what judges cost is in the scores."""
+    """Of the agent only; the cost of judges is in the scores."""
     turns: int = 0
     calls: int = 0
-    """How many tool calls there were."""
+    """The number of tool calls."""
     seconds: float = 0.0
-    """Of the agent alone."""
+    """Of the agent only."""
     stop_reason: StopReason = StopReason.STOP
     started: int = 0
     """Milliseconds since the epoch."""
     versions: Versions = field(default_factory=Versions)
     chain: tuple[str, ...] = ()
-    """The audit chain: a SHA-256 of what was run, one for each turn over it and the one before, and one that seals."""
+    """The audit chain: a SHA-256 of what was run, one for each turn and the link before it, and a seal."""
     trajectory: Invocation | StoredTrajectory = field(default_factory=Invocation)
     case: EvalCase | None = None
-    """What was asked, without the secrets that the agent's redactor knew."""
+    """The case, with the secrets masked that the agent's redactor knew."""
+    is_measured: bool = True
+    """`False` if the provider failed (throttled, overloaded, out of reach), which says nothing about the agent."""
+    tries: int = 1
+    """How often the attempt was started; above 1 if the provider failed before."""
+    lost_cost: float = 0.0
+    """US dollars for the earlier tries."""
+    lost_tokens: int = 0
 
     @property
     def invocation(self) -> Invocation:
-        """What the agent did; read from the store at each look, if it lies there."""
+        """What the agent did; if it is in a store, it is read from there each time."""
         trajectory = self.trajectory
         return trajectory.load() if isinstance(trajectory, StoredTrajectory) else trajectory
 
     @property
     def passed(self) -> bool:
-        """Whether there was no error, something was scored, and every score reached its threshold."""
+        """Whether there was no error, there are scores, and all of them passed."""
         return self.error is None and bool(self.scores) and all(score.passed for score in self.scores.values())
 
     @property
     def value(self) -> float:
-        """The mean of the scores; 0 when there was an error or nothing to score."""
+        """The mean of the scores; 0 if there was an error or there are none."""
         if self.error is not None or not self.scores:
             return 0.0
         return fmean(score.value for score in self.scores.values())
 
     @property
     def total_cost(self) -> float:
-        """US dollars, for the agent and its judges."""
-        return self.cost.total + sum(score.cost for score in self.scores.values())
+        """US dollars for the agent, its judges and earlier tries."""
+        return self.cost.amount + self.lost_cost + sum(score.cost for score in self.scores.values())
 
     @property
     def total_tokens(self) -> int:
-        return self.usage.total + sum(score.tokens for score in self.scores.values())
+        return self.usage.tokens + self.lost_tokens + sum(score.tokens for score in self.scores.values())
 
 
 class CaseResult(Value, frozen=True):
-    """All attempts at one case. It passes when every attempt does."""
+    """All attempts at one case. `verdict` says how many of them must pass.
+
+    Attempts that were not measured count neither for nor against it.
+    """
 
     case_id: str
     attempts: tuple[Attempt, ...] = ()
     name: str = ""
+    verdict: Verdict = Verdict.ALL
+
+    @property
+    def measured(self) -> tuple[Attempt, ...]:
+        """The attempts that were measured."""
+        return tuple([attempt for attempt in self.attempts if attempt.is_measured])
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether an attempt was measured, or there are none."""
+        return not self.attempts or any(attempt.is_measured for attempt in self.attempts)
 
     @property
     def passed(self) -> bool:
-        return bool(self.attempts) and all(attempt.passed for attempt in self.attempts)
+        attempts = self.measured
+        if not attempts:
+            return False
+        if self.verdict is Verdict.MEAN:
+            scores = self.scores
+            return bool(scores) and all(score.passed for score in scores.values())
+        passed = sum(attempt.passed for attempt in attempts)
+        if self.verdict is Verdict.ANY:
+            return passed > 0
+        return 2 * passed > len(attempts) if self.verdict is Verdict.MAJORITY else passed == len(attempts)
 
     @property
     def error(self) -> str | None:
@@ -234,45 +281,72 @@ class CaseResult(Value, frozen=True):
 
     @property
     def scores(self) -> dict[str, Score]:
-        """By name, the worst of the attempts: the one that decides whether the case passes."""
-        worst: dict[str, Score] = {}
-        for attempt in self.attempts:
+        """The deciding scores by name: the worst of the attempts, the best for `any`, the median for `majority` (the
+        lower of two), the mean for `mean`."""
+        found: dict[str, list[Score]] = {}
+        for attempt in self.measured:
             for name, score in attempt.scores.items():
-                held = worst.get(name)
-                if held is None or (score.passed, score.value) < (held.passed, held.value):
-                    worst[name] = score
-        return worst
+                found.setdefault(name, []).append(score)
+        if self.verdict is Verdict.MEAN:
+            errors = sum(attempt.error is not None for attempt in self.measured)
+            return {name: self._mean_score(name, scores, errors) for name, scores in found.items()}
+        decisive: dict[str, Score] = {}
+        for name, scores in found.items():
+            scores.sort(key=lambda score: (score.passed, score.value))
+            last = len(scores) - 1
+            place = {Verdict.ANY: last, Verdict.MAJORITY: last // 2}.get(self.verdict, 0)
+            decisive[name] = scores[place]
+        return decisive
+
+    def _mean_score(self, name: str, scores: Sequence[Score], errors: int) -> Score:
+        # An attempt with an error counts as 0, whatever its scores.
+        values = [
+            attempt.scores[name].value for attempt in self.measured if not attempt.error and name in attempt.scores
+        ]
+        values += [0.0] * errors
+        value = min(1.0, fmean(values))
+        threshold = max(score.threshold for score in scores)
+        shown = ", ".join([f"{value:g}" for value in values])
+        return Score(value, threshold, f"the mean of {len(values)} attempts: {shown}")
 
     @property
     def mean(self) -> float:
         """The mean of the attempts' values."""
-        return fmean([attempt.value for attempt in self.attempts]) if self.attempts else 0.0
+        measured = self.measured
+        return fmean([attempt.value for attempt in measured]) if measured else 0.0
 
     @property
     def standard_error(self) -> float:
         """Of the mean, from the sample's deviation (n - 1); 0 for a single attempt."""
-        count = len(self.attempts)
-        return stdev(attempt.value for attempt in self.attempts) / math.sqrt(count) if count > 1 else 0.0
+        measured = self.measured
+        count = len(measured)
+        return stdev(attempt.value for attempt in measured) / math.sqrt(count) if count > 1 else 0.0
 
     def pass_at(self, k: int) -> float:
-        """The chance that one of `k` attempts passes, estimated without bias from those that were made.
+        """The probability that one of `k` attempts passes: the unbiased estimate from the measured attempts.
 
-        Raises `ValueError` unless 1 <= k <= the number of attempts.
+        Raises `ValueError` unless 1 <= k <= the number of these.
         """
-        count = len(self.attempts)
+        measured = self.measured
+        count = len(measured)
         if not 1 <= k <= count:
-            raise ValueError(f"pass_at({k}) cannot be told from {count} attempts; give 1 to {count}")
-        failed = sum(not attempt.passed for attempt in self.attempts)
+            raise ValueError(f"pass_at({k}) needs at least {k} attempts; there are {count}, so give 1 to {count}")
+        failed = sum(not attempt.passed for attempt in measured)
         return 1.0 - math.comb(failed, k) / math.comb(count, k)
 
     @property
     def case(self) -> EvalCase | None:
-        """What was asked, as the first attempt has it."""
+        """The case, as the first attempt has it."""
         return self.attempts[0].case if self.attempts else None
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the case."""
+        return () if self.case is None else self.case.tags
+
+    @property
     def cost(self) -> float:
-        """US dollars, of all attempts and their judges."""
+        """US dollars for all attempts and their judges."""
         return sum(attempt.total_cost for attempt in self.attempts)
 
     @property
@@ -281,42 +355,87 @@ class CaseResult(Value, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """Of all attempts, as if they were made one after the other."""
+        """The sum over all attempts."""
         return sum(attempt.seconds for attempt in self.attempts)
 
 
 class Summary(Value, frozen=True):
-    """A run in figures."""
+    """The figures of a run."""
 
     total: int = 0
     passed: int = 0
     failed: int = 0
     cost: float = 0.0
-    """US dollars, judges included."""
+    """US dollars, including judges."""
     tokens: int = 0
     seconds: float = 0.0
-    """By the clock on the wall; of a resumed run, of its parts together."""
+    """By the clock, summed over the parts of a resumed run. For a tag, the sum over its cases."""
+    not_measured: int = 0
+    """Cases without a measured attempt, because the provider failed: neither passed nor failed."""
+    tags: dict[str, Summary] = {}
+    """The same figures for the cases of each tag."""
+
+    @property
+    def measured(self) -> int:
+        """The number of cases in the pass rate."""
+        return self.total - self.not_measured
 
     @property
     def pass_rate(self) -> float:
-        """The part of the cases that passed; 0 of none."""
-        return self.passed / self.total if self.total else 0.0
+        """The share of measured cases that passed; 0 if there are none."""
+        return self.passed / self.measured if self.measured else 0.0
+
+    @property
+    def pass_rate_low(self) -> float:
+        """With `pass_rate_high`, the 95 % confidence interval of the pass rate (Wilson's interval).
+
+        A case is one observation however often it was repeated, because its repeats are not independent: more cases
+        make the interval narrower, more repeats do not.
+        """
+        return self._interval()[0]
+
+    @property
+    def pass_rate_high(self) -> float:
+        return self._interval()[1]
+
+    def _interval(self) -> tuple[float, float]:
+        count = self.measured
+        if not count:
+            return 0.0, 1.0
+        rate, square = self.pass_rate, _Z * _Z
+        middle = (rate + square / (2 * count)) / (1 + square / count)
+        half = _Z * math.sqrt(rate * (1 - rate) / count + square / (4 * count * count)) / (1 + square / count)
+        # At the ends the formula gives 0 and 1, except for rounding.
+        low = 0.0 if not self.passed else middle - half
+        high = 1.0 if self.passed == count else middle + half
+        return max(0.0, low), min(1.0, high)
 
     @classmethod
     def of(cls, results: Iterable[CaseResult], seconds: float = 0.0) -> Summary:
-        """The figures of these results."""
-        total = passed = tokens = 0
+        """The figures of these results, and of each of their tags."""
+        every = tuple(results)
+        tags: dict[str, list[CaseResult]] = {}
+        for result in every:
+            for tag in result.tags:
+                tags.setdefault(tag, []).append(result)
+        figures = {tag: cls._figures(some, sum(one.seconds for one in some)) for tag, some in tags.items()}
+        return replace(cls._figures(every, seconds), tags=figures)
+
+    @classmethod
+    def _figures(cls, results: Sequence[CaseResult], seconds: float) -> Summary:
+        passed = missing = tokens = 0
         cost = 0.0
         for result in results:
-            total += 1
             passed += result.passed
+            missing += not result.is_measured
             cost += result.cost
             tokens += result.tokens
-        return cls(total, passed, total - passed, cost, tokens, seconds)
+        total = len(results)
+        return cls(total, passed, total - passed - missing, cost, tokens, seconds, missing)
 
 
 class EvalRun(Value, frozen=True):
-    """A set that was run: its results in the order of the set, and their summary."""
+    """A run of a set: its results in the order of the set, and their summary."""
 
     id: str
     set_id: str
@@ -328,28 +447,63 @@ class EvalRun(Value, frozen=True):
     created: int = 0
     """Milliseconds since the epoch."""
     cases: int = 0
-    """How many cases the set has; more than there are results when the run was interrupted."""
+    """The number of cases in the set; more than `results` if the run was interrupted."""
     repeat: int = 1
     is_complete: bool = True
-    """Whether every attempt at every case was made."""
+    """Whether all attempts at all cases were made."""
     chain: str = ""
-    """SHA-256 over the audit chains of all attempts: kept elsewhere, it shows that nothing was exchanged here."""
+    """SHA-256 over the audit chains of all attempts: a copy kept elsewhere proves that nothing was replaced here."""
     path: str = ""
-    """The file that the run lies in, if it does."""
+    """The file of the run, if it is stored."""
+    verdict: Verdict = Verdict.ALL
+    """How repeats become a verdict, unless the case says it."""
+    variant: str = ""
+    """The name of the model or agent in a grid."""
+    grid: str = ""
+    """The id of the grid that contains the run."""
+    origin: str = ""
+    """The id of the run of which this is a new scoring."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "results", tuple(self.results))
 
     def result(self, case_id: str) -> CaseResult:
-        """The result of one case. Raises `KeyError`."""
+        """Returns the result of a case. Raises `KeyError`."""
         for result in self.results:
             if result.case_id == case_id:
                 return result
         raise KeyError(case_id)
 
 
+class EvalGrid(Value, frozen=True):
+    """Several runs of one set with different variants: models or agents. The others are compared with the first."""
+
+    id: str
+    runs: tuple[EvalRun, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "runs", tuple(self.runs))
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The names in order; a run without a variant has its id as name."""
+        return tuple([run.variant or run.id for run in self.runs])
+
+    def __getitem__(self, variant: str) -> EvalRun:
+        """Returns the run of a variant. Raises `KeyError`."""
+        for name, run in zip(self.variants, self.runs, strict=True):
+            if name == variant:
+                return run
+        raise KeyError(variant)
+
+    @property
+    def case_ids(self) -> tuple[str, ...]:
+        """The ids of all cases in the runs, in order of first occurrence."""
+        return tuple(dict.fromkeys([result.case_id for run in self.runs for result in run.results]))
+
+
 class RunInfo(Value, frozen=True):
-    """What a store lists of a run, without its results."""
+    """What a store lists about a run, without its results."""
 
     id: str
     set_id: str
@@ -361,38 +515,45 @@ class RunInfo(Value, frozen=True):
     repeat: int = 1
     is_complete: bool = True
     path: str = ""
+    variant: str = ""
+    grid: str = ""
+    origin: str = ""
 
 
 class EvalTask(Value, frozen=True):
-    """One attempt at one case, to be made anywhere: the unit that an executor is given. Its files are in the case."""
+    """One attempt at one case, for an executor. Its files are in the case."""
 
     run_id: str
     set_id: str
     case: EvalCase
     number: int = 1
-    """Which attempt it is, from 1."""
+    """The number of the attempt, from 1."""
 
 
 class Progress(Value, frozen=True):
-    """How far a run is: reported after each attempt, and before the first to displays that have a `begin`."""
+    """The progress of a run: reported after each attempt, and before the first one to displays that have `begin`."""
 
     done: int
-    """Cases that are finished."""
+    """Finished cases."""
     total: int
     passed: int
     failed: int
     cost: float
     seconds: float
-    """Since the run began, or went on."""
+    """Since the run began, or was resumed."""
     attempts_done: int = 0
     attempts_total: int = 0
     resumed: int = 0
-    """Attempts that an earlier part of the run had made: those that took none of these seconds."""
+    """Attempts of an earlier part of the run, which are not in `seconds`."""
     running: tuple[str, ...] = ()
-    """Ids of the cases under way."""
+    """Ids of the cases in progress."""
     latest: CaseResult | None = None
-    """The case that this report is about, with its attempts so far; `None` for the report at the beginning."""
+    """The latest case, with its attempts so far; `None` in the first report."""
+    not_measured: int = 0
+    """Finished cases without a verdict, because the provider failed."""
+    variant: str = ""
+    """The variant of a grid."""
 
 
 def _record(given: Any) -> ToolCallRecord:
-    return given if isinstance(given, ToolCallRecord) else msgspec.convert(given, ToolCallRecord)
+    return given if isinstance(given, ToolCallRecord) else converted(given, ToolCallRecord)

@@ -1,12 +1,13 @@
 """The on-device model: GGUF files run by llama.cpp, no key and no account.
 
-    stream.py    LocalStreamFn: the stream function            presets.py   models that are known by name
-    store.py     ModelStore: files on this machine             sources.py   where they come from
-    worker.py    the worker process, seen from outside         _worker.py, _llama.py   and from inside
-    prompt.py    the words of the prompt                       window.py    what gives way in a full window
-    grammar.py, _gbnf.py   JSON Schema to GBNF                 _reply.py    generated text to events
+    stream.py        LocalStreamFn: the stream function
+    loading.py       from the name of a model to an engine that holds it
+    weights/         the files: models that are known by name, the store on this machine, the sources of downloads
+    worker/          the process that holds a model: seen from the agent, seen from inside, and their protocol
+    prompt/          conversation and tools to text, JSON Schema to grammar (GBNF), generated text to events
+    claim_check.py   ClaimCheck: a policy that sends unsupported answers of small models back
 
-Public names are loaded on use; nothing native is ever loaded into this process.
+Public names are loaded on use. No native library is ever loaded into the agent's process.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ provider = ProviderDescription(name="local", make=_stream_fn, needs_key=False, i
 
 
 async def embed(texts: list[str], model: str | None = None) -> list[list[float]]:
-    """One vector per text, from a model on this machine. Raises `LocalModelError`."""
+    """Returns one vector per text, from a model on this machine. Raises `LocalModelError`."""
     from .stream import LocalStreamFn
 
     return await LocalStreamFn().embed(texts, model)

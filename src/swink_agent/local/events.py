@@ -1,6 +1,6 @@
-"""What can be seen of an on-device model from outside: its states, its progress, its errors.
+"""States, progress and errors of an on-device model, for listeners.
 
-Owns the values. Who reports them: `store` while a file is fetched, `stream` for the rest.
+Owns the values. `weights/store` reports them while it fetches a file, `loading` reports the rest.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class LocalState(StrEnum):
 class LocalModelEvent(Value, frozen=True, gc=False):
     """A change of state, or progress within one.
 
-    While `fetching`, `done` and `total` are bytes; while `ready`, they are tokens of a prompt being read, and both are
-    zero once it has been. `total` is zero where it is not known.
+    While `fetching`, `done` and `total` are bytes. While `ready`, they are tokens of the prompt that the model reads,
+    and both are zero once it has read it. `total` is zero if it is not known.
     """
 
     state: LocalState
@@ -40,11 +40,11 @@ class LocalModelEvent(Value, frozen=True, gc=False):
 
 
 OnStateFn: TypeAlias = Callable[[LocalModelEvent], object]
-"""Hears of every event, in the thread where it happens; what it raises is logged and dropped."""
+"""Called with every event, in the thread where it happens. Its exceptions are logged and dropped."""
 
 
 class LocalModelError(AgentError):
-    """A model could not be found, fetched, verified or loaded; the message says which and what to do."""
+    """A model could not be found, fetched, verified or loaded. The message names it and says what to do."""
 
     def __init__(self, message: str, *, model: str = "") -> None:
         super().__init__(message)

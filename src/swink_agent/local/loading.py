@@ -1,7 +1,6 @@
 """From the name of a model to an engine that holds it.
 
-Owns the way: the file found or fetched, the worker shared, the events that tell of it. What is asked of the engine then
-is the business of `stream`.
+Finds or fetches the file, shares the worker process, and reports events on the way. `stream` then uses the engine.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from typing import TypeVar, cast
 
 from swink_agent.core.cancel import CancellationToken, call_in
 
-from ._worker import WorkerSettings
-from .engine import Engine, EngineError, ModelInfo
 from .events import LocalModelError, LocalModelEvent, LocalState, OnStateFn
-from .presets import preset_named
-from .store import ModelStore, is_path
-from .worker import WorkerEngine, Workers, shared_workers
+from .weights.presets import preset_named
+from .weights.store import ModelStore, is_path
+from .worker.engine import Engine, EngineError, ModelInfo
+from .worker.process import WorkerEngine, Workers, shared_workers
+from .worker.wire import WorkerSettings
 
 __all__ = ["EngineLoader"]
 
@@ -31,7 +30,7 @@ _SMALL_BYTES = 3_000_000_000
 
 
 class EngineLoader:
-    """The engines that one stream function uses. `engine`, if given, is the only one, whatever the model's name."""
+    """Gives a stream function its engines. If `engine` is given, it is used for every model name."""
 
     def __init__(
         self,
@@ -58,19 +57,22 @@ class EngineLoader:
         self._names: dict[WorkerEngine, str] = {}
 
     def check(self, name: str) -> None:
-        """Raises `LocalModelError` for a name that no model has."""
+        """Raises `LocalModelError` if there is no model of that name."""
         if self._engine is None and not is_path(name):
             preset_named(name, self.store.presets)
 
     async def engine(self, name: str, cancel: CancellationToken, *, embedding: bool = False) -> Engine:
-        """The engine for a model, its file found or fetched. Raises `LocalModelError`, and `Aborted` when cancelled."""
+        """Finds or fetches the model's file and returns its engine.
+
+        Raises `LocalModelError`, and `Aborted` when cancelled.
+        """
         if self._engine is not None:
             return self._engine
         token = cancel.child()
         try:
             path = await _in_thread(partial(self._file, name, token))
         finally:
-            token.cancel()  # nobody waits for a fetch any more
+            token.cancel()  # if the caller was cancelled, the fetch must end too
         longest = self._context_length if is_path(name) else preset_named(name, self.store.presets).context_length
         settings = WorkerSettings(
             path=str(path),
@@ -87,7 +89,7 @@ class EngineLoader:
         return engine
 
     def ended(self, engine: WorkerEngine, ending: EngineError) -> None:
-        """Tells that a model is no longer in memory. Called by the engine."""
+        """Reports that a model is no longer in memory. Called by the engine."""
         self.tell(LocalState.UNLOADED, self._names.get(engine, ""), str(ending))
 
     async def loaded(self, engine: Engine, name: str) -> ModelInfo:
@@ -100,15 +102,15 @@ class EngineLoader:
         return info
 
     def is_small(self, engine: Engine) -> bool:
-        """Whether the model is one that needs its tools in few words."""
+        """Whether the model is so small that tools must be described briefly."""
         return not isinstance(engine, WorkerEngine) or os.path.getsize(engine.settings.path) < _SMALL_BYTES
 
     def tell(self, state: LocalState, name: str, message: str = "", done: int = 0, total: int = 0) -> None:
-        """Passes an event on to who listens."""
+        """Passes an event on to the listener."""
         if self._on_state is not None:
             try:
                 self._on_state(LocalModelEvent(state, name, message, done, total))
-            except Exception:  # what listens must not fail a reply
+            except Exception:  # a listener must not fail a reply
                 logging.getLogger("swink_agent").exception("a listener of a local model failed")
 
     def close(self) -> None:
@@ -128,7 +130,7 @@ class EngineLoader:
 
 
 async def _in_thread(function: Callable[[], T]) -> T:
-    """The function's outcome, from a thread of its own: a fetch may take minutes, and must not keep a program alive."""
+    """Runs the function in a daemon thread: a fetch may take minutes, and must not keep the program alive."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

@@ -1,7 +1,7 @@
 """The stream function of the on-device model.
 
-Owns one call from the conversation to stream events: the prompt fitted into the window, decoding under the grammar,
-cancellation. The parts are in `loading`, `prompt`, `window` and `_reply`.
+Owns one call, from the conversation to stream events: fitting the prompt into the window, decoding with a grammar,
+cancellation. `loading` finds the model; `prompt` writes the prompt and reads the reply.
 """
 
 from __future__ import annotations
@@ -29,34 +29,33 @@ from swink_agent.core.tool import AgentTool, Toolbox
 from swink_agent.core.types import AgentContext, LlmMessage, ModelSpec, ThinkingLevel, Usage
 from swink_agent.core.values.value import Value
 
-from ._reply import ReplyParser
-from .engine import Chunk, Completion, Engine, EngineError, Finished, ModelInfo, Overflowed, Piece, Progress
 from .events import LocalModelError, LocalState, OnStateFn
 from .loading import EngineLoader
-from .presets import DEFAULT_MODEL
-from .prompt import AllowedReply, Turn, choice_of, last_complaint, plain, render_chatml, turns
-from .shown import ShownTool, shown, tools_text
-from .store import ModelStore
-from .window import fitted
-from .worker import Workers
+from .prompt.reply import ReplyParser
+from .prompt.shown import ShownTool, shown, tools_text
+from .prompt.text import AllowedReply, Turn, choice_of, fitted, last_complaint, plain, render_chatml, turns
+from .weights.presets import DEFAULT_MODEL
+from .weights.store import ModelStore
+from .worker.engine import Chunk, Completion, Engine, EngineError, Finished, ModelInfo, Overflowed, Piece, Progress
+from .worker.process import Workers
 
 __all__ = ["DEFAULT_WINDOW", "LocalStreamFn"]
 
 T = TypeVar("T")
 DEFAULT_WINDOW = 8_192
-"""Tokens, unless told otherwise: small, because memory and the time to read it grow with it."""
-_REPLY_SHARE = 4  # of the window, at most one part in so many is kept free for the reply
+"""Tokens. Small by default, because memory and reading time grow with the window."""
+_REPLY_SHARE = 4  # at most this fraction of the window (1/4) is kept free for the reply
 _FITTING_ROUNDS = 5
 _TRIES = 3
 
 
 class LocalStreamFn:
-    """Models on this machine, through llama.cpp in a worker process that all agents of this process share.
+    """Runs models on this machine, with llama.cpp in a worker process that all agents of this process share.
 
-    `model` is the name of a preset or the path of a GGUF file; without one, each call's own model is used. What is not
-    there yet is fetched on first use, unless `fetch` is false. `on_state` hears of every change of state and of
-    progress, `on_finished` of the tokens and seconds of each reply. `brief` shows tools in few words, as small models
-    need it; by default the size of the file decides.
+    `model` is the name of a preset or the path of a GGUF file; if it is `None`, each call's model is used. A missing
+    file is fetched on first use, unless `fetch` is false. `on_state` is called with every change of state and with
+    progress, `on_finished` with the tokens and seconds of each reply. `brief` describes tools in few words, as small
+    models need it; by default the size of the file decides.
     """
 
     provider = "local"
@@ -103,7 +102,7 @@ class LocalStreamFn:
         return f"LocalStreamFn({self.model or 'the model of each call'!r})"
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
-        """Raises `LocalModelError` for a name that no model has; what is not there yet can be fetched."""
+        """Raises `LocalModelError` if there is no model of that name. Its file may still have to be fetched."""
         self.engines.check(self._named(model))
 
     async def __call__(
@@ -125,7 +124,7 @@ class LocalStreamFn:
             return
         except Aborted:
             failure, kind = "the call was cancelled", ErrorKind.ABORTED
-        except (LocalModelError, ValueError) as error:  # a ValueError: a schema that no grammar can be made of
+        except (LocalModelError, ValueError) as error:  # a ValueError: a schema that has no grammar
             failure, kind = str(error), ErrorKind.INVALID_REQUEST
         except EngineError as error:
             failure, kind = str(error), ErrorKind.NETWORK if error.is_gone else ErrorKind.STREAM
@@ -138,7 +137,7 @@ class LocalStreamFn:
             yield event
 
     async def embed(self, texts: str | Sequence[str], model: str | None = None) -> list[list[float]]:
-        """One vector per text, of length one, from the model's own states. One string is one text.
+        """Returns one vector of length one per text, from the model's states. One string is one text.
 
         Raises `LocalModelError`.
         """
@@ -155,10 +154,10 @@ class LocalStreamFn:
     async def prepare(
         self, tools: Sequence[AgentTool], system_prompt: str = "", *, cancel: CancellationToken | None = None
     ) -> None:
-        """Reads what every run with these tools begins with, and keeps it on disk: the first run need not wait for it.
+        """Reads the beginning of every prompt with these tools, and keeps it on disk, so that the first run is quicker.
 
-        Of the system prompt that is its first paragraph, if others follow. Raises `LocalModelError`, and `Aborted` when
-        cancelled.
+        That is the tools and, if it has several, the first paragraph of the system prompt. Raises `LocalModelError`,
+        and `Aborted` when cancelled.
         """
         context, token = AgentContext(system_prompt, (), tuple(tools)), cancel or CancellationToken()
         call = _Call(self, self.model or DEFAULT_MODEL, context, StreamOptions(), token, False)
@@ -168,7 +167,7 @@ class LocalStreamFn:
             raise LocalModelError(f"{call.name} could not read its tools: {error}", model=call.name) from error
 
     def close(self) -> None:
-        """Ends the workers that this function uses, which it may share; the next call starts one again."""
+        """Ends the workers that this function uses, shared or not. The next call starts one again."""
         self.engines.close()
 
     def _named(self, model: ModelSpec) -> str:
@@ -176,11 +175,11 @@ class LocalStreamFn:
 
 
 class _CannotFit(Exception):
-    """What has to stay in the prompt is longer than the window."""
+    """The parts of the prompt that must stay are longer than the window."""
 
 
 class _Prompt(Value, frozen=True):
-    """The text, of which `prefixes` characters at the start stay the same from run to run."""
+    """A text. Each of `prefixes` is the length of a beginning that is the same from run to run."""
 
     text: str
     prefixes: tuple[int, ...] = ()
@@ -210,12 +209,8 @@ class _Call:
         self.system = plain(prompt_text(context.system_prompt))
 
     async def replies(self) -> AsyncGenerator[ReplyParser, None]:
-        """The reply's parser, again whenever there are events to take from it."""
-        engines = self.owner.engines
-        engine = await self._unless_cancelled(engines.engine(self.name, self.cancel))
-        info = await self._unless_cancelled(engines.loaded(engine, self.name))
-        self._look_at(engine)
-        tools = shown(self.context.tools, is_brief=self.is_brief)
+        """Yields the reply's parser whenever there are events to take from it."""
+        engine, info, tools = await self._ready()
         thinks = "<think>" in info.template
         complaint = last_complaint(self.context)
         choice = choice_of(
@@ -240,7 +235,7 @@ class _Call:
                         yield item
             if not tokens:
                 return
-            # Known now: how many characters of this very conversation make a token.
+            # Now it is known how many characters of this conversation make a token.
             most = int(len(prompt.text) / tokens * (info.context_length - limit) * 0.97)
             others = len(prompt.text) - sum(turn.length for turn in kept)
             kept = fitted(conversation, most - others)
@@ -252,25 +247,26 @@ class _Call:
         )
 
     async def prepare(self) -> None:
-        """Reads the stable beginning of a prompt, and nothing behind it."""
-        engines = self.owner.engines
-        engine = await self._unless_cancelled(engines.engine(self.name, self.cancel))
-        info = await self._unless_cancelled(engines.loaded(engine, self.name))
-        self._look_at(engine)
-        offered = shown(self.context.tools, is_brief=self.is_brief)
-        prompt = await self._prompt(engine, info, offered, [], AllowedReply())
+        """Reads the stable beginning of a prompt."""
+        engine, info, tools = await self._ready()
+        prompt = await self._prompt(engine, info, tools, [], AllowedReply())
         if prompt.prefixes:
             beginning = prompt.text[: prompt.prefixes[-1]]
             request = Completion(prompt=beginning, prefixes=prompt.prefixes, max_tokens=0)
             async for chunk in self._chunks(engine, request):
                 if isinstance(chunk, Progress):
-                    engines.tell(LocalState.READY, self.name, "", chunk.done, chunk.total)
+                    self.owner.engines.tell(LocalState.READY, self.name, "", chunk.done, chunk.total)
 
-    def _look_at(self, engine: Engine) -> None:
-        self.is_brief = self.owner.engines.is_small(engine) if self.owner.brief is None else self.owner.brief
+    async def _ready(self) -> tuple[Engine, ModelInfo, list[ShownTool]]:
+        """The engine with its model in memory, and the tools as they are shown to it."""
+        engines = self.owner.engines
+        engine = await self._unless_cancelled(engines.engine(self.name, self.cancel))
+        info = await self._unless_cancelled(engines.loaded(engine, self.name))
+        self.is_brief = engines.is_small(engine) if self.owner.brief is None else self.owner.brief
+        return engine, info, shown(self.context.tools, is_brief=self.is_brief)
 
     def _reply_tokens(self, info: ModelInfo) -> int:
-        """How long the reply may get; so much of the window is kept free for it."""
+        """The longest reply, for which this part of the window is kept free."""
         wanted = self.options.max_tokens or self.owner.max_tokens
         return max(1, min(wanted, info.context_length // _REPLY_SHARE))
 
@@ -284,9 +280,9 @@ class _Call:
     async def _prompt(
         self, engine: Engine, info: ModelInfo, offered: Sequence[ShownTool], kept: Sequence[Turn], choice: AllowedReply
     ) -> _Prompt:
-        """What is the same from folder to folder comes first, so that its state can be kept on disk.
+        """Writes first what is the same in every folder, so that the model's state after it can be kept on disk.
 
-        That is the tools and, if the system prompt is as ours, its first paragraph: what changes stands in later ones.
+        That is the tools and, if the system prompt is like ours, its first paragraph: later ones change.
         """
         tools = tools_text(offered, is_brief=self.is_brief) if offered else ""
         whole = "\n\n".join(part for part in (tools, self.system) if part)
@@ -303,7 +299,7 @@ class _Call:
     async def _decoded(
         self, engine: Engine, prompt: _Prompt, choice: AllowedReply, limit: int, info: ModelInfo
     ) -> AsyncGenerator[ReplyParser | Overflowed, None]:
-        """The parser, whenever it has events; a call that only a validator can judge is decoded until it is valid."""
+        """Yields the parser when it has events. If the grammar is not exact, calls are decoded until one is valid."""
         toolbox = Toolbox(self.context.tools) if choice.is_call and not choice.is_exact else None
         problem: str | None = None
         for attempt in range(1, _TRIES + 1):
@@ -332,7 +328,7 @@ class _Call:
                         case Finished():
                             finished = chunk
             if finished is None:
-                raise EngineError("the worker ended its answer without saying so", is_gone=True)
+                raise EngineError("the worker's answer broke off", is_gone=True)
             self._count(finished)
             problem = None if toolbox is None else _problem(toolbox, self.reply)
             if problem is None:
@@ -340,10 +336,10 @@ class _Call:
                 self.reply.done(self.usage or Usage(), is_cut=finished.is_cut)
                 yield self.reply
                 return
-        raise EngineError(f"{self.name} wrote no call that its tool's schema accepts in {_TRIES} tries: {problem}")
+        raise EngineError(f"{self.name} did not write a valid call in {_TRIES} tries: {problem}")
 
     def _request(self, prompt: _Prompt, choice: AllowedReply, limit: int, attempt: int) -> Completion:
-        """A second try is not greedy, or it would write the same again."""
+        """The request of one try. A second try is not greedy: it would write the same again."""
         temperature = self.options.temperature if self.options.temperature is not None else 0.0
         return Completion(
             prompt=prompt.text,
@@ -378,7 +374,7 @@ class _Call:
             logging.getLogger("swink_agent").exception("a listener of a local model failed")
 
     async def _unless_cancelled(self, work: Awaitable[T]) -> T:
-        """The outcome of the work, unless the token is cancelled first: then the work is stopped, `Aborted` raised."""
+        """Waits for the work. If the token is cancelled first, stops the work and raises `Aborted`."""
         task: asyncio.Future[T] = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
         key = self.cancel.add_callback(lambda: call_in(loop, task.cancel))
@@ -397,13 +393,13 @@ class _Call:
 
 
 def _is_being_cancelled() -> bool:
-    """Whether somebody cancels the caller's own task, token or not."""
+    """Whether the caller's task is being cancelled, whatever the token says."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def _stable(text: str, tools: str, system: str) -> tuple[int, ...]:
-    """Where in the text the tools end, and the first paragraph of the system prompt behind them."""
+    """Where in the text the tools end, and where the first paragraph of the system prompt after them ends."""
     end = text.find(tools) + len(tools)
     if end < len(tools):  # a template that changes what it is given
         return ()
@@ -413,16 +409,16 @@ def _stable(text: str, tools: str, system: str) -> tuple[int, ...]:
 
 
 def _problem(toolbox: Toolbox, reply: ReplyParser) -> str | None:
-    """What is wrong with the calls that a grammar alone could not keep right."""
+    """What is wrong with the calls, if the grammar could not ensure that they are valid."""
     for name, arguments in reply.calls:
         problem: Any = toolbox.problems(name, msgspec.json.decode(arguments))
         if problem is not None:
-            return str(problem)
+            return f"invalid arguments for {name}: {problem}"
     return None
 
 
 def _alternating(roles: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Messages of one role behind each other as one: many templates refuse them."""
+    """Joins consecutive messages of one role: many templates refuse them."""
     merged: list[tuple[str, str]] = []
     for role, text in roles:
         if merged and merged[-1][0] == role:

@@ -3,7 +3,7 @@
     SessionError(message, path)     of the library's `AgentError`s
     ├── SessionNotFound             no session of that id
     ├── SessionAmbiguous            several ids begin like that
-    ├── SessionInUse                somebody else writes to it
+    ├── SessionInUse                another writer has it open
     └── SessionDamaged              nothing at all can be read of it
 
 Owns the tree. Each message is one line that names the session or its file, and says what to do.
@@ -35,7 +35,7 @@ class SessionAmbiguous(SessionError):
 
 
 class SessionInUse(SessionError):
-    """A session has one writer at a time, and somebody else is it."""
+    """Another writer has the session open. A session has one writer at a time."""
 
 
 class SessionDamaged(SessionError):

@@ -1,9 +1,12 @@
-"""Policies: ready-made objects for `Agent(policies=[…])`, each in its own file and usable alone.
+"""Policies: ready-made objects for `Agent(policies=[…])`, each usable alone.
 
-Limits (`Budget`, `MaxTurns`, `MaxDuration`, `LoopDetection`), what calls may be made (`AllowList`, `DenyList`,
-`WorkspaceOnly`), what may be read and said (`PromptGuard`, `PiiRedactor`, `ContentFilter`, `ClaimCheck`), what is kept
-(`AuditLog`, `Checkpoint`); `recommended` is a sensible set of them. What people are asked is in
-`swink_agent.approvals`, whose names can be had here too. Importing this module loads none of them.
+    limits/    how much a run may use: Budget, MaxTurns, MaxDuration, LoopDetection
+    calls/     which calls may run: AllowList, DenyList, WorkspaceOnly
+    texts/     what the model may read and say: PromptGuard, PiiRedactor, ContentFilter
+    records/   what is written to disk: AuditLog, Checkpoint
+
+`recommended` returns a sensible set of them. Also exported here: the names of `swink_agent.approvals`, and `ClaimCheck`
+of `swink_agent.local`. Importing this module loads none of them.
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +16,6 @@ if TYPE_CHECKING:
 else:
     from swink_agent.core.lazy import lazy_names
 
-    from .recommended import recommended as recommended  # now: it has its module's name, which else takes its place
+    from .recommended import recommended as recommended  # now: the module of the same name would hide it later
 
     __getattr__, __dir__ = lazy_names(__name__, "._exports")

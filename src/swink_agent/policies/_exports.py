@@ -1,4 +1,4 @@
-"""The public names of the policies, one line each, and where they live: the one list, which `core/lazy.py` reads."""
+"""The public names of this package, and the modules that define them. `core/lazy.py` reads this list."""
 
 from swink_agent.approvals import ApprovalAnswer as ApprovalAnswer
 from swink_agent.approvals import ApprovalChoice as ApprovalChoice
@@ -10,21 +10,21 @@ from swink_agent.approvals import Decision as Decision
 from swink_agent.approvals import SessionTrust as SessionTrust
 from swink_agent.approvals import safe_display as safe_display
 from swink_agent.core.secrets.redaction import Redactor as Redactor
+from swink_agent.local.claim_check import ClaimCheck as ClaimCheck
 
-from .allow_list import AllowList as AllowList
-from .audit import AuditLog as AuditLog
-from .budget import Budget as Budget
-from .budget import WorstCaseFn as WorstCaseFn
-from .checkpoint import Checkpoint as Checkpoint
-from .checkpoint import SavedConversation as SavedConversation
-from .claim_check import ClaimCheck as ClaimCheck
-from .content_filter import ContentFilter as ContentFilter
-from .deny_list import DenyList as DenyList
-from .loop_detection import LoopDetection as LoopDetection
-from .max_duration import MaxDuration as MaxDuration
-from .max_turns import MaxTurns as MaxTurns
-from .pii import PII_KINDS as PII_KINDS
-from .pii import PiiRedactor as PiiRedactor
-from .prompt_guard import PromptGuard as PromptGuard
+from .calls.tool_lists import AllowList as AllowList
+from .calls.tool_lists import DenyList as DenyList
+from .calls.workspace_only import WorkspaceOnly as WorkspaceOnly
+from .limits.budget import Budget as Budget
+from .limits.budget import WorstCaseFn as WorstCaseFn
+from .limits.loop_detection import LoopDetection as LoopDetection
+from .limits.max_duration import MaxDuration as MaxDuration
+from .limits.max_turns import MaxTurns as MaxTurns
 from .recommended import recommended as recommended
-from .workspace_only import WorkspaceOnly as WorkspaceOnly
+from .records.audit import AuditLog as AuditLog
+from .records.checkpoint import Checkpoint as Checkpoint
+from .records.checkpoint import SavedConversation as SavedConversation
+from .texts.content_filter import ContentFilter as ContentFilter
+from .texts.pii import PII_KINDS as PII_KINDS
+from .texts.pii import PiiRedactor as PiiRedactor
+from .texts.prompt_guard import PromptGuard as PromptGuard

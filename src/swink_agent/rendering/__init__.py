@@ -1,7 +1,8 @@
-"""What was said and done, as safe HTML, Markdown and rows of a terminal: the pieces of which all that is shown is made.
+"""Turns conversations into safe HTML, Markdown and terminal rows.
 
-`characters` makes visible what hides; `highlight` and `languages` colour code, `prose` and `inline` lay out Markdown,
-`tame` keeps it from passing for ours; `turns` puts calls and results together, `blocks` draws them, `frame` is the page
-around them; `escaping` makes text safe for a terminal, and `cells` says how much room it takes there. All of it goes
-from plain values to strings: nothing is read, fetched or written. Importing this module loads none of them.
+`characters` makes invisible characters visible. `highlight` and `languages` colour code. `prose` and `inline` turn
+Markdown into HTML, with the rules of `block_marks` and `inline_marks`; `tame` embeds foreign Markdown in our documents.
+`turns` pairs tool calls with their results, `blocks` writes them as HTML, and `frame` writes the page around them.
+`escaping` makes text safe for a terminal, and `cells` measures and wraps it. All functions turn plain values into
+strings and do no I/O, except that `frame` reads our own style sheet. Importing this module loads none of them.
 """

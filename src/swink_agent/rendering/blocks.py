@@ -1,7 +1,7 @@
-"""The messages of a session as HTML: prompts, replies, folded tool calls, and what applications added.
+"""Writes the messages of a session as HTML: prompts, replies, folded tool calls, and entries from applications.
 
-Owns the elements that say who spoke. Nothing that a session holds can make one: all of it is escaped, in paragraphs,
-lists or blocks of code, inside the element of the one who said it.
+Owns the elements that show who spoke. Session content cannot forge such an element: all content is escaped and placed
+in paragraphs, lists or code blocks inside the element of its speaker.
 """
 
 from __future__ import annotations
@@ -53,9 +53,11 @@ _ENDINGS = {"length": "cut off at the length limit", "aborted": "stopped", "erro
 
 
 def entry_html(entry: Entry, out: list[str], *, goes_on: bool, model: str, prefix: str = "") -> None:
-    """Adds one entry; `goes_on`: it is a reply right after another; `model`: the session's, not to be named again.
+    """Appends the HTML of one entry to `out`.
 
-    `prefix` stands before the names of the messages, for a page that shows more than one conversation.
+    `goes_on` is true for a reply that directly follows another reply. `model` is the session's usual model; a reply
+    names its model only if it is a different one. `prefix` begins the anchor of each message, for a page that shows
+    several conversations.
     """
     if isinstance(entry, Prompt):
         _begin("user", "User", anchor(entry.position, prefix), entry.message.timestamp, out)
@@ -79,7 +81,7 @@ def entry_html(entry: Entry, out: list[str], *, goes_on: bool, model: str, prefi
 
 
 def conversation_html(shown: Sequence[Entry], out: list[str], *, model: str, prefix: str = "") -> None:
-    """Adds the entries in order; replies that follow one another are drawn as one."""
+    """Appends the HTML of the entries in order. Consecutive replies look like one reply."""
     before: Entry | None = None
     for entry in shown:
         goes_on = isinstance(entry, Reply) and isinstance(before, Reply)
@@ -98,7 +100,7 @@ def _here(place: str) -> str:
 
 
 def anchor(position: int, prefix: str = "") -> str:
-    """The name of a message in the page. People count from 1, as `swink sessions show` does."""
+    """Returns the anchor of a message in the page. Numbers start at 1, as in `swink sessions show`."""
     return f"{prefix}m{position + 1}"
 
 
@@ -114,7 +116,7 @@ def _time(timestamp: int | None) -> str:
 
 def _reply(entry: Reply, place: str, goes_on: bool, usual_model: str, out: list[str]) -> None:
     message = entry.message
-    if goes_on:  # its time and number go to its foot, and its heading is for those who listen
+    if goes_on:  # the footer shows its time and number; only screen readers use the heading
         out.append(f'<article class="assistant again" id="{place}">')
         out.append("<header><h2>Assistant</h2></header>\n")
     else:
@@ -166,7 +168,7 @@ def _folded(summary: str, body: str, kind: str, out: list[str]) -> None:
 
 
 def _image(block: Image) -> str:
-    """A picture that is in the message is shown; one that lies elsewhere is named, and nothing is loaded for it."""
+    """Embeds an image whose data is in the message. For an image elsewhere, shows its address and loads nothing."""
     source = block.source
     if isinstance(source, Base64Image):
         url = data_url(source)
@@ -174,8 +176,8 @@ def _image(block: Image) -> str:
             return (
                 f'<figure><img src="{url}" alt="an image in the session ({size_of(source)})" loading="lazy"></figure>\n'
             )
-        said = f"{one_line(source.media_type, 60)}, {size_of(source)}"
-        return f'<p class="elsewhere">Image, not shown: <code>{escape(said)}</code></p>\n'
+        description = f"{one_line(source.media_type, 60)}, {size_of(source)}"
+        return f'<p class="elsewhere">Image, not shown: <code>{escape(description)}</code></p>\n'
     where = source.url if isinstance(source, UrlImage) else source.path
     shown = escape(one_line(where, 300))
     address = safe_address(where) if isinstance(source, UrlImage) and len(where) < 2000 else None
@@ -205,7 +207,7 @@ def _tool(use: ToolUse, out: list[str]) -> None:
     arguments = _arguments(call)
     if change is None:
         out.append(f'<section><h3 class="part">Arguments</h3>\n{arguments}</section>\n' if arguments else "")
-    else:  # they say the same at greater length, as far as the tool is to be believed
+    else:  # the diff shows the same more briefly; the arguments stay available because a tool may report a wrong diff
         _folded("Arguments", arguments, "data", out)
         out.append(f'<section><h3 class="part">Change</h3>\n{diff_html(*change)}</section>\n')
     if result is not None:
@@ -219,7 +221,7 @@ def _tool(use: ToolUse, out: list[str]) -> None:
 
 def _arguments(call: ToolCall) -> str:
     if call.partial_json is not None:
-        return f'<p class="quiet">incomplete, or no JSON object</p>\n{code_html(visible(call.partial_json))}'
+        return f'<p class="quiet">incomplete, or not a JSON object</p>\n{code_html(visible(call.partial_json))}'
     if not call.arguments:
         return ""
     path = next((call.arguments[key] for key in ("path", "file_path", "file") if key in call.arguments), "")

@@ -1,9 +1,9 @@
-"""How much room text takes on a terminal, and cutting and wrapping it to that room.
+"""Measures text in terminal cells, and cuts and wraps it to a width.
 
-Owns widths in cells, and the places where a line may be broken: never between a letter and its accent, nor inside an
-emoji. Where terminals disagree (joined emoji, flags, vowel signs) the wider reading counts: a line that is counted too
-wide is cut early, one that is counted too narrow would wrap, and a wrapped line begins wherever its author wants it to.
-Pure text: no terminal is asked, nothing is written. What is safe to show at all is in `display`.
+Owns widths in cells and the places where a line may be broken: never between a letter and its accent, nor inside an
+emoji. Where terminals disagree (joined emoji, flags, vowel signs), the larger width counts. A line measured too wide is
+only cut early; a line measured too narrow would be wrapped by the terminal, and its author could then choose what a row
+begins with. Nothing here queries a terminal or writes to one. `escaping` decides what is safe to show.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from unicodedata import category, east_asian_width
 __all__ = ["FOLLOWING", "cell_width", "clusters", "cut", "cut_middle", "cut_start", "expand_tabs", "laid_out", "wrap"]
 
 FOLLOWING = "  ┆ "
-"""The mark of every row but the first of a message, which no row of another kind begins with."""
+"""Begins every row of a message after its first. No other kind of row begins with it."""
 TAB_STOP = 4
 _ELLIPSIS = "…"
 _JOINER = "\u200d"
 _WIDEST = 16
-"""Cells of the widest emoji there is, four people of four colours. What is joined to more is not one."""
-_ROOM = 8
-"""Where a mark leaves less than this beside it, it stands in a row of its own."""
+"""Cells of the widest emoji: four people with four skin colours. A wider joined sequence is not one emoji."""
+_LEAST_BESIDE = 8
+"""If a mark leaves fewer cells than this for text, it gets a separate row."""
 _NARROWEST = 4
-"""However narrow a window is, so much of a text stands in a row."""
+"""The least cells of text in a row, even if the window is narrower."""
 
 
 @lru_cache(4096)
@@ -36,17 +36,17 @@ def _width(character: str) -> int:
         return 2
     if category(character) in ("Mn", "Me", "Cf"):
         return 0
-    # Flags are made of letters that some terminals draw wide; emoji of a later Unicode are wide there, unknown here.
+    # Some terminals draw the letters of flags wide. Emoji newer than this Python's Unicode tables are wide, too.
     return 2 if 0x1F000 <= code <= 0x1FAFF or 0x20000 <= code <= 0x3FFFD else 1
 
 
 def clusters(text: str) -> Iterator[tuple[str, int]]:
-    """The text in pieces that must not be torn apart, each with its width in cells."""
+    """Yields the pieces of the text that must not be split, each with its width in cells."""
     start, width, is_joined = 0, 0, False
     for place, character in enumerate(text):
         own = _width(character)
         if own == 0 or (is_joined and width < _WIDEST):
-            # The sign that asks for a colourful form makes a narrow symbol wide.
+            # The selector for the emoji form makes a narrow symbol wide.
             width = max(width, 2) if character == "\ufe0f" else width + own
         else:
             if place > start:
@@ -58,14 +58,14 @@ def clusters(text: str) -> Iterator[tuple[str, int]]:
 
 
 def cell_width(text: str) -> int:
-    """The cells that the text takes at most, tabs and line ends not counted."""
+    """Returns how many cells the text takes at most. Tabs and line ends do not count."""
     if text.isascii() and text.isprintable():
         return len(text)
     return sum([width for _, width in clusters(text)])
 
 
 def expand_tabs(text: str) -> str:
-    """One line of text with its tabs as spaces, to the next multiple of four cells."""
+    """Replaces the tabs in one line with spaces up to the next multiple of four cells."""
     if "\t" not in text:
         return text
     shown, used = "", 0
@@ -79,21 +79,21 @@ def expand_tabs(text: str) -> str:
 
 
 def cut(text: str, width: int, sign: str = _ELLIPSIS) -> str:
-    """As much of the line as fits, with an ellipsis where something is missing."""
+    """Cuts the end of the line so that it fits, and marks the cut with `sign`."""
     if _fits(text, width):
         return text
     return _head(text, width - len(sign)) + sign if width >= len(sign) else ""
 
 
 def cut_start(text: str, width: int) -> str:
-    """As much of the end of the line as fits, with an ellipsis before it."""
+    """Cuts the start of the line so that it fits, and marks the cut with an ellipsis."""
     if _fits(text, width):
         return text
     return f"{_ELLIPSIS} {_tail(text, width - 2)}" if width > 2 else cut(text, width)
 
 
 def cut_middle(text: str, width: int) -> str:
-    """The line with its middle left out where it does not fit: both ends say what it is."""
+    """Cuts the middle of the line so that it fits: the reader recognises the line by its two ends."""
     if _fits(text, width):
         return text
     if width < 5:
@@ -103,7 +103,7 @@ def cut_middle(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int, *, at_words: bool = False) -> list[str]:
-    """One line as rows of at most so many cells, broken between words if asked and possible. Nothing is left out."""
+    """Wraps one line into rows of at most `width` cells; `at_words` prefers breaks between words. Keeps all text."""
     width = max(width, _NARROWEST)
     if _fits(text, width):
         return [text]
@@ -125,7 +125,7 @@ def wrap(text: str, width: int, *, at_words: bool = False) -> list[str]:
 
 
 def _fitting(text: str, width: int) -> Iterator[tuple[str, int]]:
-    """The pieces of the text; one that is wider than a row is torn apart after all, before a terminal does it."""
+    """Yields the pieces of the text. A piece wider than a row is split here, because the terminal would split it."""
     for piece, size in clusters(text):
         if size <= width:
             yield piece, size
@@ -136,13 +136,13 @@ def _fitting(text: str, width: int) -> Iterator[tuple[str, int]]:
 def laid_out(
     text: str, first: str, following: str, width: int | None = None, *, at_words: bool = True, most: int | None = None
 ) -> list[str]:
-    """Lines of foreign text as rows, each behind a mark of ours: `first`, then `following`.
+    """Lays out foreign text as rows. The first row begins with the mark `first`, the others with `following`.
 
-    `text` has been made safe and may have line ends. Without a width (no terminal) lines are not broken. Past `most`
-    rows the middle is left out, and that is said.
+    The caller has already made `text` safe; it may contain line ends. Without a width (no terminal) lines are not
+    wrapped. If there are more than `most` rows, a row that says how many are missing replaces the middle.
     """
     room = None if width is None else width - max(cell_width(first), cell_width(following))
-    stands_alone = room is not None and room < _ROOM and cell_width(first) > cell_width(following)
+    stands_alone = room is not None and room < _LEAST_BESIDE and cell_width(first) > cell_width(following)
     if width is not None and stands_alone:
         room = width - cell_width(following)
     rows: list[str] = []
@@ -162,7 +162,7 @@ def laid_out(
 def _fits(text: str, width: int) -> bool:
     if len(text) <= width and text.isascii():
         return True
-    return len(text) <= 4 * width + 64 and cell_width(text) <= width  # a long text is not measured to its end
+    return len(text) <= 4 * width + 64 and cell_width(text) <= width  # skips measuring very long texts
 
 
 def _head(text: str, width: int) -> str:
@@ -176,7 +176,7 @@ def _head(text: str, width: int) -> str:
 
 
 def _tail(text: str, width: int) -> str:
-    # No more than a few characters make a cell, so the end is looked for in the end alone.
+    # A cell holds only a few characters, so only the end of the text has to be measured.
     taken: list[str] = []
     for piece, size in reversed(list(clusters(text[-(4 * width + 64) :]))):
         width -= size

@@ -1,7 +1,8 @@
-"""Text of a session with nothing hidden in it: what does not show, or moves what does, is written out.
+"""Escapes invisible characters in text for documents, and characters that move or reorder the visible ones.
 
-Owns the decision for documents: line ends, tabs and spaces stay, as do emoji and every script as people write it. The
-rest of what is invisible becomes `\\u{202e}`, as on the command line. Escaping for HTML or Markdown comes after this.
+Owns the decision what documents escape: line ends, tabs, spaces, emoji and the ordinary characters of every script
+stay. Every other invisible character is written as `\\u{202e}`, as on the command line. Escaping for HTML or Markdown
+comes after this.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SELECTORS = range(0xE0100, 0xE01F0)
 
 
 def visible(text: str) -> str:
-    """The text with its lines and tabs; every other character in it can be seen, and none reaches far over others."""
+    """Escapes every character that is invisible, or that draws far over its neighbours. Keeps line ends and tabs."""
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     if text.isascii():
@@ -32,14 +33,14 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """As much of the text as a heading has room for, in one line."""
+    """Returns the text as one line for a heading, cut to at most `limit` characters."""
     start = " ".join(text[: 4 * limit].split())
     shown = visible(start)
     return shown if len(shown) <= limit and len(text) <= 4 * limit else shown[: limit - 1].rstrip() + "…"
 
 
 def _is_plain(text: str) -> bool:
-    """Whether all of it shows as it stands, which is quickly seen of nearly every text."""
+    """Whether nothing in the text needs escaping. Fast for nearly every text."""
     if not text.replace("\n", " ").replace("\t", " ").isprintable():
         return False
     unusual, odd = _to_look_at()
@@ -48,7 +49,7 @@ def _is_plain(text: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _to_look_at() -> tuple[frozenset[str], re.Pattern[str]]:
-    """What is printable and yet has to be looked at: characters that draw nothing, and piles of accents."""
+    """Returns the printable characters that may need escaping (blanks, accents) and a pattern for where they do."""
     codes = [chr(code) for code in (*range(0x80, _LAST_WITH_MARKS), *_SELECTORS)]
     marks = "".join([character for character in codes if category(character) in ("Mn", "Me", "Mc")])
     blanks = "".join([character for character in codes if character.isprintable() and is_deceptive(character)])
@@ -59,7 +60,7 @@ def _to_look_at() -> tuple[frozenset[str], re.Pattern[str]]:
 def _written_out(line: str) -> str:
     ordinary = ordinary_places(line)
     shown: list[str] = []
-    marks = _MOST_MARKS_OF_A_SCRIPT  # an accent with nothing beneath it would fall on what stands before
+    marks = _MOST_MARKS_OF_A_SCRIPT  # an accent without a letter would be drawn over the text before it
     for place, character in enumerate(line):
         if place in ordinary or character == "\t":
             shown.append(character)
@@ -72,7 +73,7 @@ def _written_out(line: str) -> str:
 
 
 def _is_for_all(mark: str) -> bool:
-    """Accents of all letters pile up to two; a letter of Hebrew or Burmese may have four signs of its own."""
+    """Whether the accent is used with many scripts: then two may pile up, else four, as in Hebrew or Burmese."""
     return "\u0300" <= mark <= "\u036f" or "\u1ab0" <= mark <= "\u20ff"
 
 

@@ -1,8 +1,8 @@
-"""Text that somebody else wrote, made safe to show to a person: nothing in it hides, moves or forges.
+"""Makes untrusted text safe to show on a terminal: it cannot hide characters, move the cursor or forge other output.
 
-Owns the escaping of characters, in one line (`safe_display`), in a line of a file (`safe_line`) and in whole texts
-(`safe_text`), and the warnings about letters that look like others. Ordinary writing stays as it is: tabs, emoji,
-accents, any script. How much room it then takes is in `cells`; how a call is shown in `display`.
+Owns the escaping of characters, for one line (`safe_display`), a line of a file (`safe_line`) and whole texts
+(`safe_text`), and the warnings about letters that look like others. Ordinary writing is unchanged: emoji, accents, any
+script. `cells` measures the result; `approvals.display` shows tool calls with it.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _LOOKALIKE = {character: letter for letter, characters in _DRAWN_AS.items() for 
 
 
 def safe_display(text: str, limit: int | None = LIMIT) -> str:
-    """The text as one line in which nothing hides.
+    """Returns the text as one line with every invisible character escaped.
 
-    Control, bidirectional, zero-width, tag and other invisible characters, spaces that are not the plain one, and
-    piled-up accents are written as `\\u{202e}`, except where ordinary writing has them (in an emoji, in a Persian
-    word); line ends as `⏎`, tabs as `⇥`, long runs of spaces as `[40 spaces]`. Past `limit` characters the middle is
-    left out and its length said: the end always shows. `None` leaves nothing out.
+    Control, bidirectional, zero-width, tag and other invisible characters, unusual spaces, and piled-up accents are
+    written as `\\u{202e}`, except where ordinary writing uses them (in an emoji, in a Persian word). Line ends become
+    `⏎`, tabs `⇥`, and long runs of spaces `[40 spaces]`. If the text has more than `limit` characters, a note with the
+    number of missing characters replaces the middle; the end is always shown. With `None` the whole text is shown.
     """
     head, tail, left_out = _ends(text, limit)
     if not left_out:
@@ -60,7 +60,7 @@ def safe_display(text: str, limit: int | None = LIMIT) -> str:
 
 
 def safe_line(text: str, limit: int | None = None) -> str:
-    """A line of a file, or of a command, in which nothing hides: as `safe_display`, with its indentation as it is."""
+    """Escapes a line of a file or of a command as `safe_display` does, but keeps its indentation."""
     head, tail, left_out = _ends(text, limit)
     start = _escape(expand_tabs(head), _MOST_SPACES_OF_A_FILE, kept=_NEWLINE + _TAB)
     if not left_out:
@@ -70,9 +70,9 @@ def safe_line(text: str, limit: int | None = None) -> str:
 
 
 def safe_text(text: str) -> str:
-    """Text of several lines, such as an answer: lines, tabs and spaces stay, what a terminal would obey does not.
+    """Escapes a text of several lines, such as an answer. Line ends, tabs and spaces stay.
 
-    The only control characters in it are `\\n` and `\\t`.
+    The only control characters in the result are `\\n` and `\\t`, so a terminal has no command to execute.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -81,12 +81,12 @@ def safe_text(text: str) -> str:
 
 
 def display_warnings(text: str) -> tuple[str, ...]:
-    """What a person should know about the text before trusting their eyes, one sentence each."""
+    """Returns warnings about characters in the text that could mislead its reader, one sentence each."""
     if text.isascii() and text.isprintable():
         return ()
     warnings: list[str] = []
     ordinary = ordinary_places(text)
-    plain = text.replace("\r\n", "\n\n")  # of the same length: line ends of a file are nothing to warn of
+    plain = text.replace("\r\n", "\n\n")  # same length; CRLF line ends need no warning
     odd = {character for place, character in enumerate(plain) if is_deceptive(character) and place not in ordinary}
     hidden = sorted(odd - {"\n", "\t"})
     if hidden:
@@ -94,7 +94,7 @@ def display_warnings(text: str) -> tuple[str, ...]:
         more = f" and {len(hidden) - 3} more" if len(hidden) > 3 else ""
         warnings.append(f"it holds characters that do not show: {named}{more}")
     words = _words(text)
-    # Whoever writes in another script has words in it that pass for nothing else.
+    # A text that is written in another script also has words in it that do not look like Latin words.
     at_home = {_script(letter) for word in words if not _is_mixed(word) for letter in word if letter not in _LOOKALIKE}
     for word in words:
         reading = _reads_as(word, at_home)
@@ -109,7 +109,7 @@ def display_warnings(text: str) -> tuple[str, ...]:
 
 
 def _ends(text: str, limit: int | None) -> tuple[str, str, int]:
-    """Head, tail, and how much lies between: more than half of what is shown is the head."""
+    """Returns head, tail and the number of characters between them. The head gets three fifths of the limit."""
     if limit is None or len(text) <= limit:
         return text, "", 0
     tail = max(limit * 2 // 5, 1)
@@ -118,13 +118,15 @@ def _ends(text: str, limit: int | None) -> tuple[str, str, int]:
 
 
 def _escape(text: str, most_spaces: int | None, kept: str = "") -> str:
-    """The text with what hides written out. `most_spaces` is the longest run of spaces that is shown as it is; without
-    it, spaces of every kind are."""
+    """Escapes invisible characters, except those in `kept`.
+
+    `most_spaces` is the longest run of spaces that is shown unchanged; with `None`, spaces of every kind are.
+    """
     if text.isascii() and text.isprintable() and (most_spaces is None or " " * (most_spaces + 1) not in text):
         return text
     ordinary = ordinary_places(text)
     shown: list[str] = []
-    marks, spaces = _MOST_MARKS_OF_A_SCRIPT, 0  # an accent with nothing beneath it would fall on what stands before
+    marks, spaces = _MOST_MARKS_OF_A_SCRIPT, 0  # an accent without a letter would be drawn over the text before it
     for place, character in enumerate(f"{text}\0"):
         if character == " ":
             spaces += 1
@@ -153,7 +155,7 @@ def _escape(text: str, most_spaces: int | None, kept: str = "") -> str:
 
 
 def _most_marks(character: str) -> int:
-    """Accents of all letters pile up to two; a letter of Hebrew or Burmese may have four signs of its own."""
+    """Returns how many such marks one letter may have: two general accents, or four marks of a script like Hebrew."""
     is_for_all = "\u0300" <= character <= "\u036f" or "\u1ab0" <= character <= "\u20ff"
     return _MOST_MARKS if is_for_all else _MOST_MARKS_OF_A_SCRIPT
 
@@ -173,7 +175,7 @@ def _name(character: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """The runs of letters and digits in the text that are not all ASCII, each once."""
+    """Returns the distinct runs of letters and digits in the text that are not all ASCII."""
     return list(dict.fromkeys([word for word in _WORD.findall(text) if not word.isascii()]))
 
 
@@ -182,8 +184,8 @@ def _is_mixed(word: str) -> bool:
 
 
 def _reads_as(word: str, at_home: set[str]) -> str | None:
-    """What is wrong with a word, or `None`: a word of a script that the text is written in is nobody's concern."""
-    # A raised or circled number looks like nothing else, and wide digits are what writers of wide scripts type.
+    """Returns why a word is misleading, or `None`. Words in a script that the text is written in are not."""
+    # A raised or circled number is not mistaken for another, and users of wide scripts type wide digits.
     bare = "".join([character for character in word if unicodedata.category(character) != "No"])
     if bare.isdecimal() and not at_home.isdisjoint(_WIDE_SCRIPTS):
         return None

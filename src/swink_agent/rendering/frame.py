@@ -1,8 +1,8 @@
-"""The frame of every page that we make: it needs nothing from anywhere and can do nothing to its reader.
+"""Writes the frame of every HTML page: self-contained, without scripts, and harmless to the reader.
 
-Owns the head with the page's policy and style, and the bar in which colours are chosen. There is no script: folding is
-the browser's own, and light or dark is chosen by the system or a radio button. The policy allows the page's own style,
-by its hash, and pictures that are in it; every text is escaped besides, so that each of the two suffices.
+Owns the head, with the content security policy and the style, and the bar in which the reader chooses colours. Pages
+use no scripts: the browser folds sections, and the system or a radio button selects light or dark. The policy allows
+only the page's style, by its hash, and embedded images. All text is escaped as well, so either measure is enough alone.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _THEMES = ("Auto", "Light", "Dark")
 
 
 def head(title: str, *, skip: str, style: str = "") -> str:
-    """The page up to its first element: a link past everything to the element with the id `skip`.
+    """Returns the start of the page, including the "skip" link to the element with the id `skip`.
 
-    `title` has been through `one_line`; `style` comes after the common style, and is ours.
+    The caller has passed `title` through `one_line`. `style` is added to the common style and must be trusted.
     """
     text, digest = _style(style)
     policy = f"default-src 'none'; style-src '{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -37,7 +37,7 @@ def head(title: str, *, skip: str, style: str = "") -> str:
 
 
 def bar(*, has_contents: bool) -> str:
-    """What can be pressed: the colours, and on a narrow screen the contents."""
+    """Returns the bar with the choice of colours and, for narrow screens, the button for the contents."""
     choices = "".join(
         f'<label><input type="radio" name="theme" id="theme-{name.lower()}"{" checked" if name == "Auto" else ""}>'
         f"<span>{name}</span></label>"
@@ -52,7 +52,7 @@ def bar(*, has_contents: bool) -> str:
 
 @lru_cache(maxsize=4)
 def _style(more: str) -> tuple[str, str]:
-    """The page's style, and its hash as the policy wants it."""
+    """Returns the style sheet, and its hash as the policy needs it."""
     text = files(__package__ or __name__).joinpath("page.css").read_text(encoding="utf-8") + more
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return text, f"sha256-{digest}"

@@ -1,8 +1,8 @@
-"""Code and diffs as HTML with a little colour.
+"""Highlights code and diffs in HTML.
 
-Owns what a part of a text is called in the page's style. A tokenizer of our own and no library's: a dozen families of
-languages are told apart well enough to read, in time proportional to the length whatever the text is, which the
-regular expressions of a general highlighter do not promise, and nothing has to be installed. Long texts stay plain.
+Owns the style class of each kind of token. The tokenizer is written here instead of taken from a library: it knows a
+dozen families of languages well enough for reading, its time is always proportional to the length of the text, which
+the regular expressions of general highlighters do not guarantee, and it adds no dependency. Long texts stay plain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIGNS = {"+": "ins", "-": "del", "@": "hunk"}
 
 
 def code_html(shown: str, name: str = "") -> str:
-    """A block of code that scrolls by itself; the text has been through `visible`."""
+    """Returns a scrollable code block. The caller has passed the text through `visible`."""
     kind = family(name) or ("diff" if looks_like_diff(shown) else "")
     body = highlighted(shown, kind)
     label = f' data-language="{escape(name[:24])}"' if name else ""
@@ -31,7 +31,7 @@ def code_html(shown: str, name: str = "") -> str:
 
 
 def highlighted(shown: str, kind: str) -> str:
-    """The text as HTML, its parts marked as the family of languages has them."""
+    """Returns the text as HTML, with its tokens marked by the rules of the language family `kind`."""
     if kind == "diff" and len(shown) <= LONGEST:
         return _lines((_kind_of_line(line), line) for line in shown.split("\n"))
     return "".join(
@@ -43,9 +43,9 @@ def highlighted(shown: str, kind: str) -> str:
 
 
 def parts(shown: str, kind: str) -> Iterator[tuple[str, str]]:
-    """The text in pieces, each with its style: `k`eyword, `s`tring, `n`umber, `c`omment, `f`unction, n`a`me, `m`eta.
+    """Yields the text in pieces with a style: `k`eyword, `s`tring, `n`umber, `c`omment, `f`unction, n`a`me, `m`eta.
 
-    Together they are the text, letter for letter; the style of what is nothing of these is empty.
+    Joined, the pieces are exactly the text. The style of all other text is empty.
     """
     known = language(kind) if len(shown) <= LONGEST else None
     at = 0
@@ -71,7 +71,7 @@ def looks_like_diff(shown: str) -> bool:
 
 
 def diff_html(old: str, new: str) -> str:
-    """What a change did, line by line."""
+    """Returns the difference between the two texts as a diff in HTML."""
     from swink_agent.core.texts.diffs import diff_lines
 
     signs = {"added": ("ins", "+"), "removed": ("del", "-"), "context": ("", " "), "hunk": ("hunk", "")}
@@ -81,7 +81,7 @@ def diff_html(old: str, new: str) -> str:
 
 
 def language_of_path(path: str) -> str:
-    """The family of languages of a file, by the ending of its name."""
+    """Returns the language family of a file by its extension."""
     name = path.replace("\\", "/").rpartition("/")[2]
     return family(name.rpartition(".")[2]) if name else ""
 
@@ -93,7 +93,7 @@ def _kind_of_line(line: str) -> str:
 
 
 def _lines(lines: Iterable[tuple[str, str]]) -> str:
-    """Lines that are blocks of their own, so that a colour goes from edge to edge."""
+    """Writes each coloured line as a separate block, so that its colour reaches from edge to edge."""
     return "".join(
         [f'<span class="line {kind}">{escape(line)}\n</span>' if kind else f"{escape(line)}\n" for kind, line in lines]
     )

@@ -1,7 +1,7 @@
-"""Which pictures of a session may stand in a page.
+"""Decides which images of a session may be embedded in a page.
 
-Owns the check: only data that is in the message, of a type that browsers draw as dots and nothing else, and that
-begins as such a file does. An SVG is a program, so there are none. Nothing is fetched and no file is read.
+Owns the check: the data must be in the message, be of a bitmap type that browsers draw, and begin with the signature of
+that type. SVG is refused because it can contain scripts. Nothing is fetched and no file is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HEAD = 24
 
 
 def data_url(image: Base64Image) -> str | None:
-    """A `data:` address made of known letters only, or `None` for what is no such picture."""
+    """Returns the image as a `data:` URL of base64 characters only, or `None` if it must not be embedded."""
     data = image.data.strip()
     if "\n" in data or "\r" in data:
         data = data.replace("\r", "").replace("\n", "")
@@ -30,18 +30,18 @@ def data_url(image: Base64Image) -> str | None:
     except binascii.Error:
         return None
     media_type = _media_type(head)
-    return f"data:{media_type};base64,{data}" if media_type and media_type == _said(image) else None
+    return f"data:{media_type};base64,{data}" if media_type and media_type == _declared_type(image) else None
 
 
 def size_of(image: Base64Image) -> str:
-    """How much data it is, in words."""
+    """Returns the size of the image as a phrase, such as "12 KB"."""
     size = len(image.data) * 3 // 4
     return f"{size:,} bytes" if size < 10_000 else f"{size // 1024:,} KB"
 
 
-def _said(image: Base64Image) -> str:
-    said = image.media_type.strip().lower()
-    return "image/jpeg" if said == "image/jpg" else said
+def _declared_type(image: Base64Image) -> str:
+    declared = image.media_type.strip().lower()
+    return "image/jpeg" if declared == "image/jpg" else declared
 
 
 def _media_type(head: bytes) -> str | None:

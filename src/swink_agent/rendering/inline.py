@@ -1,7 +1,7 @@
-"""Markdown within a line, as HTML: code, emphasis, links, line breaks; all else is text.
+"""Turns Markdown inside a paragraph into HTML: code, emphasis, links, line breaks. Everything else is text.
 
-Owns the tags of a safe subset, and which addresses may be followed; the reading is in `inline_marks`. The text has
-been through `visible`; what comes out is escaped.
+Owns the HTML tags of a safe subset, and which addresses may become links. `inline_marks` parses the text. The caller
+has passed the text through `visible`; the result is escaped.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _TAGS = {("*", 1): "em", ("_", 1): "em", ("*", 2): "strong", ("_", 2): "strong",
 
 
 def safe_address(address: str) -> str | None:
-    """The address, if following it can do nothing but open a page or write a mail."""
+    """Returns the address if a click on it can only open a web page or write a mail, else `None`."""
     return address if _ADDRESS.fullmatch(address) else None
 
 
 def inline_html(text: str) -> str:
-    """The text of a paragraph, heading or cell as HTML."""
+    """Returns the text of a paragraph, heading or table cell as HTML."""
     page = _Html(text)
     page.read()
     return "".join(page.out)
@@ -83,7 +83,7 @@ def _anchor(address: str) -> str:
 
 
 def _where(words: str, address: str) -> str:
-    """Where a link leads to, if its words say another place, anywhere and in whatever letters."""
+    """Returns the host of a link in brackets if the text of the link names another host."""
     host = _host(address)
     plain = host.lower().removeprefix("www.").split(":")[0]
     named = [name[1].lower().removeprefix("www.") for name in _NAMED_HOST.finditer(_MARKS.sub("", words))]

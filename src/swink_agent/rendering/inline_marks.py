@@ -1,7 +1,7 @@
-"""The marks inside a paragraph of Markdown: emphasis, code, links, and what only looks like them.
+"""Parses the Markdown marks inside a paragraph: emphasis, code, links, and text that only looks like them.
 
-Owns how a line of text is read, once, in time that grows with its length alone. What becomes of it is a subclass's:
-`inline` writes HTML, and the terminal UI styled spans. Nothing here decides what is safe to show or to follow.
+Owns the parser, which reads the text once, in time proportional to its length. Subclasses write the output: `inline`
+writes HTML, and the terminal UI writes styled spans. They also decide what is safe to show or to link to.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ _ENDINGS = ".,;:!?'"
 
 
 class OpenMark(NamedTuple):
-    """Something that a later mark may close: what it is, which piece of the output it stands in, and where in the text
-    it ends."""
+    """A mark that a later mark may close.
+
+    `place` is the number of its piece in the output, and `source` is where it ends in the text.
+    """
 
     mark: str
     size: int
@@ -32,21 +34,22 @@ class OpenMark(NamedTuple):
 
 
 class InlineMarks:
-    """Reads a text from its beginning to its end. Subclasses say what is special, and write.
+    """Parses a text from its beginning to its end. Subclasses define `special` and write the output.
 
-    `put` takes plain words; `begin_piece` the mark of something that may turn out to be text, and gives its place;
-    `end_emphasis`, `put_code`, `put_address` and `end_link` what it turned out to be.
+    `put` writes plain text. `begin_piece` writes a mark that may turn out to be plain text, and returns its place in
+    the output; `end_emphasis` and `end_link` receive that place when the mark is closed. `put_code` and `put_address`
+    write code spans and addresses.
     """
 
     special: re.Pattern[str]
-    """What is not plain: escapes, marks, brackets, addresses."""
+    """Matches everything that is not plain text: escapes, marks, brackets, addresses."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._open: list[OpenMark] = []
         self._runs: dict[int, list[int]] | None = None
 
-    # -- what is written ---------------------------------------------------------------------------------------
+    # -- output, written by subclasses --------------------------------------------------------------------------
 
     def put(self, words: str) -> None:
         raise NotImplementedError
@@ -64,17 +67,17 @@ class InlineMarks:
         raise NotImplementedError
 
     def end_link(self, opened: OpenMark, end: int, address: str) -> bool:
-        """Makes a link of what came since `opened`; false where it is to stay text."""
+        """Turns the output since `opened` into a link. Returns false if it must stay text."""
         raise NotImplementedError
 
     def put_tag(self, tag: str) -> bool:
-        """Takes what stands in angle brackets and is no address; false where there is no such thing."""
+        """Writes something in angle brackets that is not an address. Returns false if `tag` is not such a thing."""
         return False
 
     def put_line_end(self) -> None:
         self.put("\n")
 
-    # -- how it is read ----------------------------------------------------------------------------------------
+    # -- parsing -----------------------------------------------------------------------------------------------
 
     def read(self) -> None:
         text, at = self.text, 0
@@ -84,7 +87,7 @@ class InlineMarks:
         self.put(text[at:])
 
     def _special(self, mark: str, start: int) -> int:
-        """Takes what begins with this mark; says where to go on."""
+        """Handles what this mark begins, and returns where to continue."""
         first, end = mark[0], start + len(mark)
         if first == "\\":
             self.put(mark[1])
@@ -117,7 +120,7 @@ class InlineMarks:
             self._runs = {}
             for run in _TICKS.finditer(self.text):
                 self._runs.setdefault(run.end() - run.start(), []).append(run.start())
-        same = self._runs.get(end - start, [])  # a tick behind a backslash is part of no run
+        same = self._runs.get(end - start, [])  # an escaped tick does not belong to a run
         following = bisect_right(same, start)
         if following == len(same):
             self.put("`" * (end - start))
@@ -136,7 +139,7 @@ class InlineMarks:
         before = self.text[start - 1] if start else " "
         after = self.text[end] if end < len(self.text) else " "
         closes, opens = not before.isspace(), not after.isspace()
-        if mark == "_":  # as in snake_case_names
+        if mark == "_":  # snake_case_names are not emphasis
             closes, opens = closes and not after.isalnum(), opens and not before.isalnum()
         while closes and size:
             taken = self._close(mark, size)
@@ -154,12 +157,12 @@ class InlineMarks:
             self._begin(mark * size, size)
 
     def _close(self, mark: str, size: int) -> int:
-        """Ends the innermost emphasis of this mark that is no longer than this; says how long it was."""
+        """Closes the innermost emphasis of this mark of at most this size. Returns its size, or 0 without one."""
         for depth in range(len(self._open) - 1, -1, -1):
             opened = self._open[depth]
             if opened.mark == mark and opened.size <= size:
                 self.end_emphasis(opened.place, mark, opened.size)
-                del self._open[depth:]  # what opened inside and did not close is text
+                del self._open[depth:]  # marks that were opened inside and not closed are text
                 return opened.size
         return 0
 
@@ -171,7 +174,7 @@ class InlineMarks:
             if depth is not None:
                 del self._open[depth]
             return end
-        # A link holds no other: brackets that are still open further out stay text.
+        # Links cannot be nested: brackets that are still open outside this link stay text.
         self._open[depth:] = []
         self._open[:] = [opened for opened in self._open if opened.mark != "["]
         return target.end()
@@ -181,7 +184,7 @@ class InlineMarks:
 
 
 def without_ending(address: str) -> str:
-    """An address in running text, without the full stop or bracket that belongs to the sentence."""
+    """Returns an address from running text without the punctuation or bracket that belongs to the sentence."""
     kept = address.rstrip(_ENDINGS)
     while kept.endswith(")") and kept.count(")") > kept.count("("):
         kept = kept[:-1].rstrip(_ENDINGS)

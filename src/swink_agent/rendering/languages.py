@@ -1,7 +1,7 @@
-"""What the highlighter knows of languages: comments, strings, words. Enough to tell them apart at a glance.
+"""Defines the languages that the highlighter knows: their comments, strings and keywords.
 
-Owns one pattern for each family, in which no text is looked at twice: strings and comments that never end, end with
-the line or the text. It is no grammar, and what it takes for a keyword may be something else.
+Owns one pattern for each family of languages. A pattern never scans text twice: an unclosed string or comment ends with
+the line or the text. It is not a grammar, so a word may be highlighted as a keyword where it is not one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["FAMILIES", "Language", "family", "language"]
 
 
 class Language(NamedTuple):
-    """How to tell the parts of a text: named groups of the pattern are the parts, `word` is looked up in the words."""
+    """The rules of a family: each named group of `pattern` is a kind of token; a `word` is a keyword if in `words`."""
 
     pattern: re.Pattern[str]
     words: frozenset[str]
@@ -110,18 +110,18 @@ _CONSTANTS = "true false null nil None True False undefined NaN self this super"
 
 
 def family(name: str) -> str:
-    """Which family a language is of, by the word behind a fence or the ending of a file; nothing for an unknown one."""
+    """Returns the family of a language by its name after a fence or by a file extension; empty if it is unknown."""
     return _NAMES.get(name[:24].strip("{}. ").lower(), "")
 
 
 @lru_cache(maxsize=32)
 def language(family_name: str) -> Language | None:
-    """What is known of a family of languages, or `None`."""
+    """Returns the rules of a language family, or `None` for an unknown one."""
     if family_name not in FAMILIES:
         return None
     comment, string, extra = FAMILIES[family_name]
     parts = [f"(?P<comment>{comment})", f"(?P<string>{string})" if string else "", extra]
-    # Of a family without keywords only the constants are words: prose in a page or a document is no program.
+    # In a family without keywords only constants are highlighted as words: most of its text is prose.
     parts += [f"(?P<digits>{_NUMBER})", f"(?P<word>{_WORD})"]
     words = frozenset(f"{_WORDS.get(family_name, '')} {_CONSTANTS}".split())
     return Language(re.compile("|".join([part for part in parts if part])), words, family_name == "sql")

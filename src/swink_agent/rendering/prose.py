@@ -1,15 +1,29 @@
-"""Markdown as HTML: what a person or a model wrote, laid out as they meant it and unable to be anything else.
+"""Turns Markdown from people and models into safe HTML.
 
-Owns the blocks (paragraphs, headings, lists, tables, quotes, fenced code); `inline` has what stands in a line. A safe
-subset in time proportional to the length: nesting is bounded, HTML is text, and what is not understood is shown as it
-is written. A text that is very long stays plain.
+Owns the HTML of blocks (paragraphs, headings, lists, tables, quotes, fenced code). `block_marks` recognises the blocks,
+and `inline` writes the text inside them. Time is proportional to the length of the text, because nesting is limited.
+HTML in the text is shown as text, and so is Markdown outside the supported subset. A very long text stays plain.
 """
 
 from __future__ import annotations
 
-import re
 from html import escape
 
+from .block_marks import (
+    DEEPEST,
+    Fence,
+    Item,
+    Side,
+    begins_block,
+    box_of,
+    cells_of,
+    columns_of,
+    fence_of,
+    heading_of,
+    inside_quote,
+    is_rule,
+    item_of,
+)
 from .characters import visible
 from .highlight import code_html
 from .inline import inline_html
@@ -17,21 +31,12 @@ from .inline import inline_html
 __all__ = ["LONGEST", "plain_html", "prose_html"]
 
 LONGEST = 400_000
-_DEEPEST = 8
-_TOP_HEADING = 3  # above are the page's own
-_MOST_COLUMNS = 40
-
-_FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})([^`]*)")
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
-_RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*")
-_ITEM = re.compile(r"( {0,3})([-*+]|\d{1,9}[.)])(?:( +)|$)")
-_QUOTE = re.compile(r" {0,3}> ?")
-_COLUMNS = re.compile(r"[ \t|:-]*-[ \t|:-]*")
-_BAR = re.compile(r"(?<!\\)\|")
+_TOP_HEADING = 3  # the page uses the levels above
+_CLASSES = {"left": "", "centre": ' class="centre"', "right": ' class="right"'}
 
 
 def prose_html(text: str) -> str:
-    """The text, which anyone may have written, as HTML."""
+    """Returns the Markdown text, which need not be trusted, as HTML."""
     shown = visible(text)
     if len(shown) > LONGEST:
         return plain_html(shown)
@@ -49,7 +54,7 @@ def _untabbed(line: str) -> str:
 
 
 def _blocks(lines: list[str], depth: int, out: list[str]) -> None:
-    if depth > _DEEPEST:
+    if depth > DEEPEST:
         out.append(plain_html("\n".join(lines).strip("\n")))
         return
     at, end = 0, len(lines)
@@ -57,64 +62,51 @@ def _blocks(lines: list[str], depth: int, out: list[str]) -> None:
         line = lines[at]
         if not line.strip():
             at += 1
-        elif (fence := _FENCE.fullmatch(line)) is not None:
+        elif (fence := fence_of(line)) is not None:
             at = _fenced(lines, at, fence, out)
-        elif (heading := _HEADING.match(line)) is not None:
-            level = min(len(heading[1]) + _TOP_HEADING - 1, 6)
-            words = line[heading.end() :].rstrip().rstrip("#").rstrip()
+        elif (heading := heading_of(line)) is not None:
+            level = min(heading.level + _TOP_HEADING - 1, 6)
+            words = line[heading.start :].rstrip().rstrip("#").rstrip()
             out.append(f'<h{level} dir="auto">{inline_html(words)}</h{level}>\n')
             at += 1
-        elif _RULE.fullmatch(line):
+        elif is_rule(line):
             out.append("<hr>\n")
             at += 1
-        elif _QUOTE.match(line):
+        elif inside_quote(line) is not None:
             at = _quoted(lines, at, depth, out)
-        elif _ITEM.match(line):
-            at = _listed(lines, at, depth, out)
-        elif _is_table(lines, at):
-            at = _tabled(lines, at, out)
+        elif (item := item_of(line)) is not None:
+            at = _listed(lines, at, item, depth, out)
+        elif (sides := _table_at(lines, at)) is not None:
+            at = _tabled(lines, at, sides, out)
         else:
             at = _paragraph(lines, at, out)
-
-
-def _begins_block(line: str) -> bool:
-    return bool(
-        _FENCE.fullmatch(line)
-        or _HEADING.match(line)
-        or _QUOTE.match(line)
-        or _ITEM.match(line)
-        or _RULE.fullmatch(line)
-    )
 
 
 def _paragraph(lines: list[str], at: int, out: list[str]) -> int:
     start = at
     at += 1
-    while at < len(lines) and lines[at].strip() and not _begins_block(lines[at]) and not _is_table(lines, at):
+    while at < len(lines) and lines[at].strip() and not begins_block(lines[at]) and _table_at(lines, at) is None:
         at += 1
     words = "\n".join([line.strip() for line in lines[start:at]])
     out.append(f'<p dir="auto">{inline_html(words)}</p>\n')
     return at
 
 
-def _fenced(lines: list[str], at: int, fence: re.Match[str], out: list[str]) -> int:
-    indent, mark = len(fence[1]), fence[2]
-    words = fence[3].split()
-    closing = re.compile(rf" {{0,3}}{re.escape(mark[0])}{{{len(mark)},}}[ \t]*")
+def _fenced(lines: list[str], at: int, fence: Fence, out: list[str]) -> int:
     inside: list[str] = []
     at += 1
-    while at < len(lines) and not closing.fullmatch(lines[at]):
+    while at < len(lines) and not fence.is_closed_by(lines[at]):
         line = lines[at]
-        inside.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
+        inside.append(line[min(fence.indent, len(line) - len(line.lstrip(" "))) :])
         at += 1
-    out.append(code_html("\n".join(inside), words[0] if words else ""))
+    out.append(code_html("\n".join(inside), fence.language))
     return at + 1
 
 
 def _quoted(lines: list[str], at: int, depth: int, out: list[str]) -> int:
     inside: list[str] = []
-    while at < len(lines) and (mark := _QUOTE.match(lines[at])) is not None:
-        inside.append(lines[at][mark.end() :])
+    while at < len(lines) and (line := inside_quote(lines[at])) is not None:
+        inside.append(line)
         at += 1
     out.append("<blockquote>\n")
     _blocks(inside, depth + 1, out)
@@ -122,29 +114,23 @@ def _quoted(lines: list[str], at: int, depth: int, out: list[str]) -> int:
     return at
 
 
-def _listed(lines: list[str], at: int, depth: int, out: list[str]) -> int:
-    first = _ITEM.match(lines[at])
-    kind = "" if first is None else first[2][-1]
-    number = "" if first is None else first[2][:-1]
+def _listed(lines: list[str], at: int, item: Item | None, depth: int, out: list[str]) -> int:
+    assert item is not None
+    kind, number = item.mark[-1], item.mark[:-1]
     tag = "ol" if number else "ul"
     out.append(f'<ol start="{int(number)}">\n' if number and int(number) != 1 else f"<{tag}>\n")
-    while at < len(lines):
-        item = _ITEM.match(lines[at])
-        if item is None or item[2][-1] != kind or _RULE.fullmatch(lines[at]):
-            break
+    while item is not None and item.mark[-1] == kind:
         at = _item(lines, at, item, depth, out)
         while at < len(lines) and not lines[at].strip():
             at += 1
+        item = item_of(lines[at]) if at < len(lines) else None
     out.append(f"</{tag}>\n")
     return at
 
 
-def _item(lines: list[str], at: int, item: re.Match[str], depth: int, out: list[str]) -> int:
-    """One item: the lines that are indented beneath its mark, and those of its first paragraph that are not."""
-    indent = len(item[1]) + 2
-    spaces = len(item[3] or "")
-    content = item.end() if spaces <= 4 else item.end() - spaces + 1
-    inside = [lines[at][content:]]
+def _item(lines: list[str], at: int, item: Item, depth: int, out: list[str]) -> int:
+    """Writes one list item: the indented lines below its mark, and unindented ones that continue its paragraph."""
+    inside = [lines[at][item.content :]]
     at += 1
     blank = 0
     while at < len(lines):
@@ -152,17 +138,17 @@ def _item(lines: list[str], at: int, item: re.Match[str], depth: int, out: list[
         lead = len(line) - len(line.lstrip(" "))
         if lead == len(line):
             blank += 1
-        elif lead >= indent:
+        elif lead >= item.needed:
             inside += [""] * blank
-            inside.append(line[min(lead, content) :])
+            inside.append(line[min(lead, item.content) :])
             blank = 0
-        elif blank or _begins_block(line):
+        elif blank or begins_block(line):
             break
         else:
             inside.append(line)
         at += 1
     out.append("<li>")
-    box = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}.get(inside[0][:4])
+    box = box_of(inside[0])
     if box is not None:
         inside[0] = box + inside[0][4:]
     _blocks(inside, depth + 1, out)
@@ -170,38 +156,23 @@ def _item(lines: list[str], at: int, item: re.Match[str], depth: int, out: list[
     return at
 
 
-def _is_table(lines: list[str], at: int) -> bool:
-    if at + 1 >= len(lines) or "|" not in lines[at] or "|" not in lines[at + 1]:
-        return False
-    return _COLUMNS.fullmatch(lines[at + 1]) is not None and len(_cells(lines[at])) == len(_cells(lines[at + 1]))
+def _table_at(lines: list[str], at: int) -> list[Side] | None:
+    return columns_of(lines[at], lines[at + 1]) if at + 1 < len(lines) else None
 
 
-def _cells(line: str) -> list[str]:
-    inner = line.strip().removeprefix("|")
-    if inner.endswith("|") and not inner.endswith("\\|"):
-        inner = inner[:-1]
-    return [cell.strip().replace("\\|", "|") for cell in _BAR.split(inner, maxsplit=_MOST_COLUMNS)]
-
-
-def _tabled(lines: list[str], at: int, out: list[str]) -> int:
-    sides = [_side(cell) for cell in _cells(lines[at + 1])]
+def _tabled(lines: list[str], at: int, sides: list[Side], out: list[str]) -> int:
     out.append('<div class="table" tabindex="0" role="region" aria-label="table"><table>\n<thead>')
-    _row(_cells(lines[at]), sides, "th", out)
+    _row(lines[at], sides, "th", out)
     out.append("</thead>\n<tbody>\n")
     at += 2
     while at < len(lines) and "|" in lines[at]:
-        _row(_cells(lines[at]), sides, "td", out)
+        _row(lines[at], sides, "td", out)
         at += 1
     out.append("</tbody></table></div>\n")
     return at
 
 
-def _row(cells: list[str], sides: list[str], tag: str, out: list[str]) -> None:
-    shown = [f"<{tag}{side}>{inline_html(cell)}</{tag}>" for cell, side in zip(cells, sides, strict=False)]
+def _row(line: str, sides: list[Side], tag: str, out: list[str]) -> None:
+    cells = zip(cells_of(line), sides, strict=False)
+    shown = [f"<{tag}{_CLASSES[side]}>{inline_html(cell)}</{tag}>" for cell, side in cells]
     out.append(f"<tr>{''.join(shown)}</tr>\n")
-
-
-def _side(cell: str) -> str:
-    if cell.endswith(":"):
-        return ' class="centre"' if cell.startswith(":") else ' class="right"'
-    return ""

@@ -1,8 +1,8 @@
-"""What somebody wrote, as part of a Markdown document that is not theirs.
+"""Embeds untrusted Markdown in our Markdown documents without letting it change the rest of the document.
 
-Owns that a message stays inside its place: its headings go below ours, its HTML is text, its fences are closed. What
-cannot be read with certainty (a fence that never ends, backticks without a partner) stands in a fence of our own, word
-for word. The text has been through `visible`.
+Owns these changes to a message: its headings get lower levels than ours, its HTML becomes text, and its fences are
+closed. A message that Markdown parsers could read differently (an unclosed fence, unpaired backticks) is put unchanged
+into a fence. The caller has passed the text through `visible`.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _TARGET = re.compile(
     r"\]\((?!\s*(?:https?://|mailto:|#|(?:[^\s:&\\<)\[\]]|&(?![#\w]{1,40};))+(?:[\s)]|$)|\)))", re.IGNORECASE
 )
-"""The end of a link's words, unless it leads to a page, a mail or a file beside the document, in so many letters."""
+"""The end of a link's text, unless the target is plainly a web page, a mail address or a relative path."""
 _TICKS = re.compile(r"`+")
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~&!$"})
 
 
 def tamed(shown: str) -> str:
-    """The text as Markdown that cannot pass for what stands around it."""
+    """Returns the text as Markdown that cannot imitate the document around it."""
     made = _tamed(shown.strip("\n").split("\n"))
     return fenced(shown, "markdown") if made is None else "\n".join(made)
 
 
 def escaped(line: str) -> str:
-    """One line of somebody's text among ours."""
+    """Escapes all Markdown in one line of foreign text."""
     return line.translate(_SPECIAL)
 
 
 def fenced(shown: str, name: str = "") -> str:
-    """The text in a fence that nothing in it can close."""
+    """Returns the text in a fence that is long enough that nothing in the text can close it."""
     longest = max([len(run) for run in _TICKS.findall(shown)], default=0)
     mark = "`" * max(3, longest + 1)
     return f"{mark}{name}\n{shown.removesuffix(chr(10))}\n{mark}"
 
 
 def code_span(shown: str) -> str:
-    """One line of text as code that nothing in it can end."""
+    """Returns the text as a one-line code span that nothing in the text can close."""
     line = " ".join(shown.split())
     longest = max([len(run) for run in _TICKS.findall(line)], default=0)
     mark = "`" * (longest + 1)
@@ -55,7 +55,7 @@ def code_span(shown: str) -> str:
 
 
 def _tamed(lines: list[str]) -> list[str] | None:
-    """The lines, or `None` where another reader of Markdown might see other fences than this one."""
+    """Returns the changed lines, or `None` if another Markdown parser might see other fences than this one."""
     made: list[str] = []
     closing: re.Pattern[str] | None = None
     indent = 0
@@ -63,10 +63,10 @@ def _tamed(lines: list[str]) -> list[str] | None:
         lead = len(line) - len(line.lstrip(" "))
         if closing is not None:
             if lead < indent and lead < len(line):
-                return None  # a list that the fence stood in has ended, and the fence with it, or neither has
+                return None  # parsers differ on whether the list around the fence ends here, and the fence with it
             if closing.fullmatch(line):
                 if lead != indent or line[lead] == "\t":
-                    return None  # whether this ends the fence depends on what the fence stands in
+                    return None  # whether this closes the fence depends on the block around it
                 closing = None
             made.append(line)
         elif (fence := _FENCE.fullmatch(line)) is not None:
@@ -77,7 +77,7 @@ def _tamed(lines: list[str]) -> list[str] | None:
             return None
         else:
             if made and made[-1].strip() and _UNDERLINE.fullmatch(line):
-                made.append("")  # a line beneath words would make a heading of them
+                made.append("")  # else this line would turn the one above into a heading
             made.append(_tame_line(line))
     return made if closing is None else None
 
@@ -85,9 +85,9 @@ def _tamed(lines: list[str]) -> list[str] | None:
 def _tame_line(line: str) -> str:
     if (heading := _HEADING.match(line)) is not None:
         line = f"{heading[1]}{'#' * min(len(heading[2]) + _BELOW, 6)}{line[heading.end() :]}"
-    elif (definition := _DEFINITION.match(line)) is not None:  # it would hold for the whole document
+    elif (definition := _DEFINITION.match(line)) is not None:  # a link definition would apply to the whole document
         line = f"{definition[1]}\\{line[definition.end() - 1 :]}"
-    elif "]:" in line:  # one that began in the line before, or in a list
+    elif "]:" in line:  # a definition that began on the line before, or in a list
         line = _outside_code(line, lambda part: part.replace("]:", "]\\:"))
     if "<" not in line and "](" not in line:
         return line
@@ -104,7 +104,7 @@ def _outside_code(line: str, change: Callable[[str], str]) -> str:
 
 
 def _ticks_are_paired(line: str) -> bool:
-    """Whether every run of backticks in the line begins or ends a code span of this line, or stands in one."""
+    """Whether every run of backticks in the line begins or ends a code span in this line, or is inside one."""
     if "`" not in line:
         return True
     if "\\`" in line:
@@ -118,7 +118,7 @@ def _ticks_are_paired(line: str) -> bool:
 
 
 def _code_spans(line: str) -> list[tuple[int, int]]:
-    """Where code stands in the line."""
+    """Returns the start and end of each code span in the line."""
     runs = [(run.start(), run.end()) for run in _TICKS.finditer(line)]
     last: dict[int, int] = {end - start: number for number, (start, end) in enumerate(runs)}
     spans: list[tuple[int, int]] = []

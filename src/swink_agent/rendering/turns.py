@@ -1,6 +1,7 @@
-"""A session as a reader meets it: prompts, replies with their tool calls and what came of them, and what is beside.
+"""Arranges a session for readers: prompts, replies with their tool calls and results, labels and notes.
 
-Owns which result belongs to which call, and the words and figures that every export shows. How they look is not here.
+Owns the pairing of results with calls, and the wording and numbers that all exports show. `blocks` and the exporters
+write the markup.
 """
 
 from __future__ import annotations
@@ -37,33 +38,34 @@ __all__ = [
     "cost_words",
     "entries",
     "gist",
+    "local_moment",
     "moment",
     "status",
     "usage_words",
 ]
 
 LabelAt: TypeAlias = tuple[str, int]
-"""A label's text, and how many messages stand before it."""
+"""A label's text, and the number of messages before it."""
 NoteAt: TypeAlias = tuple[str, Any, int]
-"""An application's own entry: its kind, its data, and how many messages stand before it."""
+"""An application's note: its kind, its data, and the number of messages before it."""
 
 
 class Prompt(NamedTuple):
-    """What a person said."""
+    """A message from the user."""
 
     position: int
     message: UserMessage
 
 
 class ToolUse(NamedTuple):
-    """A call, and what came of it if anything did."""
+    """A tool call and its result, if it has one."""
 
     call: ToolCall
     result: ToolResultMessage | None
 
 
 class Reply(NamedTuple):
-    """What the model said; `uses` are its calls in order."""
+    """A message from the model; `uses` are its tool calls in order."""
 
     position: int
     message: AssistantMessage
@@ -97,7 +99,7 @@ Entry: TypeAlias = Prompt | Reply | Result | Other | Label | Note
 
 
 def entries(messages: Sequence[AgentMessage], labels: Sequence[LabelAt], notes: Sequence[NoteAt]) -> Iterator[Entry]:
-    """The session in order. Ids of calls may recur: a result belongs to the reply that it follows."""
+    """Yields the entries of the session in order. Call ids may recur: a result belongs to the reply it follows."""
     beside: dict[int, list[Entry]] = {}
     for text, at in labels:
         beside.setdefault(_within(at, messages), []).append(Label(text))
@@ -149,7 +151,7 @@ def _uses(
     return tuple(uses)
 
 
-# -- words and figures ---------------------------------------------------------------------------------------
+# -- wording and numbers -------------------------------------------------------------------------------------
 
 _WORDS = {
     ToolOutcome.RAN: "done",
@@ -163,14 +165,14 @@ _WORDS = {
     ToolOutcome.LOST: "outcome unknown",
     ToolOutcome.NEVER_RAN: "never ran",
 }
-_GENTLE = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.CANCELLED, ToolOutcome.NEVER_RAN})
+_STOPPED = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.CANCELLED, ToolOutcome.NEVER_RAN})
 
 
 def status(result: ToolResultMessage | None) -> tuple[str, str]:
-    """How a call went, as a word and as one of `ok`, `bad`, `held` (somebody stopped it)."""
+    """Returns the outcome of a call as words and as `ok`, `bad` or `held` (the call was stopped or never ran)."""
     if result is None:
         return "no result", "held"
-    if result.outcome in _GENTLE:
+    if result.outcome in _STOPPED:
         return _WORDS[result.outcome], "held"
     if result.outcome == ToolOutcome.RAN:
         return ("failed", "bad") if result.is_error else ("done", "ok")
@@ -178,17 +180,19 @@ def status(result: ToolResultMessage | None) -> tuple[str, str]:
 
 
 def change_of(result: ToolResultMessage | None) -> tuple[str, str] | None:
-    """What a tool that writes files says that it changed: the texts before and after."""
+    """Returns the texts before and after a change that a tool reports, or `None` if it reports no change."""
     details: object = None if result is None else result.details
     if not isinstance(details, dict):
         return None
     known = cast("dict[Any, Any]", details)
     old, new = known.get("old"), known.get("new")
-    return (old, new) if isinstance(old, str) and isinstance(new, str) and old != new else None
+    if not isinstance(old, str) or not isinstance(new, str) or known.get("is_cut"):
+        return None
+    return (old, new) if old != new else None
 
 
 def gist(call: ToolCall) -> str:
-    """The start of what a call is about: its first argument that is a text, in one line."""
+    """Returns the first text argument of a call in one line, as a short description of the call."""
     if call.is_incomplete:
         return one_line(call.partial_json or "")
     for value in call.arguments.values():
@@ -198,15 +202,23 @@ def gist(call: ToolCall) -> str:
 
 
 def moment(milliseconds: int) -> str:
-    """A time in UTC, to the minute; a number that is none, as it is."""
+    """Formats a time in UTC to the minute. Returns the number itself if it is not a valid time."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (ValueError, OverflowError, OSError):
         return str(milliseconds)
 
 
+def local_moment(milliseconds: float, form: str) -> str:
+    """Formats a time in the local time zone. Returns the number itself if it is not a valid time."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)
+
+
 def usage_words(usage: Usage) -> str:
-    """Tokens as people read them; nothing when nothing was counted."""
+    """Describes the token counts for readers. Returns an empty string if nothing was counted."""
     parts = [(usage.input, "in"), (usage.output, "out"), (usage.cache_read, "cached"), (usage.cache_write, "written")]
     words = [f"{count:,} {word}" for count, word in parts if count]
     if not words:
@@ -215,8 +227,8 @@ def usage_words(usage: Usage) -> str:
 
 
 def cost_words(cost: Cost) -> str:
-    """Money with as many digits as tell something."""
-    total = cost.total
+    """Formats a cost in dollars, with four decimals below one dollar. Returns an empty string for zero."""
+    total = cost.amount
     if not total:
         return ""
     if total != total or total in (float("inf"), float("-inf")):

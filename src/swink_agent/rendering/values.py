@@ -1,6 +1,7 @@
-"""What an application put into a session (arguments, details, custom messages) as JSON that people can read.
+"""Formats the values of a session (arguments, details, custom messages) as readable JSON.
 
-Owns the way from any value to text, which never fails and never takes long: what JSON cannot say is shown as words.
+Owns the conversion of any value to text. It never fails and never takes long: a value that JSON cannot express is
+described in words.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["pretty_json"]
 
 
 def pretty_json(value: Any) -> str:
-    """The value as indented JSON; one that is nested too deeply, or goes round in a circle, as a short description."""
+    """Returns the value as indented JSON, or a short description if it is nested too deeply or contains itself."""
     try:
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=show)
         return json.dumps(plain, indent=2, ensure_ascii=False, default=show)

@@ -1,9 +1,9 @@
-"""How a child process is confined: what it may read, write and reach, and that nothing of it is left behind.
+"""Confines child processes: limits what they read, write and reach, and kills everything that they start.
 
-    profile   what a child may do, as data; what is hidden and protected unless said otherwise
-    open      the back ends, and the trial that chooses one: never by the name of a program
-    process   an opened sandbox and the processes in it
-    programs  what this program starts and runs from, and that no command can write it
+    profile   what a child may do, as data; what is hidden and protected by default
+    open      chooses a back end by trial, never by the name of a program
+    process   an opened sandbox and its processes
+    programs  makes sure that commands cannot write what this program starts or runs from
 
 Importing this module loads no back end.
 """

@@ -1,4 +1,4 @@
-"""The public names of the sandbox, one line each, and where they live: the one list, which `core/lazy.py` reads."""
+"""The public names of the sandbox and where they are defined. `core/lazy.py` reads this list."""
 
 from ._places import why_not_written as why_not_written
 from .errors import BackendReport as BackendReport

@@ -1,6 +1,6 @@
-"""Where credentials, browser profiles and our own keys lie: in a home folder, in the system, and where variables say.
+"""Lists the places of credentials, browser profiles and our own keys: in a home folder, the system, and variables.
 
-Owns the lists. That none of it can be read is the back ends' business.
+The back ends make sure that they cannot be read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HIDDEN_IN_HOME = (
     *(".claude", ".claude.json", ".codex", ".gemini"),
     # our own keys, settings and sessions
     *(".config/swink", ".config/swink-agent", ".local/share/swink-agent", ".local/state/swink-agent"),
-    # what was typed, and browsers
+    # histories of typed text, and browsers
     *(".bash_history", ".zsh_history", ".zhistory", ".histfile", ".local/share/fish", ".python_history"),
     *(".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".lesshst", ".viminfo"),
     *(".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware"),
@@ -52,7 +52,7 @@ _HIDDEN_IN_SYSTEM = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
     *("/etc/security/opasswd", "/etc/ssl/private", "/etc/krb5.keytab", "/etc/ssh/ssh_host_rsa_key"),
     *("/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_dsa_key"),
-    # sockets of daemons that do more than their caller may, and secrets given to services
+    # sockets of daemons with more rights than their caller, and secrets of services
     *("/run/user", "/run/docker.sock", "/run/docker", "/run/containerd", "/run/podman", "/run/crio", "/run/dbus"),
     *("/run/secrets", "/run/credentials", "/run/libvirt", "/run/snapd.socket", "/run/systemd/private"),
     *("/var/run/docker.sock", "/var/run/secrets", "/var/spool/cron", "/var/lib/docker"),
@@ -88,7 +88,7 @@ _FILES_BY_VARIABLE = (
     ),
     *("GIT_CONFIG_GLOBAL", "REGISTRY_AUTH_FILE", "HELM_REGISTRY_CONFIG", "BUNDLE_USER_CONFIG", "HF_TOKEN_PATH"),
     *("HF_STORED_TOKENS_PATH", "DOCKER_CERT_PATH", "WGETRC"),
-    # keys, databases and what was typed
+    # keys, databases and histories
     *("SOPS_AGE_KEY_FILE", "KRB5CCNAME", "KRB5_KTNAME", "KRB5_CLIENT_KTNAME", "PGPASSFILE", "PGSSLKEY"),
     *("MYSQL_TEST_LOGIN_FILE", "HISTFILE", "LESSHISTFILE", "PYTHON_HISTORY", "NODE_REPL_HISTORY", "PSQL_HISTORY"),
     *("MYSQL_HISTFILE", "SQLITE_HISTORY", "REDISCLI_HISTFILE"),
@@ -123,7 +123,7 @@ _FOLDERS_BY_VARIABLE: dict[str, tuple[str, ...]] = {
     "SWINK_DATA_DIR": (),
     "XDG_RUNTIME_DIR": (),
 }
-"""Variables that name a folder of credentials, and which of its files are, where the folder holds other things too."""
+"""Variables that name a folder of credentials, and which of its files are secret if it contains other files too."""
 
 _FILES_IN_FOLDERS: dict[str, tuple[str, ...]] = {
     "CARGO_HOME": ("credentials", "credentials.toml"),
@@ -138,14 +138,13 @@ _FILES_IN_FOLDERS: dict[str, tuple[str, ...]] = {
 """Variables that name a folder of which only these files are credentials."""
 
 _NOT_SECRET = (".gitconfig", ".config/git/config")
-"""Where a variable names one of these, it has moved nothing."""
+"""If a variable names one of these, it has moved nothing."""
 
 
 def default_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Where credentials, browser profiles and our own keys lie, whether they exist or not.
+    """The paths of credentials, browser profiles and our own keys, existing or not.
 
-    In the home folder, in the system, and where the variables of `environ` (this process's, unless given) have moved
-    them to.
+    In the home folder, in the system, and where the variables of `environ` (by default this process's) moved them.
     """
     home = os.path.abspath(os.fspath(home))
     names = _HIDDEN_IN_HOME + (_HIDDEN_IN_MAC_HOME if sys.platform == "darwin" else ())
@@ -159,7 +158,7 @@ def default_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | No
 def _moved_by_xdg(names: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[str]:
     for variable, usual in _MOVED_BY_XDG.items():
         folder = environ.get(variable, "")
-        if not os.path.isabs(folder):  # the standard says that others do not count
+        if not os.path.isabs(folder):  # the standard says that relative paths are ignored
             continue
         for name in names:
             if name.startswith(f"{usual}/"):
@@ -186,21 +185,21 @@ def _moved(home: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _place(path: str, home: str) -> str:
-    """The path as a program would take it, or nothing where it names nothing that could be hidden."""
+    """The path as a program would read it, or an empty text if it cannot be hidden."""
     if not path or "\0" in path:
         return ""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     try:
         place = os.path.abspath(path)
-    except OSError:  # relative to a folder that is gone
+    except OSError:  # relative to a folder that was deleted
         return ""
     nothing = ("/", "/dev", "/proc", "/sys", "/etc", "/usr")
     return "" if place in (*nothing, home) or place.startswith(("/dev/", "/proc/")) else place
 
 
 def _holds_other_things(folder: str, home: str) -> bool:
-    """Whether hiding the whole of it would hide more than was meant: a home, or the folder that is worked in."""
+    """Whether hiding the whole folder would hide too much: a home, or the working folder."""
     try:
         here = os.getcwd()
     except OSError:

@@ -1,7 +1,7 @@
 """The output of a child as a stream, and its exit as a future.
 
-Owns the read end of the one pipe that carries stdout and stderr, and the watch for an exit. Unlike asyncio's own
-subprocesses, the exit does not wait for the pipe, which a background child may hold for ever.
+Reads the one pipe that carries stdout and stderr, and waits for the exit. Unlike in asyncio's own subprocesses, the
+exit does not wait for the pipe, which a background child may hold open for ever.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _CHUNK = 64 * 1024
 
 
 class OutputPipe(asyncio.ReadTransport):
-    """A pipe whose `write_end` is for the child and whose `reader` is for us.
+    """A pipe: `write_end` is for the child, `reader` for us.
 
-    A reader that falls behind holds the child up, until `drain()`. For its event loop's thread only.
+    A slow reader blocks the child, until `drain()`. Use it only in the thread of its event loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -39,15 +39,15 @@ class OutputPipe(asyncio.ReadTransport):
         self._loop.add_reader(self._read_end, self._read)
 
     def close_write_end(self) -> None:
-        """Ours, once the child has its own: else the pipe would never end."""
+        """Closes our copy, once the child has its own: otherwise the pipe would never end."""
         if self.write_end >= 0:
             os.close(self.write_end)
             self.write_end = -1
 
     def drain(self) -> None:
-        """For when all that should write has ended: what is in the pipe by now is read, and that was it.
+        """Reads what is in the pipe now and closes it. Call it when everything that should write has ended.
 
-        Nobody waits for others who hold it: who was handed it, or a fork of ours. Any thread may call it.
+        It does not wait for other holders of the pipe, such as a fork of this process. Any thread may call it.
         """
         self._draining = True
         if self._loop.is_closed():
@@ -55,10 +55,10 @@ class OutputPipe(asyncio.ReadTransport):
         elif is_running_here(self._loop):
             self._read_the_rest()
         else:
-            with suppress(RuntimeError):  # it closes just now
+            with suppress(RuntimeError):  # the loop is closing
                 self._loop.call_soon_threadsafe(self._read_the_rest)
 
-    # -- what StreamReader asks of a transport -------------------------------------------------------------------
+    # -- what StreamReader needs from a transport ----------------------------------------------------------------
 
     def is_reading(self) -> bool:
         return not self._paused and not self.is_closing()
@@ -118,9 +118,9 @@ class OutputPipe(asyncio.ReadTransport):
 def watch_exit(
     process: subprocess.Popen[bytes], exited: asyncio.Future[int], ended: Callable[[], None] | None = None
 ) -> None:
-    """Resolves `exited` with the return code once the process has ended, and calls `ended` first; both in the loop.
+    """Calls `ended` and resolves `exited` with the return code once the process has ended, in the loop.
 
-    Uses a process descriptor where the system has them, else a thread. The process is reaped in either case.
+    Uses a process descriptor if the system has them, else a thread. The process is reaped in either case.
     """
     loop = exited.get_loop()
 
@@ -153,12 +153,12 @@ def _wait_in_thread(
     code = process.wait()
     try:
         loop.call_soon_threadsafe(resolve, code)
-    except RuntimeError:  # the loop is gone, and with it everybody who waited
+    except RuntimeError:  # the loop is closed, so nothing waits for the code
         pass
 
 
 def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether this thread is just running the loop."""
+    """Whether this thread is running the loop."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:

@@ -1,7 +1,6 @@
-"""What a folder is worth to a command: whether it can enter and write it, and why not.
+"""Whether a command can enter and write a folder, and why not; and where temporary files can be.
 
-Owns those questions, and the choice of a temporary folder that no command writes. Commands have none of root's
-privileges, so what this process can do itself is no answer where it is root.
+Commands have none of root's privileges, so for root the process's own rights do not count.
 """
 
 from __future__ import annotations
@@ -11,22 +10,27 @@ import tempfile
 from collections.abc import Sequence
 
 from .errors import SandboxError, UnfitFolder
-from .profile import SandboxProfile, is_beneath
+from .profile import SandboxProfile, is_beneath, runs_as_a_whole
 
 __all__ = ["check_folders", "folders_above", "temporary_outside", "why_not_entered", "why_not_written"]
 
 
 def check_folders(profile: SandboxProfile) -> None:
-    """Raises `UnfitFolder` for a write root that is no folder, or that no command could enter."""
+    """Raises `UnfitFolder` for a write root that is not a folder, that no command can enter, or whose files all run."""
     for root in profile.write:
         if not os.path.isdir(root):
             raise UnfitFolder(f"the write root {root!r} is not a folder that exists")
         if why := why_not_entered(root):
             raise UnfitFolder(f"no command could work in {root!r}: {why}")
+        if profile.protected and runs_as_a_whole(root):
+            raise UnfitFolder(
+                f"every file in {root!r} runs at login or by its name, so commands may not write there: "
+                "work in another folder, and copy the result yourself"
+            )
 
 
 def temporary_outside(folders: Sequence[str], *, first: Sequence[str] = ()) -> str:
-    """A folder for temporary files in none of the folders. Raises `SandboxError` where there is none."""
+    """A folder for temporary files that is in none of the folders. Raises `SandboxError` if there is none."""
     own = f"/run/user/{os.getuid()}"
     for candidate in (*first, *_system_temporary(), "/var/tmp", "/dev/shm", own, os.path.expanduser("~/.cache")):
         parent = os.path.realpath(candidate)
@@ -37,12 +41,12 @@ def temporary_outside(folders: Sequence[str], *, first: Sequence[str] = ()) -> s
 
 
 def why_not_written(folder: str) -> str:
-    """Why a command cannot make files in the folder, or nothing if it can."""
+    """Why a command cannot create files in the folder, or an empty text."""
     return why_not_entered(folder) or _why_not(folder, os.W_OK, "write to")
 
 
 def why_not_entered(folder: str, *, alone: bool = False) -> str:
-    """Why a command cannot reach the folder, or nothing if it can. `alone`: without those that it is in."""
+    """Why a command cannot reach the folder, or an empty text. `alone`: without checking the folders around it."""
     for place in (*(() if alone else reversed(folders_above(folder))), folder):
         why = _why_not(place, os.X_OK, "enter")
         if why:
@@ -51,7 +55,7 @@ def why_not_entered(folder: str, *, alone: bool = False) -> str:
 
 
 def folders_above(folder: str) -> list[str]:
-    """The folders that it is in, the nearest first."""
+    """The folders around it, the nearest first."""
     found: list[str] = []
     while (parent := os.path.dirname(folder)) != folder:
         found.append(parent)
@@ -78,7 +82,7 @@ def _why_not(folder: str, right: int, doing: str) -> str:
 
 
 def _has_bits(state: os.stat_result, right: int) -> bool:
-    """What the mode says for this user without privileges."""
+    """Whether the mode gives this user the right without privileges."""
     if state.st_uid == os.geteuid():
         return bool(state.st_mode >> 6 & right)
     is_member = state.st_gid == os.getegid() or state.st_gid in os.getgroups()
@@ -88,7 +92,7 @@ def _has_bits(state: os.stat_result, right: int) -> bool:
 def _system_temporary() -> tuple[str, ...]:
     try:
         return (tempfile.gettempdir(),)
-    except FileNotFoundError:  # nothing that Python knows of can be written
+    except FileNotFoundError:  # Python finds no writable temporary folder
         return ()
 
 

@@ -1,7 +1,7 @@
-"""Children without namespaces: a session of their own, and the search for what they left behind.
+"""Child processes without namespaces: in a new session, with a search for what they left behind.
 
-Owns the start and the end of a process that no kernel boundary holds together: what the user runs unconfined, and what
-macOS confines by itself. What left both its parents and its environment is not found here.
+Starts and kills processes that no kernel boundary holds together: commands that the user runs unconfined, and those
+that macOS confines. A process that left both its parents and its environment is not found.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from functools import partial
 from ._pipes import OutputPipe, watch_exit
 from ._private import PrivateFolder
 from .errors import SandboxClosed, SandboxError
-from .kernel.process_tree import Watch, count_heads, kill_descendants, with_variable
+from .kernel.process_tree import Watch, count_heads, kill_descendants, limit_process, with_variable
 from .process import Sandbox, SandboxedProcess
 from .profile import ProcessLimits, SandboxProfile
 
-__all__ = ["PlainSandbox"]
+__all__ = ["PlainSandbox", "UnconfinedSandbox"]
 
 _MARK = "SWINK_COMMAND"
 
 
 class PlainSandbox(Sandbox):
-    """What `_unconfined` and `_seatbelt` share. A subclass says what is run for an `argv`."""
+    """The common part of `UnconfinedSandbox` and `SeatbeltSandbox`. A subclass defines the command line."""
 
     def __init__(self, profile: SandboxProfile) -> None:
         super().__init__(profile)
         self._private = PrivateFolder(avoid=() if self.backend == "off" else profile.write)
         self._running: set[_PlainCommand] = set()
-        # For those who never close it: neither a command nor the folder stays.
+        # If the sandbox is never closed, commands are killed and the folder is removed all the same.
         self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
         self._watch = Watch()
 
@@ -43,7 +43,7 @@ class PlainSandbox(Sandbox):
         return list(argv)
 
     def held(self) -> Sequence[str]:
-        """What is read-only for commands beneath the write roots."""
+        """The paths beneath the write roots that are read-only for commands."""
         return ()
 
     async def spawn(
@@ -79,8 +79,14 @@ class PlainSandbox(Sandbox):
         self._running.discard(command)
 
 
+class UnconfinedSandbox(PlainSandbox):
+    """Runs commands without a sandbox, by the user's explicit choice. Reads, writes and the network are not limited."""
+
+    backend = "off"
+
+
 def _end(running: set[_PlainCommand], private: PrivateFolder, owner: int) -> None:
-    if os.getpid() == owner:  # a fork of ours that ends must not take them along
+    if os.getpid() == owner:  # a fork of ours that ends must not kill them
         for command in tuple(running):
             command.abandon()
         private.close()
@@ -115,7 +121,8 @@ class _PlainCommand:
             self._pipe.close()
             raise SandboxError(f"{argv[0]!r} could not be started in {cwd!r}: {error.strerror}") from error
         self._pipe.close_write_end()
-        _limit(self._process.pid, self._limits)
+        with suppress(OSError, ValueError):  # it may have ended already; its first moments are without limits
+            limit_process(self._process.pid, self._limits)
         exited: asyncio.Future[int] = loop.create_future()
         self._handle = SandboxedProcess(self._process.pid, self._pipe.reader, exited, self.kill)
         watch_exit(self._process, exited, self._exited)
@@ -123,7 +130,7 @@ class _PlainCommand:
         return self._handle
 
     def kill(self) -> None:
-        """Ends the session, what is beneath the command, and whoever still has its mark. Any thread may call it."""
+        """Kills the session, the command's descendants, and every process with its mark. Any thread may call it."""
         with self._lock:
             if not self._is_swept:
                 kill_descendants(self._process.pid, partial(with_variable, _MARK, self._mark))
@@ -149,20 +156,3 @@ class _PlainCommand:
     def _end_because(self, reason: str) -> None:
         self._handle.ended_because = reason
         self.kill()
-
-
-def _limit(pid: int, limits: ProcessLimits) -> None:
-    """Where the system can limit another process; the first moments of the command are without."""
-    import resource
-
-    if not hasattr(resource, "prlimit"):
-        return
-    for kind, most in (
-        (resource.RLIMIT_CORE, limits.core),
-        (resource.RLIMIT_FSIZE, limits.file_size),
-        (resource.RLIMIT_NOFILE, limits.open_files),
-    ):
-        if most is not None:
-            with suppress(OSError, ValueError):  # it may have ended already
-                soft, hard = (most if value < 0 else value for value in resource.prlimit(pid, kind))
-                resource.prlimit(pid, kind, (min(soft, most), min(hard, most)))

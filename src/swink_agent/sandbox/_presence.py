@@ -1,9 +1,9 @@
-"""Whether other sandboxes run commands in the same folders just now, in this process or another.
+"""Detects whether other sandboxes run commands in the same folders now, in this process or another.
 
-Owns a set of locks that says so. A mount is made by a path, and who may write the folders on that path could swap one
-for a link in that very moment. The commands of one sandbox cannot, as all of them have the same paths held in place;
-those of another sandbox, that was opened when the disk looked different, could. So what only this sandbox knows of is
-mounted while no other one runs or starts a command there, and not otherwise.
+Uses file locks. A mount is made by a path, and a process that may write the folders on that path could swap one for a
+link at that moment. Commands of the same sandbox cannot, because the paths are read-only for all of them. Commands of
+another sandbox, which was opened when the disk looked different, could. So paths that only this sandbox protects are
+mounted only while no other sandbox runs or starts a command there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
+from ._places import folders_above
 from .errors import SandboxError
 
 __all__ = ["Presence", "lock_path"]
@@ -30,17 +31,17 @@ _FLOCK = "hhqqi4x"
 
 
 class Presence:
-    """The sandbox's place among the others. `enter()` before a command is started, `settle()` when its walls stand,
-    `leave()` when it has ended. All threads may use it.
+    """This sandbox among the others. Call `enter()` before a command starts, `settle()` when its mounts are made, and
+    `leave()` when it has ended. Thread-safe.
 
-    One file has three bytes to lock for each folder: `here` is shared by sandboxes whose root it is while they run
-    commands, `beneath` by those with a root beneath it, and `starting` by those of them that are alone and just mount.
-    To be alone is to have the first two of the root for oneself, and to find nobody `here` in the folders above.
+    One file has three bytes to lock for each folder. Sandboxes that run commands share `here` of their root and
+    `beneath` of the folders above it; a sandbox that is alone and is mounting has `starting`. A sandbox is alone if it
+    can lock the first two of its root exclusively and no other has `here` of a folder above.
     """
 
     def __init__(self, roots: Sequence[str], path: str | None = None) -> None:
         self._file = _open(path or lock_path())
-        above = {_place(folder) for root in roots for folder in _above(root)}
+        above = {_place(folder) for root in roots for folder in folders_above(root)}
         self._here = [_place(root) for root in roots]
         self._beneath = [place + 1 for place in self._here]
         self._starting_here = [place + 2 for place in self._here]
@@ -53,7 +54,7 @@ class Presence:
         self._is_alone = False
 
     async def enter(self) -> bool:
-        """Whether this sandbox is alone. If so, no other one starts a command until `settle()`."""
+        """Returns whether this sandbox is alone. If so, no other one starts a command until `settle()`."""
         deadline = time.monotonic() + _DEADLINE
         while True:
             with self._lock:
@@ -82,17 +83,16 @@ class Presence:
                 self._give_up()
 
     def close(self) -> None:
-        """Idempotent; who enters or leaves later is nowhere."""
+        """Releases all locks. Idempotent; later calls do nothing."""
         with self._lock:
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
 
     def _try(self) -> bool:
-        """One attempt to be here at all, and alone if possible; false while another one must not be disturbed.
+        """Tries once to lock `here`, and to be alone if possible. Returns false while another sandbox is mounting.
 
-        Who says that it is here and who says that it is starting both look for the other afterwards: so at least one
-        of them sees the other.
+        A sandbox sets its own lock before it looks for those of others, so that of two at least one sees the other.
         """
         if self._file < 0 or self._starting:
             return True
@@ -121,7 +121,7 @@ class Presence:
         return True
 
     def _is_free(self, places: Iterable[int]) -> bool:
-        """Whether nobody else has a lock there, of whatever kind."""
+        """Whether no other sandbox has any lock there."""
         for place in places:
             asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
             if struct.unpack(_FLOCK, fcntl.fcntl(self._file, fcntl.F_OFD_GETLK, asked))[0] != fcntl.F_UNLCK:
@@ -130,13 +130,13 @@ class Presence:
 
 
 def lock_path() -> str:
-    """The same for every process of the user; where there is one, in a folder that nobody else can write."""
+    """The lock file, the same for every process of the user, if possible in a folder that only the user can write."""
     own = f"/run/user/{os.geteuid()}"
     return f"{own}/swink-locks" if os.access(own, os.W_OK) else f"/tmp/swink-locks-{os.geteuid()}"
 
 
 def _open(path: str) -> int:
-    """The file with the locks, or -1 where there is none that only we can write."""
+    """Opens the file with the locks. Returns -1 if there is none that only we can write."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -149,7 +149,7 @@ def _open(path: str) -> int:
 
 
 def _place(folder: str) -> int:
-    """Where the folder has its bytes, which is the same for every sandbox. The file itself stays empty."""
+    """The position of the folder's bytes, the same in every sandbox. The file itself stays empty."""
     try:
         state = os.stat(folder)
     except OSError:
@@ -157,11 +157,3 @@ def _place(folder: str) -> int:
     else:
         name = f"{state.st_dev} {state.st_ino}"
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") * 4
-
-
-def _above(folder: str) -> list[str]:
-    found: list[str] = []
-    while (parent := os.path.dirname(folder)) != folder:
-        found.append(parent)
-        folder = parent
-    return found

@@ -1,6 +1,6 @@
-"""A private temporary folder for one sandbox, that is gone after it, also after a crash of ours.
+"""A private temporary folder for one sandbox. It is removed with the sandbox, also after a crash.
 
-Owns the folder and its removal. What a killed process left behind is removed by the next one that makes a folder.
+What a killed process left behind is removed by the next process that makes such a folder.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _MOST_SWEPT = 100_000
 
 
 class PrivateFolder:
-    """`path` is for the child, `own` beside it is for us alone. Both are gone after `close()`."""
+    """`path` is for the child, `own` beside it is only for us. `close()` removes both."""
 
     def __init__(self, parent: str | None = None, *, avoid: Sequence[str] = ()) -> None:
-        """`avoid`: folders that a child may write, where nothing of ours is safe."""
+        """`avoid`: folders that a child may write, so that the private folder is not made there."""
         parent = os.path.realpath(parent) if parent else temporary_outside(avoid)
         _sweep(parent)
         self._owner = os.getpid()
         self._folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
-        # Held for as long as we live: how others know that it is in use.
+        # Locked for as long as we live: other processes see that it is in use.
         self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
         self.path = os.path.join(self._folder, "tmp")
@@ -44,16 +44,16 @@ class PrivateFolder:
         os.mkdir(self.own, 0o700)
 
     def close(self) -> None:
-        """Idempotent. A fork of the process that made it removes nothing."""
+        """Removes the folder, except in a fork of the process that made it. Idempotent."""
         if self._lock >= 0:
             if os.getpid() == self._owner and not remove_tree(self._folder, time_limit=_LONGEST_REMOVAL):
-                log.info("%s could not be removed whole; a later session will try again", self._folder)
+                log.info("%s could not be removed completely; a later session will try again", self._folder)
             os.close(self._lock)
             self._lock = -1
 
 
 def _sweep(parent: str) -> None:
-    """Removes what killed processes left behind: folders of ours by name, owner and a lock that nobody has."""
+    """Removes folders that killed processes left behind: ours by name and owner, and not locked."""
     until = time.monotonic() + _LONGEST_SWEEP
     try:
         with os.scandir(parent) as entries:
@@ -62,14 +62,14 @@ def _sweep(parent: str) -> None:
         return
     for name in names:
         if time.monotonic() > until:
-            return  # the rest is for another session
+            return  # another session removes the rest
         folder = os.path.join(parent, name)
         try:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             continue
         try:
-            # A folder that is a moment old may be one whose maker has not locked it yet.
+            # A very new folder may not have been locked yet by its maker.
             state = os.fstat(lock)
             if state.st_uid == os.geteuid() and _age(state) > 60:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

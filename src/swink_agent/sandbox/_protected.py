@@ -1,7 +1,7 @@
-"""Which paths beneath the write roots are to stay as they are, as the disk has them now.
+"""Finds the paths beneath the write roots that must stay read-only, as the disk is now.
 
-Owns the search for repositories and the walk along each path. How a back end holds what is found is its own. Reads
-the disk only, follows no link beneath a root, and is bounded: a tree of any size is looked at for a few milliseconds.
+Searches for repositories and walks along each path; the back ends enforce the result. Only reads the disk, follows no
+link beneath a root, and is bounded: it takes a few milliseconds in a tree of any size.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from swink_agent.core.values.value import Value
@@ -19,6 +19,7 @@ from ._presence import lock_path
 from .errors import UnfitFolder
 from .kernel.mounts import network_mounts
 from .profile import SandboxProfile, is_beneath
+from .programs import run_at_start, way_to
 from .repositories.admission import is_settings
 from .repositories.enclosing import is_git_folder
 from .repositories.git_config import LARGEST, Setting, read_settings
@@ -32,13 +33,14 @@ __all__ = [
     "hooks_in_work_trees",
     "own_names",
     "protected_paths",
+    "run_by_repositories",
     "settings_among",
     "unmade_repositories",
     "without",
 ]
 
 PLACEHOLDER_STAMP = 347155199
-"""The time, in seconds, that marks what stands for something missing; no file system is too coarse for it."""
+"""The modification time, in seconds, that marks a placeholder for a missing path. Every file system can store it."""
 
 _MOST_FOLDERS = 1000
 _MOST_REPOSITORIES = 32
@@ -46,31 +48,34 @@ _DEEPEST = 3
 _NOT_SEARCHED = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".cache"})
 _LARGEST_PLACEHOLDER = 2
 _MOST_CONFIGS = 32
+_MOST_HOOKS = 64
+_MOST_LOOKED_AT = 50_000
+"""How many files are checked for being another name of a hook that has several names."""
 
 
 class HoldKind(StrEnum):
-    """How a path beneath a write root is held."""
+    """How a path beneath a write root is protected."""
 
     PINNED = "pinned"
-    """A folder on the way to something protected: written to freely, but not renamed, removed or replaced."""
+    """A folder on the way to a protected path: files in it may change, but not its name or place."""
     READ_ONLY = "read_only"
     """A protected file or folder that exists."""
     MISSING = "missing"
-    """A protected name, or the first folder on the way to one, that does not exist and must not come to."""
+    """A protected name, or the first folder on the way to one, that does not exist and must not be created."""
 
 
 class Hold(Value, frozen=True):
-    """One path beneath a write root, and how it is held."""
+    """One path beneath a write root, and how it is protected."""
 
     path: str
     kind: HoldKind
 
 
 def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
-    """Every path that is read-only beneath the write roots: the profile's names, and those of repositories further in.
+    """Every read-only path beneath the write roots: the profile's names, and those of repositories further in.
 
-    The names need not exist. Repositories are those that are there now, within bounds: a folder that looks like a
-    repository, and the modules and work trees that it keeps.
+    The names need not exist. Repositories are those that exist now, within bounds: folders that look like a
+    repository, with their modules and work trees.
     """
     names = list(own_names(profile))
     in_repository = tuple(name[5:] for name in profile.protected if name.startswith(".git/"))
@@ -82,31 +87,31 @@ def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
 
 
 def settings_among(paths: Iterable[str], profile: SandboxProfile) -> list[str]:
-    """Those that git keeps its configuration in, whose harmless settings a command may change by git's own ways.
+    """The paths that are git configurations, whose harmless settings a command may change through git.
 
-    Not what the profile names itself, outside of a `.git`, and happens to be called like that.
+    Not files that the profile names itself, outside of a `.git`, and that only have the same name.
     """
     others = {os.path.join(root, name) for root in profile.write for name in profile.protected if name[:5] != ".git/"}
     return [path for path in paths if is_settings(path) and path not in others]
 
 
 def own_names(profile: SandboxProfile) -> tuple[str, ...]:
-    """What is read-only by name alone: the profile's, and the locks by which sandboxes know of each other."""
+    """What is read-only by name alone: the profile's names, and the lock file that sandboxes share."""
     locks = lock_path()
     mine = (locks,) if any(is_beneath(locks, root) for root in profile.write) else ()
     return (*profile.protected_names(), *mine)
 
 
 def unmade_repositories(profile: SandboxProfile) -> tuple[str, ...]:
-    """The `.git` of roots that have none. A command may make it: what it makes is judged afterwards, by its content."""
-    if ".git" in profile.protected or not any(name.startswith(".git/") for name in profile.protected):
+    """The missing `.git` of roots. A command may create it; what it creates is judged by its content afterwards."""
+    if ".git" in profile.protected or not _protects_repositories(profile):
         return ()
     places = (os.path.join(root, ".git") for root in profile.write if not is_git_folder(root))
     return tuple(place for place in places if _is_missing(place))
 
 
 def without(paths: Iterable[str], folders: Sequence[str]) -> list[str]:
-    """The paths that are in none of the folders."""
+    """The paths that are not in any of the folders."""
     return [path for path in paths if not any(is_beneath(path, folder) for folder in folders)]
 
 
@@ -121,10 +126,10 @@ def _is_missing(path: str) -> bool:
 def holds(
     roots: Sequence[str], protected: Iterable[str], hidden: Iterable[str], own: Container[str] = ()
 ) -> tuple[Hold, ...]:
-    """How to hold the protected paths beneath the roots, parents before children.
+    """How to protect the paths beneath the roots, parents before children.
 
-    Raises `UnfitFolder` where a name in `own` is a link or behind one: a link cannot be held in place. Links
-    elsewhere are left alone, as what they lead to is either protected itself or outside of the roots.
+    Raises `UnfitFolder` if a name in `own` is a link or behind one: a link cannot be kept in place. Other links are
+    left alone, because their targets are either protected themselves or outside of the roots.
     """
     found: dict[str, HoldKind] = {}
     for path in protected:
@@ -132,7 +137,7 @@ def holds(
         if root:
             _walk(root, path, found, strict=path in own)
     for outer in roots:
-        # A root inside another must not be swapped for a link, nor what is hidden be moved to where nobody looks.
+        # A root inside another must not be swapped for a link, and hidden files must not be moved out of hiding.
         inner = [root for root in roots if root != outer] + [os.path.dirname(path) for path in hidden]
         for path in dict.fromkeys(inner):
             if path != outer and is_beneath(path, outer):
@@ -167,7 +172,7 @@ def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin
         if stat.S_ISLNK(mode):
             if strict:
                 raise UnfitFolder(
-                    f"{current!r} is a symbolic link and cannot be held read-only here: make it a plain file or "
+                    f"{current!r} is a symbolic link and cannot be kept read-only here: make it a plain file or "
                     "folder, or leave its name out of the profile's protected names"
                 )
             return
@@ -179,7 +184,7 @@ def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin
 
 
 def _is_empty(path: str, state: os.stat_result) -> bool:
-    """Whether it holds no more than a place-holder does, whose time anybody could have set."""
+    """Whether it is as small as a placeholder. A command could have set the placeholder's time on another file."""
     try:
         return not os.listdir(path) if stat.S_ISDIR(state.st_mode) else state.st_size <= _LARGEST_PLACEHOLDER
     except OSError:
@@ -202,7 +207,7 @@ def _git_folders(root: str) -> list[str]:
         if folder in slow:
             continue
         if as_root and why_not_entered(folder, alone=True):
-            continue  # nor can a command, and neither would bubblewrap
+            continue  # a command cannot enter it either, and bubblewrap would fail
         try:
             with os.scandir(folder) as entries:
                 folders = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
@@ -220,21 +225,22 @@ def _git_folders(root: str) -> list[str]:
 
 
 def _names_of(git_folder: str, root: str, names: tuple[str, ...]) -> list[str]:
-    """What is protected in one repository, its modules and its work trees included."""
+    """The protected paths of one repository, with its modules and its work trees."""
     if not os.path.isdir(git_folder) or os.path.islink(git_folder):
-        return [git_folder]  # a file that says where the repository is, or a link to one
+        return [git_folder]  # a file that names the repository's folder, or a link to it
     paths = [os.path.join(git_folder, name) for name in names]
     for module in _modules(os.path.join(git_folder, "modules"), 0):
         paths.extend(os.path.join(module, name) for name in names)
     worktrees = os.path.join(git_folder, "worktrees")
     for worktree in _folders_in(worktrees):
         paths.extend(os.path.join(worktree, name) for name in ("commondir", "config.worktree") if name in names)
-    paths.extend(path for path in _named_in_config(git_folder, root) if os.path.lexists(path))
+    named = [*_named_in_config(git_folder, root), *_behind_hooks(git_folder, root)]
+    paths.extend(path for path in named if os.path.lexists(path))
     return paths
 
 
 def _modules(folder: str, depth: int) -> list[str]:
-    """Repositories of submodules; a module's name may have slashes in it."""
+    """Repositories of submodules. A module's name may contain slashes."""
     found: list[str] = []
     for inner in _folders_in(folder):
         if os.path.lexists(os.path.join(inner, "HEAD")):
@@ -254,27 +260,45 @@ def _folders_in(folder: str) -> list[str]:
 
 
 def exposed_paths(profile: SandboxProfile) -> tuple[str, ...]:
-    """What the configuration of known repositories makes git read, and no back end can hold: missing, or a link."""
-    if not any(name.startswith(".git/") for name in profile.protected):
+    """Paths that no back end can keep read-only: missing ones, links, and files in folders of the command.
+
+    They are what the configuration of known repositories makes git read, and what Python runs at our next start.
+    """
+    if not _protects_repositories(profile):
         return ()
-    found: dict[str, None] = {}
-    for root in profile.write:
-        for folder in _git_folders(root):
-            if os.path.isdir(folder) and not os.path.islink(folder):
-                named = _named_in_config(folder, root)
-                found.update(dict.fromkeys(path for path in named if not os.path.exists(path) or os.path.islink(path)))
+    found: dict[str, None] = dict.fromkeys(run_at_start(profile.write))
+    for folder, root in _known_repositories(profile):
+        named = [*_named_in_config(folder, root), *_behind_hooks(folder, root)]
+        found.update(dict.fromkeys(path for path in named if not os.path.exists(path) or os.path.islink(path)))
     return tuple(found)
 
 
 def hooks_in_work_trees(profile: SandboxProfile) -> tuple[str, ...]:
-    """Folders with hooks that the configuration of known repositories has in every work tree, relative to it."""
-    if not any(name.startswith(".git/") for name in profile.protected):
-        return ()
-    found: dict[str, None] = {}
-    for root in profile.write:
+    """Folders with hooks, relative to every work tree, that the configuration of known repositories names."""
+    values = (value for folder, _ in _known_repositories(profile) for _, _, value in _named_values(folder) if value)
+    return tuple(dict.fromkeys(value for value in values if _is_relative(value)))
+
+
+def _known_repositories(profile: SandboxProfile) -> Iterator[tuple[str, str]]:
+    """The folders of repositories beneath the roots, each with its root; none if the profile protects none."""
+    for root in profile.write if _protects_repositories(profile) else ():
         for folder in _git_folders(root):
             if os.path.isdir(folder) and not os.path.islink(folder):
-                found.update((value, None) for _, _, value in _named_values(folder) if value and _is_relative(value))
+                yield folder, root
+
+
+def _protects_repositories(profile: SandboxProfile) -> bool:
+    return any(name.startswith(".git/") for name in profile.protected)
+
+
+def run_by_repositories(root: str, folder: str) -> tuple[str, ...]:
+    """Paths beneath `root` that git runs or reads as settings, because of the repositories around `folder`."""
+    found: dict[str, None] = {}
+    while is_beneath(folder, root):
+        git = os.path.join(folder, ".git")
+        if os.path.isdir(git) and not os.path.islink(git):
+            found.update(dict.fromkeys([*_named_in_config(git, root), *_behind_hooks(git, root)]))
+        folder = os.path.dirname(folder)
     return tuple(found)
 
 
@@ -283,7 +307,7 @@ def _is_relative(place: str) -> bool:
 
 
 def _named_in_config(git_folder: str, root: str) -> list[str]:
-    """Hooks and further configuration in the writable tree, by the configuration of the repository or of the user."""
+    """Hooks and included configuration in the root, as named by the configuration of the repository or the user."""
     base = os.path.dirname(git_folder) if os.path.basename(git_folder) == ".git" else git_folder
     found: list[str] = []
     for file, include, hooks in _named_values(git_folder):
@@ -291,13 +315,65 @@ def _named_in_config(git_folder: str, root: str) -> list[str]:
             found.append(_beside(file, include))
         if hooks:
             folder = os.path.normpath(os.path.join(base, os.path.expanduser(hooks)))
-            # Husky's own are in `_`, and run those of the project, which are in the folder above.
+            # Husky's own hooks are in `_` and run the project's hooks, which are in the folder above.
             found.append(os.path.dirname(folder) if os.path.basename(folder) == "_" else folder)
     return [path for path in dict.fromkeys(found) if path != root and is_beneath(path, root)]
 
 
+def _behind_hooks(git_folder: str, root: str) -> list[str]:
+    """Targets of linked hooks in the root: every link on the way, the file, and other names of the same file."""
+    modules = _modules(os.path.join(git_folder, "modules"), 0)
+    folders = [os.path.join(place, "hooks") for place in (git_folder, *modules)]
+    folders += [path for path in _named_in_config(git_folder, root) if os.path.isdir(path)]
+    found: list[str] = []
+    shared: set[tuple[int, int]] = set()
+    for hook in (hook for folder in folders for hook in _hooks_in(folder)):
+        end = os.path.realpath(hook)
+        if end != hook:
+            found += [place for place in way_to(hook) if place == end or os.path.islink(place)]
+        try:
+            state = os.stat(end)
+        except OSError:
+            continue
+        if state.st_nlink > 1 and stat.S_ISREG(state.st_mode):
+            shared.add((state.st_dev, state.st_ino))
+    found += _named_alike(root, shared) if shared else []
+    inside = (path for path in dict.fromkeys(found) if path != root and is_beneath(path, root))
+    return [path for path in inside if not any(is_beneath(path, folder) for folder in folders)]
+
+
+def _hooks_in(folder: str) -> list[str]:
+    """The hooks of a folder, and the folder itself, which may be a link too."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if not entry.name.endswith(".sample"))
+    except OSError:
+        return [folder] if os.path.islink(folder) else []
+    return [folder, *(os.path.join(folder, name) for name in names[:_MOST_HOOKS])]
+
+
+def _named_alike(root: str, files: Container[tuple[int, int]]) -> list[str]:
+    """Other names of these files in the tree, as far as it is searched."""
+    found: list[str] = []
+    looked = 0
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in _NOT_SEARCHED and name != "objects"]
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                state = os.lstat(path)
+            except OSError:
+                continue  # deleted meanwhile
+            if (state.st_dev, state.st_ino) in files:
+                found.append(path)
+        looked += len(names) + 1
+        if looked > _MOST_LOOKED_AT:
+            break
+    return found
+
+
 def _named_values(git_folder: str) -> list[tuple[str, str, str]]:
-    """What the configuration includes and where it has hooks: the file that says so, and either of the two."""
+    """Includes and hook folders in the configuration: the file that names them, and one of the two."""
     found: list[tuple[str, str, str]] = []
     home = os.path.expanduser("~")
     others = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")

@@ -1,7 +1,7 @@
-"""Removing a folder that a stranger filled: of any depth, with folders that may not be entered, with very much in it.
+"""Removes a folder with hostile content: of any depth, with folders that may not be entered, with very many files.
 
-Owns the removal. It calls itself for no level, holds two folders open at most, and goes down and up by one name at a
-time, so no path grows too long. Follows no link, and ends in time whatever there is.
+Not recursive: it holds at most two folders open and moves down and up by one name at a time, so that no path grows too
+long. Follows no links, and ends in time.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ _AT_ONCE = 1000
 
 
 def remove_tree(folder: str, *, time_limit: float) -> bool:
-    """Removes the folder with all that is in it; whether it is gone. What is left after `time_limit` seconds stays.
+    """Removes the folder and everything in it. Returns whether it is gone. After `time_limit` seconds the rest stays.
 
-    Never raises for what it finds. Nobody else may be at work in the folder.
+    Never raises because of the content. No other process may work in the folder.
     """
     try:
         if not os.path.lexists(folder):
             return True
         _empty(_enter(folder), time.monotonic() + time_limit)
         os.rmdir(folder)
-    except OSError:  # something is left in it, or it is not ours
+    except OSError:  # it is not empty, or not ours
         return not os.path.lexists(folder)
     return True
 
 
 class _Level:
-    """A folder on the way down: its name in the one above, its folders still to be removed, and what cannot be."""
+    """A folder on the way down: its name in its parent, the folders still to be removed, and those that cannot be."""
 
     __slots__ = ("folders", "name", "stuck")
 
@@ -43,7 +43,7 @@ class _Level:
 
 
 def _empty(fd: int, until: float) -> None:
-    """Removes all that is in an open folder and can be, and closes it. Raises `OSError` when the time is over."""
+    """Removes everything removable in an open folder and closes it. Raises `OSError` when the time is over."""
     levels = [_Level("")]
     try:
         while levels:
@@ -74,7 +74,7 @@ def _empty(fd: int, until: float) -> None:
 
 
 def _without_files(fd: int, stuck: set[str], until: float) -> list[str]:
-    """Removes files of a folder, and gives names of folders in it; none, once neither are left."""
+    """Removes files of a folder and returns names of folders in it; none, once neither are left."""
     while True:
         if time.monotonic() > until:
             raise TimeoutError("removing took too long")
@@ -92,11 +92,11 @@ def _without_files(fd: int, stuck: set[str], until: float) -> list[str]:
 
 
 def _enter(name: str, folder: int | None = None) -> int:
-    """An open folder that its owner may do everything in. Raises `OSError`, also for a link."""
+    """Opens a folder with all rights for its owner. Raises `OSError`, also for a link."""
     try:
         fd = os.open(name, _FOLDER, dir_fd=folder)
     except PermissionError:
-        os.chmod(name, 0o700, dir_fd=folder)  # a child may have taken the rights from a folder of its own
+        os.chmod(name, 0o700, dir_fd=folder)  # a child may have taken away the rights
         fd = os.open(name, _FOLDER, dir_fd=folder)
     try:
         os.fchmod(fd, 0o700)

@@ -1,7 +1,7 @@
-"""Walls on macOS: `sandbox-exec` with a profile in its own language.
+"""The back end for macOS: `sandbox-exec` with a profile in its own language.
 
-Owns the text of that profile. In it the last rule that matches wins: so what is allowed comes first, what is taken back
-after it. Names need not exist to be denied, so nothing is put on the disk.
+In that language the last matching rule wins, so what is allowed comes first and exceptions follow. Names need not exist
+to be denied, so nothing is put on the disk.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
+from ._places import check_folders
 from ._plain import PlainSandbox
 from ._protected import protected_paths, unmade_repositories, without
 from .errors import SandboxError
@@ -29,7 +30,7 @@ _SERVICES = (
 
 
 def seatbelt_profile(profile: SandboxProfile, temporary: str, protected: Iterable[str] = ()) -> str:
-    """The walls of `profile` in the language of `sandbox-exec`; `temporary` may be written as well."""
+    """The rules of `profile` in the language of `sandbox-exec`; `temporary` may be written too."""
     roots = (*profile.write, os.path.realpath(temporary))
     lines = [
         "(version 1)",
@@ -48,7 +49,7 @@ def seatbelt_profile(profile: SandboxProfile, temporary: str, protected: Iterabl
     held = tuple(protected)
     if held:
         lines.append(f"(deny file-write* {_subpaths(held)})")
-    # Renaming a folder on the way would take what is protected with it.
+    # Renaming a folder on the way would move what is protected.
     if ways := _on_the_way((*held, *profile.hidden_paths()), profile.write):
         lines.append(f"(deny file-write-unlink {' '.join(f'(literal {_quoted(path)})' for path in ways)})")
     hidden = tuple(dict.fromkeys(path for entry in profile.hidden for path in (entry, os.path.realpath(entry))))
@@ -66,7 +67,8 @@ class SeatbeltSandbox(PlainSandbox):
 
     def __init__(self, profile: SandboxProfile) -> None:
         if not os.access(_PROGRAM, os.X_OK):
-            raise SandboxError(f"{_PROGRAM} is not there")
+            raise SandboxError(f"{_PROGRAM} does not exist")
+        check_folders(profile)
         super().__init__(profile)
         self._protected: dict[str, None] = {}
         self._held: list[str] = []
@@ -104,8 +106,8 @@ def _subpaths(paths: Iterable[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of the profile language: only the quote and the backslash mean something in it."""
+    """A string in the profile language, in which only the quote and the backslash are special."""
     if "\0" in text:
-        raise SandboxError("a path cannot have a zero byte in it")
+        raise SandboxError("a path cannot contain a zero byte")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

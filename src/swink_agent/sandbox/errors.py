@@ -1,12 +1,12 @@
-"""What goes wrong with a sandbox, and what to do about it.
+"""The errors of the sandbox, and the report on one back end.
 
     AgentError
     └── SandboxError                     the base
         ├── SandboxUnavailable(reports)  no back end works here; one report for each that was tried
-        ├── UnfitFolder                  the back end works, but not with what lies in this folder
-        └── SandboxClosed                the sandbox was closed, or is gone
+        ├── UnfitFolder                  the back end works, but not with this folder
+        └── SandboxClosed                the sandbox was closed
 
-Owns the errors and the report on one back end. Finding out whether a back end works is in `open`.
+`open` finds out whether a back end works.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["BackendReport", "SandboxClosed", "SandboxError", "SandboxUnavailable
 
 
 class BackendReport(Value, frozen=True, kw_only=True):
-    """Whether one back end works on this machine; if not, why, and what would help."""
+    """Whether one back end works on this machine; if not, why not, and what would help."""
 
     name: str
     works: bool
     reason: str = ""
     remedy: str = ""
     is_about_folder: bool = False
-    """Whether it is a folder, and not the machine, that keeps it from working: elsewhere it may."""
+    """Whether the problem is the folder and not the machine: elsewhere the back end may work."""
 
     def __str__(self) -> str:
         if self.works:
@@ -38,7 +38,7 @@ class BackendReport(Value, frozen=True, kw_only=True):
 class SandboxError(AgentError):
     """A child process could not be confined as asked, and was not started.
 
-    `remedy` is what would help: `None` where only the back end's own needs are known, empty where the message says it.
+    `remedy` is what would help: `None` if only the back end's own needs are known, empty if the message says it.
     """
 
     def __init__(self, message: str = "", *, remedy: str | None = None) -> None:
@@ -47,15 +47,15 @@ class SandboxError(AgentError):
 
 
 class SandboxUnavailable(SandboxError):
-    """No back end can hold what the profile promises. `reports` says why for each, and what to do."""
+    """No back end can enforce the profile. `reports` says why for each, and what to do."""
 
     def __init__(self, message: str = "", *, reports: Sequence[BackendReport] = ()) -> None:
         self.reports = tuple(reports)
-        super().__init__(message or _say(self.reports))
+        super().__init__(message or _message(self.reports))
 
 
 class UnfitFolder(SandboxError):
-    """What lies in a folder, or on the way to it, cannot be held by this back end. The message says what to do."""
+    """This back end cannot work with the folder or something in it. The message says what to do."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message, remedy="")
@@ -68,9 +68,9 @@ class SandboxClosed(SandboxError):
         super().__init__(message)
 
 
-def _say(reports: Sequence[BackendReport]) -> str:
+def _message(reports: Sequence[BackendReport]) -> str:
     tried = "; ".join(str(report) for report in reports) or "there is no back end for this system"
     return (
         f"no sandbox works on this machine, so nothing was run: {tried}. "
-        'To run commands without walls, the user may choose sandbox="off"'
+        'To run commands without a sandbox, the user may choose sandbox="off"'
     )

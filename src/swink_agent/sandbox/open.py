@@ -1,8 +1,8 @@
-"""Opening a sandbox: each back end is tried for real before it is trusted.
+"""Opens a sandbox: each back end must pass a real trial first.
 
-Owns the order of the back ends, the trial and the advice where none works. A back end is never chosen by the name of a
-program: a trial runs a command in it that tries to write outside and to reach a listener, and the outcome is read from
-the disk and the listener, not from what the command says.
+A back end is never chosen by the name of a program. In the trial a command tries to write outside and to reach a
+listener; the result is read from the disk and the listener, not from the command's output. If no back end works, the
+error says what would help.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _LASTING = ("/var/tmp",)
 
 
 def open_sandbox(profile: SandboxProfile, *, backend: str = "auto") -> Sandbox:
-    """The first back end that holds the profile in a trial, or the one that is named.
+    """Opens the first back end that passes a trial with the profile, or the named one.
 
-    Raises `SandboxUnavailable`, with a report on each that was tried, when none does.
+    Raises `SandboxUnavailable`, with a report on each back end, if none does.
     """
     names = backend_names() if backend == "auto" else (backend,)
     reports: list[BackendReport] = []
@@ -50,16 +50,16 @@ def open_sandbox(profile: SandboxProfile, *, backend: str = "auto") -> Sandbox:
 
 
 def open_unconfined(profile: SandboxProfile) -> Sandbox:
-    """No walls: for the user's explicit choice, never for a fallback. The environment is clean all the same."""
-    from ._unconfined import UnconfinedSandbox
+    """Opens no sandbox at all: for the user's explicit choice, never as a fallback. The environment is clean anyway."""
+    from ._plain import UnconfinedSandbox
 
     return UnconfinedSandbox(profile)
 
 
 def probe_backends(profile: SandboxProfile | None = None) -> tuple[BackendReport, ...]:
-    """What each back end of this system is worth here, by the same trial; for a report to people.
+    """Reports whether each back end of this system works, by the same trial.
 
-    Without a profile it is tried in a temporary folder, as the profile then says nothing about any other.
+    Without a profile it is tried in a temporary folder.
     """
     if profile is not None:
         return tuple(_probe(name, profile) for name in backend_names())
@@ -92,7 +92,7 @@ def _try(name: str, profile: SandboxProfile) -> Sandbox | BackendReport:
     sandbox: Sandbox | None = None
     try:
         sandbox = _back_end(name)(profile)
-        _hold_to_it(sandbox)
+        _check_by_trial(sandbox)
     except (SandboxError, OSError, TimeoutError) as error:
         if sandbox is not None:
             sandbox.close()
@@ -123,10 +123,10 @@ def _back_end(name: str) -> OpenFn:
     raise SandboxError(f"there is no back end {name!r} on this system: there are {known}")
 
 
-def _hold_to_it(sandbox: Sandbox) -> None:
-    """Raises `SandboxError` if a command does not run in the sandbox, or a wall does not hold."""
+def _check_by_trial(sandbox: Sandbox) -> None:
+    """Raises `SandboxError` if a command does not run in the sandbox, or can break out of it."""
     word = secrets.token_hex(8)
-    # Rather not in /tmp, which commands may have one of their own of: there no wall would be tried.
+    # Not in /tmp if possible: commands may have their own /tmp, and then the trial would prove nothing.
     outside = tempfile.mkdtemp(prefix="swink-outside-", dir=temporary_outside(sandbox.profile.write, first=_LASTING))
     canary = os.path.join(outside, "canary")
     roots = [root for root in sandbox.profile.write if not why_not_written(root)]
@@ -135,7 +135,7 @@ def _hold_to_it(sandbox: Sandbox) -> None:
     try:
         listener.setblocking(False)
         _write(canary, word)
-        said = _in_a_loop_of_its_own(_run_trial(sandbox, word, canary, listener.getsockname()[1], marks))
+        said = _run_in_thread(_run_trial(sandbox, word, canary, listener.getsockname()[1], marks))
         if word not in said:
             raise SandboxError(f"a command does not run in it: {said.strip()[-300:] or 'it said nothing'}")
         for mark in marks:
@@ -153,8 +153,8 @@ def _hold_to_it(sandbox: Sandbox) -> None:
                 os.unlink(mark)
 
 
-def _in_a_loop_of_its_own(trial: Coroutine[Any, Any, str]) -> str:
-    """In a thread, as the caller may be in an event loop itself."""
+def _run_in_thread(trial: Coroutine[Any, Any, str]) -> str:
+    """Runs the trial in a thread, because the caller may be in an event loop."""
     with ThreadPoolExecutor(1, thread_name_prefix="swink-sandbox-trial") as executor:
         return executor.submit(asyncio.run, trial).result()
 
@@ -171,7 +171,7 @@ async def _run_trial(sandbox: Sandbox, word: str, canary: str, port: int, marks:
         process = await sandbox.spawn([bash, "-c", script, "trial", *marks], cwd="/")
         try:
             await process.wait()
-        except SandboxError as error:  # the walls fell before the command began
+        except SandboxError as error:  # the sandbox failed before the command began
             said = (await process.output.read()).decode("utf-8", "replace").strip()[-300:]
             raise type(error)(f"{error}: {said}" if said else str(error), remedy=error.remedy) from None
         finally:
@@ -190,7 +190,7 @@ def _read(path: str) -> str:
 
 
 def _can_be_made(path: str) -> bool:
-    """Whether we can ourselves, without walls. A full disk is no fault of theirs."""
+    """Whether this process can create the file. A full disk is not the sandbox's fault."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError:
@@ -211,7 +211,7 @@ def _was_reached(listener: socket.socket) -> bool:
 
 
 def _remedy(name: str, error: Exception) -> str:
-    """What helps against this error: what it says itself, else what the back end needs of the machine."""
+    """What helps against this error: its own remedy, else what the back end needs from the machine."""
     if isinstance(error, SandboxError) and error.remedy is not None:
         return error.remedy
     match name:

@@ -1,7 +1,6 @@
-"""An opened sandbox and the processes in it, as tools see them.
+"""An opened sandbox and its processes, as tools see them.
 
-Owns the contract that every back end keeps: `Sandbox` and `SandboxedProcess`. How a back end starts and ends a process
-is its own; pipes and exits that they share are in `_pipes`.
+`Sandbox` and `SandboxedProcess` are the contract of every back end. `_pipes` has the pipes and exits that they share.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from subprocess import DEVNULL
 from types import TracebackType
+from typing import cast
 
-from ._requests import check_request
 from .errors import BackendReport, SandboxClosed, SandboxError
 from .profile import SandboxProfile
 from .repositories.watch_behind import Look, WatchBehind
@@ -25,39 +24,39 @@ __all__ = ["Sandbox", "SandboxedProcess"]
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
-# Programs that do nothing without a cache that they can write, and the home folder cannot be written.
+# Some programs do nothing without a writable cache, and the home folder is not writable.
 _CACHES = {"GOCACHE": ".cache/go", "UV_CACHE_DIR": ".cache/uv", "npm_config_cache": ".cache/npm"}
 
 
 class SandboxedProcess:
     """A command that was started in a sandbox.
 
-    `output` is what it and its children write, to stdout and stderr alike, in one stream. Everything that it started
-    is gone when `output` ends after a `kill()`.
+    `output` is the stdout and stderr of the command and its children, in one stream. After a `kill()`, everything that
+    the command started has ended when `output` ends.
     """
 
     def __init__(
         self, pid: int, output: asyncio.StreamReader, exited: asyncio.Future[int], kill: Callable[[], None]
     ) -> None:
-        """For back ends: `exited` gets the exit code, or minus the signal; `kill` is idempotent and never raises."""
+        """For back ends: `exited` gets the exit code, or minus the signal. `kill` is idempotent and never raises."""
         self.pid = pid
         self.output = output
         self.ended_because = ""
-        """Why the sandbox itself ended the command, if it did: a limit that was passed, for instance."""
+        """Why the sandbox itself ended the command, if it did: for instance because of a limit."""
         self.left_behind = False
-        """Whether something of it could not be ended: the kernel holds it in a call, on a disk that does not answer."""
+        """Whether a process could not be killed: the kernel holds it in a call, on a disk that does not answer."""
         self.warnings: tuple[str, ...] = ()
-        """What it left behind or wanted to that would have run code later, and what was done; after `wait()`."""
+        """What the command left behind, or tried to, that would run code later, and what was done. After `wait()`."""
         self._exited = exited
         self._kill = kill
         self._look: Callable[[bool], Awaitable[list[str]]] | None = None
 
     async def wait(self, *, look: bool = True) -> int:
-        """The exit code of the command, or minus the signal that ended it, as soon as it has ended.
+        """The exit code of the command, or minus the signal that killed it, as soon as it has ended.
 
-        Where nobody can tell the two apart (bubblewrap before Linux 6.15), a signal is told as shells do: 128 and it.
-        Does not wait for background children, even if they hold the pipe: `kill()` ends them. What the command left
-        behind is looked at first, unless `look` is false: then `look_behind()` is for the caller to await.
+        Where the two cannot be told apart (bubblewrap before Linux 6.15), a signal is 128 plus its number, as in
+        shells. Does not wait for background children, even if they hold the pipe: `kill()` ends them. What the command
+        left behind is checked first, unless `look` is false: then the caller must await `look_behind()`.
         """
         code = await asyncio.shield(self._exited)
         if look:
@@ -65,9 +64,9 @@ class SandboxedProcess:
         return code
 
     async def look_behind(self, *, is_last: bool = True) -> tuple[str, ...]:
-        """Disarms what the command left behind and would run later, such as hooks; `warnings` say what was done.
+        """Moves aside what the command left behind that would run later, such as hooks, and returns the `warnings`.
 
-        `is_last`: that everything of it has ended.
+        `is_last`: all of its processes have ended.
         """
         if self._look is not None:
             self.warnings = (*self.warnings, *await self._look(is_last))
@@ -76,16 +75,16 @@ class SandboxedProcess:
         return self.warnings
 
     def tell(self, text: str) -> None:
-        """For back ends: something that `warnings` are to say, in the log too. Any thread may call it."""
+        """For back ends: adds a text to `warnings` and logs it. Any thread may call it."""
         self.warnings = (*self.warnings, text)
         _LOG.warning("%s", text)
 
     def look_with(self, look: Callable[[bool], Awaitable[list[str]]]) -> None:
-        """For back ends: what `look_behind` does."""
+        """For back ends: sets what `look_behind` does."""
         self._look = look
 
     def kill(self) -> None:
-        """Ends the command and all that it started, also what left its process group or its session. Idempotent."""
+        """Kills the command and all that it started, also what left its process group or session. Idempotent."""
         self._kill()
 
     def __repr__(self) -> str:
@@ -94,7 +93,7 @@ class SandboxedProcess:
 
 
 class Sandbox(ABC):
-    """A back end, opened for one profile. Also a context manager; `close()` ends every process that it started."""
+    """A back end, opened for one profile. Also a context manager. `close()` kills every process that it started."""
 
     backend: str = ""
     """bubblewrap, landlock, sandbox-exec or off."""
@@ -102,7 +101,7 @@ class Sandbox(ABC):
     def __init__(self, profile: SandboxProfile) -> None:
         self.profile = profile
         self.passed_over: tuple[BackendReport, ...] = ()
-        """The back ends that were tried before this one and do not work, for a person who should hear of it."""
+        """The back ends that were tried before this one and do not work, to show to a person."""
         self._watch_behind: WatchBehind | None = None
         self._owner = os.getpid()
         self._closed = False
@@ -124,15 +123,15 @@ class Sandbox(ABC):
     ) -> SandboxedProcess:
         """Starts `argv` in `cwd`. `environment` is added to the profile's; `pass_fds` stay open in the child.
 
-        Raises `SandboxClosed` after `close()`, and `SandboxError` when the walls cannot be built, or in a fork of the
-        process that opened the sandbox: nothing runs then. What makes no sense is a `TypeError` or a `ValueError`.
+        Raises `SandboxClosed` after `close()`, `SandboxError` if the sandbox cannot be built or this process is a fork
+        of the one that opened it, and `TypeError` or `ValueError` for wrong arguments. Then nothing runs.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Ends every process that it started and removes its private temporary folder. Idempotent.
+        """Kills every process that it started and removes its private temporary folder. Idempotent.
 
-        In a fork of the process that opened it, nothing is ended.
+        In a fork of the process that opened it, nothing is killed.
         """
 
     def _check_spawn(
@@ -143,7 +142,7 @@ class Sandbox(ABC):
         stdin: int,
         pass_fds: Sequence[int],
     ) -> None:
-        """For back ends, first of all: raises unless a process can be started here, with these."""
+        """For back ends, first: raises unless a process can be started here with these arguments."""
         if self._is_a_fork:
             raise SandboxError(
                 "this process is a fork of the one that opened the sandbox, and has none of the threads that would "
@@ -151,10 +150,10 @@ class Sandbox(ABC):
                 remedy="",
             )
         self._check_open()
-        check_request(argv, cwd, environment, stdin, pass_fds)
+        _check_request(argv, cwd, environment, stdin, pass_fds)
 
     def _check_open(self) -> None:
-        """For back ends, whenever something was awaited: raises `SandboxClosed` after `close()`."""
+        """For back ends, after every await: raises `SandboxClosed` after `close()`."""
         if self._closed:
             raise SandboxClosed
 
@@ -163,20 +162,20 @@ class Sandbox(ABC):
         return os.getpid() != self._owner
 
     async def _before_command(self) -> Look | None:
-        """For back ends, before anything is started: notes what there is in the folders that it may write."""
+        """For back ends, before a start: notes the state of the folders that the command may write."""
         if self._watch_behind is None:
             self._watch_behind = WatchBehind(self.profile)
         return await self._watch_behind.begin()
 
     def _under_watch(self, process: SandboxedProcess, look: Look | None, held: Iterable[str]) -> SandboxedProcess:
-        """For back ends: the process, whose end will be followed by a look at what it left."""
+        """For back ends: makes the process check what it left behind at its end."""
         if look is not None and self._watch_behind is not None:
             look.held = frozenset(held)
             process.look_with(partial(self._watch_behind.end, look))
         return process
 
     def _stop_watching(self) -> None:
-        """For back ends, when they are closed."""
+        """For back ends, in `close()`."""
         if self._watch_behind is not None:
             self._watch_behind.close()
 
@@ -203,3 +202,50 @@ class Sandbox(ABC):
 
 def _has_result(future: asyncio.Future[int]) -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
+
+
+def _check_request(
+    argv: object, cwd: object, environment: Mapping[str, str] | None, stdin: object, pass_fds: object
+) -> None:
+    """Raises `TypeError` or `ValueError`, with the reason, unless a process can be started with these."""
+    if isinstance(argv, (str, bytes)):
+        raise TypeError(f"a command is a list of words, not one text: give [{argv!r}], or run it by a shell")
+    if not isinstance(argv, Sequence):
+        raise TypeError(f"a command is a list of words, not of type {type(argv).__name__}")
+    words = cast("Sequence[object]", argv)
+    if not words or words[0] == "":
+        raise ValueError("a command needs at least a program")
+    for number, word in enumerate(words):
+        _check_text(f"argument {number}", word)
+    _check_text("cwd", cwd)
+    for name, value in (environment or {}).items():
+        _check_text("the name of a variable", name)
+        if not name or "=" in name:
+            raise ValueError(f"{name!r} is not the name of a variable")
+        _check_text(f"variable {name!r}", value)
+    if not isinstance(pass_fds, Sequence) or isinstance(pass_fds, (str, bytes)):
+        raise TypeError("pass_fds are numbers of descriptors")
+    if stdin != DEVNULL:
+        _check_descriptor("stdin is a descriptor or DEVNULL", stdin)
+    for descriptor in cast("Sequence[object]", pass_fds):
+        _check_descriptor("pass_fds are numbers of descriptors", descriptor)
+
+
+def _check_text(what: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is of type {type(text).__name__}: give text")
+    if "\0" in text:
+        raise ValueError(f"{what} contains a NUL character")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} contains half of a character (a lone surrogate)") from None
+
+
+def _check_descriptor(rule: str, number: object) -> None:
+    if not isinstance(number, int) or number < 0:
+        raise ValueError(f"{rule}, not {number!r}")
+    try:
+        os.fstat(number)
+    except OSError:
+        raise ValueError(f"{number} is not an open descriptor") from None

@@ -1,7 +1,7 @@
-"""What a child process may do: the walls as data, the same for every back end.
+"""What a child process may do, as data, the same for every back end.
 
-Owns `SandboxProfile`, the lists of what is hidden and protected unless said otherwise, and the environment of a child.
-Does not own how a wall is built (the back ends) or what lies on the disk beneath a root (`_protected`).
+Contains `SandboxProfile`, the default lists of hidden and protected paths, and the environment of a child. The back
+ends enforce the profile; `_protected` finds what exists beneath a root.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = [
     "DEFAULT_ALLOW",
     "DEFAULT_PROTECTED",
     "HOME_PROTECTED",
+    "RUN_FROM_A_FOLDER",
     "ProcessLimits",
     "SandboxProfile",
     "clean_environment",
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 DEFAULT_PROTECTED = (
-    # What git runs by itself. `.git/commondir` and `config.worktree` would bring in another `config` and `hooks`.
+    # What git runs by itself. `.git/commondir` and `config.worktree` can add another `config` and `hooks`.
     ".git/hooks",
     ".git/config",
     ".git/config.worktree",
@@ -46,23 +47,23 @@ DEFAULT_PROTECTED = (
     ".swink",
     # Tasks and settings that an editor runs when the folder is opened. `.envrc` is not here: direnv asks again
     # whenever it changes.
-    # What other editors read is put away after a command instead (`repositories/leftovers`).
+    # What other editors read is moved aside after a command instead (`repositories/leftovers`).
     ".vscode",
     ".idea",
 )
 """Read-only beneath every write root, existing or not."""
 
 EDITOR_PROTECTED = (".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el", ".dir-locals-2.el", ".helix", ".zed")
-"""What editors run of the folder that a file is opened in: not written by tools, and put away if a command makes it."""
+"""Files that editors run when a file in their folder is opened. Tools do not write them; new ones are moved aside."""
 
 HOME_PROTECTED = (
-    # Shells, and what they read on the way.
+    # Shells, and what they read at their start.
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".bash_completion", ".profile"),
     *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login"),
     *(".inputrc", ".config/fish", ".config/nushell", ".config/powershell", ".xonshrc", ".config/zsh", ".oh-my-zsh"),
     *(".config/starship.toml", ".direnvrc", ".config/direnv", ".config/bash", ".local/share/bash-completion"),
     *(".cargo/env", ".nvm", ".lessfilter", ".dircolors", ".shrc", ".config/mise", ".asdfrc"),
-    # The login, the desktop and what the system starts for a user.
+    # The login, the desktop, and what the system starts for a user.
     *(".pam_environment", ".xinitrc", ".xsession", ".xsessionrc", ".xprofile", ".config/environment.d"),
     *(".config/autostart", ".config/systemd", ".local/share/systemd", ".local/share/dbus-1", ".forward", ".procmailrc"),
     *(".config/plasma-workspace", ".config/sway", ".config/i3", ".config/hypr", ".i3", ".local/share/applications"),
@@ -71,11 +72,39 @@ HOME_PROTECTED = (
     *(".tmux.conf", ".config/tmux", ".screenrc", ".config/kitty", ".config/wezterm", ".wezterm.lua"),
     *(".vimrc", ".vim", ".exrc", ".gvimrc", ".config/nvim", ".config/vim", ".emacs", ".emacs.d", ".config/emacs"),
     *(".nanorc", ".config/helix", ".config/zed", ".config/Code", ".vscode", ".vscode-server", ".gdbinit", ".lldbinit"),
-    # Programs that run others, and what says with which credentials.
+    # Programs that run others, and their credentials.
     *(".config/git", ".gitconfig", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc"),
+    *(".config/pip", ".pip", ".config/VSCodium", ".config/Cursor", "Library/Application Support/Code/User"),
     *(".config/swink", ".config/swink-agent", ".swink", ".cargo/config.toml", ".cargo/bin", ".psqlrc", ".sqliterc"),
 )
-"""Read-only beneath the home folder where that can be written: what runs, or says what runs, at the next login."""
+"""Read-only beneath a writable home folder: what runs at the next login, or decides what runs."""
+
+RUN_FROM_A_FOLDER = {
+    **dict.fromkeys((".config/fish",), ("config.fish", "conf.d", "functions", "completions")),
+    **dict.fromkeys(
+        (".config/nvim", ".vim", ".config/vim"),
+        ("init.lua", "init.vim", "vimrc", "gvimrc", "plugin", "autoload", "ftplugin", "after", "lua", "pack"),
+    ),
+    **dict.fromkeys((".emacs.d", ".config/emacs"), ("init.el", "early-init.el", "site-lisp", "elpa")),
+    ".config/git": ("config", "attributes", "hooks"),
+    ".config/zsh": (".zshrc", ".zshenv", ".zprofile", ".zlogin"),
+    ".config/systemd": ("user",),
+    ".config/Code": ("User/settings.json", "User/tasks.json", "User/keybindings.json"),
+    ".config/tmux": ("tmux.conf",),
+    ".config/kitty": ("kitty.conf",),
+    ".config/pip": ("pip.conf",),
+    ".ssh": ("config", "rc", "environment", "authorized_keys", "authorized_keys2"),
+}
+"""What runs by itself in such a folder, for roots that are the folder or a part of it."""
+
+RUN_AS_A_WHOLE = (
+    *(".config/autostart", ".config/environment.d", ".config/plasma-workspace", ".config/systemd/user"),
+    *(".local/share/systemd/user", ".local/share/dbus-1", ".local/share/applications", "Library/LaunchAgents"),
+    *(".config/fish/conf.d", ".config/fish/functions", ".config/fish/completions", ".local/share/bash-completion"),
+)
+"""Folders in the home folder in which every file runs at login or by its name. Commands may not write in them."""
+_OF_PROGRAMS = ("bin", ".local/bin", ".cargo/bin")
+"""Folders in the home folder that `PATH` usually names. Commands may not write in them, but in folders inside them."""
 
 DEFAULT_ALLOW = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM"),
@@ -85,7 +114,7 @@ DEFAULT_ALLOW = (
     *("GOTOOLCHAIN", "JAVA_HOME", "NVM_DIR", "NVM_BIN", "RBENV_ROOT", "SDKROOT", "DEVELOPER_DIR"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "NIX_SSL_CERT_FILE", "NIX_PATH", "NIX_PROFILES", "XDG_DATA_DIRS"),
 )
-"""The variables that a child gets from ours; a name that ends in `*` is a pattern."""
+"""The variables that a child inherits. A name that ends in `*` is a pattern."""
 
 _NEVER_BY_PATTERN = re.compile(
     r"key|token|secret|passw|passphrase|_pass$|_pwd$|credential|auth|cookie|bearer|private|session|_dsn$"
@@ -99,10 +128,10 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def clean_environment(environ: Mapping[str, str], allow: str | Iterable[str] = DEFAULT_ALLOW) -> dict[str, str]:
-    """What a child may know of our environment: the names in `allow`, and a `PATH` in any case.
+    """The variables that a child inherits: the names in `allow`, and always a `PATH`.
 
-    A pattern (`LC_*`) never lets through what is named like a key or makes programs load code; a name written out
-    does, as somebody chose it.
+    A pattern (`LC_*`) never matches names that look like a key or make programs load code; a name in full does,
+    because the user chose it.
     """
     names = set(several_texts(allow, "clean_environment(allow=…)"))
     starts = tuple(name[:-1] for name in names if name.endswith("*"))
@@ -135,16 +164,15 @@ def _environment_here() -> dict[str, str]:
 class SandboxProfile(Value, frozen=True, kw_only=True):
     """What a child process may read, write, reach and use.
 
-    `write`: folders that may be written, and nothing else but a private temporary folder. `read`: `None` for everything
-    that is not hidden, else these folders, the write roots and the system's. `hidden` wins over both. `protected`:
-    names beneath each write root that stay read-only, existing or not; where the home folder can be written, those of
-    `HOME_PROTECTED` too. `programs`: where this program runs from, read-only too where a root contains it.
-    `environment` is all that the child gets of ours.
+    `write`: folders that may be written, besides a private temporary folder. `read`: `None` for everything that is not
+    hidden, else these folders, the write roots and the system's. `hidden` wins over both. `protected`: names beneath
+    each write root that stay read-only, existing or not, as do those of `HOME_PROTECTED` in a root. `programs`: the
+    folders that this program runs from, read-only in a root too. `environment`: all variables that the child inherits.
 
-    Paths are made absolute, and those of roots real, at construction. What is hidden by a relative path is so beneath
-    each write root, as what is protected. Raises `ValueError` for walls that cannot be meant: the whole machine
-    writable, a root inside a hidden folder, a protected name that leaves its root, a relative path to hide without a
-    root; and `TypeError` for one string where a tuple of paths is wanted.
+    Paths are made absolute, and those of roots real, at construction. A relative hidden path applies beneath each write
+    root, like a protected one. Raises `ValueError` if the whole machine is writable, a root is in a hidden folder, a
+    protected name leaves its root, or a path to hide is relative and there is no root; and `TypeError` for one string
+    instead of a tuple of paths.
     """
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset({"environment", "hidden", "programs"})
@@ -168,27 +196,25 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         for root in self.write:
             if root == os.path.sep:
                 raise ValueError(
-                    "the whole machine as a write root leaves no wall: give the folders that may be written"
+                    "the whole machine as a write root leaves nothing protected: give the folders that may be written"
                 )
             for path, real in zip(self.hidden, real_paths(self.hidden), strict=True):
                 if is_beneath(root, real):
-                    raise ValueError(
-                        f"the write root {root!r} lies in {path!r}, which is hidden: choose another folder"
-                    )
+                    raise ValueError(f"the write root {root!r} is in {path!r}, which is hidden: choose another folder")
         for name, value in self.environment.items():
             if not name or "=" in name or "\0" in name or "\0" in value:
                 raise ValueError(f"not a variable that a process can have: {name!r}")
 
     @property
     def fingerprint(self) -> str:
-        """A digest of everything that the profile says: two profiles with the same one build the same walls."""
+        """A digest of the whole profile: profiles with the same fingerprint confine alike."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
-        # As ASCII: a path may hold bytes that are no text.
+        # As ASCII: a path may contain bytes that are not text.
         said = json.dumps(msgspec.to_builtins(fields, order="deterministic"))
         return hashlib.sha256(said.encode()).hexdigest()
 
     def hidden_paths(self) -> tuple[str, ...]:
-        """What is hidden and exists now: each path and, where it is a link, where it leads. None inside another."""
+        """The hidden paths that exist now, and the targets of those that are links. None is inside another."""
         found = set(real_paths(path for path in self.hidden if os.access(path, os.F_OK)))
         outer: list[str] = []
         for path in sorted(found - {os.path.sep}):
@@ -197,10 +223,10 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         return tuple(outer)
 
     def hidden_elsewhere(self, there: Collection[str]) -> list[str]:
-        """What is hidden and not among what is there: a command must not see it come.
+        """The hidden paths that do not exist now: a command must not read them if they are created.
 
-        Not what programs keep of what was typed, not our own, which we may just be about to write, and not what the
-        command can make itself.
+        Not histories of typed text, not our own files, which we may be about to write, and not what the command can
+        create itself.
         """
         ours = (value for name, value in os.environ.items() if name.startswith("SWINK_") and os.path.isabs(value))
         known = frozenset((*there, *map(os.path.abspath, ours)))
@@ -210,37 +236,54 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         """The absolute paths that are read-only by name beneath the write roots, existing or not."""
         names: list[str] = []
         for root in self.write:
-            if is_git_folder(root):  # of a repository whose work tree is elsewhere
+            if is_git_folder(root):  # a repository whose work tree is elsewhere
                 names.extend(os.path.join(root, name[5:]) for name in self.protected if name.startswith(".git/"))
             else:
                 names.extend(os.path.join(root, name) for name in self.protected)
         if self.protected:
+            # By their real paths: the root may be the home folder, contain it, or be a part of it such as `.config`.
             for home in map(os.path.realpath, _homes()):
-                if any(is_beneath(home, root) for root in self.write):
-                    names.extend(os.path.join(home, name) for name in HOME_PROTECTED)
+                at_home = (os.path.join(home, name) for name in HOME_PROTECTED)
+                names.extend(path for path in at_home if any(_lies_inside(path, root) for root in self.write))
+                for name, parts in RUN_FROM_A_FOLDER.items():
+                    inner = (os.path.join(home, name, part) for part in parts)
+                    inside = [root for root in self.write if is_beneath(root, os.path.join(home, name))]
+                    names.extend(path for path in inner if any(_lies_inside(path, root) for root in inside))
         names.extend(self.own_programs())
         return tuple(dict.fromkeys(names))
 
     def own_programs(self) -> tuple[str, ...]:
-        """What this program runs from and lies in a write root: read-only, as commands must not write what we run."""
+        """The folders in a write root that this program runs from: read-only, so that commands cannot change it."""
         names = [name for root in self.write for name in own_names_in(root, self.programs)]
         return tuple(name for name in dict.fromkeys(names) if not any(is_beneath(name, o) for o in names if o != name))
 
 
+def runs_as_a_whole(folder: str) -> bool:
+    """Whether every file in the folder would run at the user's next login, or instead of a command of its name."""
+    homes = [os.path.realpath(home) for home in _homes()]
+    return any(
+        is_beneath(folder, os.path.realpath(os.path.join(home, name))) for home in homes for name in RUN_AS_A_WHOLE
+    ) or any(folder == os.path.realpath(os.path.join(home, name)) for home in homes for name in _OF_PROGRAMS)
+
+
 @lru_cache(maxsize=8)
 def _watched(hidden: tuple[str, ...], write: tuple[str, ...]) -> tuple[str, ...]:
-    """What of this must not come to be while a command runs; the same for every command, and there are many paths."""
+    """The hidden paths whose creation is watched. Cached, because there are many and every command needs them."""
     others = (path for path in hidden if not _COMES_AND_GOES.search(path))
     return tuple(path for path in others if not any(is_beneath(path, root) for root in write))
 
 
+def _lies_inside(path: str, folder: str) -> bool:
+    return path != folder and is_beneath(path, folder)
+
+
 def is_beneath(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or in it; both absolute and normal."""
+    """Whether `path` is `folder` or in it; both are absolute and normal."""
     return path == folder or path.startswith(folder.rstrip(os.path.sep) + os.path.sep)
 
 
 def real_paths(paths: Iterable[str]) -> Iterator[str]:
-    """`os.path.realpath` of each, for many paths in few folders: no more is asked of the disk than is needed."""
+    """`os.path.realpath` of each, with few system calls for many paths in few folders."""
     folders: dict[str, str] = {}
     for path in paths:
         folder, name = os.path.split(path)
@@ -252,7 +295,7 @@ def real_paths(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _homes() -> tuple[str, ...]:
-    """The home folder as the environment has it, and as the system has it."""
+    """The home folder according to the environment, and according to the system."""
     homes = [os.path.expanduser("~")]
     try:
         import pwd
@@ -265,7 +308,7 @@ def _homes() -> tuple[str, ...]:
 
 def _several(paths: Iterable[str | os.PathLike[str]] | str) -> tuple[str, ...]:
     if isinstance(paths, (str, os.PathLike)):
-        raise TypeError(f"a tuple of paths is wanted, not one path: ({os.fspath(paths)!r},)")
+        raise TypeError(f"give a tuple of paths, not one path: ({os.fspath(paths)!r},)")
     return tuple(os.fspath(path) for path in paths)
 
 
@@ -278,20 +321,20 @@ def _real(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _hidden(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]:
-    """The paths to hide, absolute: where this process happens to be says nothing about where they are."""
+    """The paths to hide, made absolute independently of the working folder."""
     for path in _several(paths):
         expanded = os.path.expanduser(path)
         if os.path.isabs(expanded):
             yield os.path.normpath(expanded)
         elif not roots:
-            raise ValueError(f"{path!r} is to be hidden, and there is no write root to count from: make it absolute")
+            raise ValueError(f"{path!r} is a relative path to hide, and there is no write root: make it absolute")
         else:
             yield from (os.path.normpath(os.path.join(root, expanded)) for root in roots)
 
 
 def protected_name(name: str) -> str:
-    """The name as one from a root on. Raises `ValueError` for one that leaves it."""
+    """The name as a path relative to a root. Raises `ValueError` if it leaves the root."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if os.path.isabs(name) or not parts or ".." in parts:
-        raise ValueError(f"a protected name is relative to a write root and stays in it, not {name!r}")
+        raise ValueError(f"a protected name must be relative to a write root and stay in it, not {name!r}")
     return "/".join(parts)

@@ -1,7 +1,7 @@
-"""The programs that this one starts or runs from, and how none of them is what a confined command could have written.
+"""Makes sure that no program which this one starts or runs from could have been written by a confined command.
 
-Owns the search for a program by name, the choice of an interpreter, and the list of places that the program itself is
-made of: its environment, its packages, its interpreter. Those are read-only for commands wherever they may write.
+Searches for programs by name, chooses an interpreter, and lists the folders that this program consists of: its
+environment, packages and interpreter. They are read-only for commands, even in folders that commands may write.
 """
 
 from __future__ import annotations
@@ -9,39 +9,70 @@ from __future__ import annotations
 import os
 import site
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import all_suffixes
+from pathlib import Path
 
-__all__ = ["find_program", "importable", "own_folders", "own_interpreter", "own_names_in"]
+__all__ = [
+    "USUAL_FOLDERS",
+    "find_program",
+    "importable",
+    "own_folders",
+    "own_interpreter",
+    "own_names_in",
+    "run_at_start",
+    "way_to",
+    "without_folders",
+    "writable_part",
+]
 
-_USUAL = ("/usr/local/bin", "/usr/bin", "/bin")
+USUAL_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
+_MOST_LINKS = 40
+"""The system gives up after this many links too."""
+_AT_START = ("sitecustomize", "usercustomize")
+_LONGEST_PATH_FILE = 64 * 1024
 _OF_AN_ENVIRONMENT = ("bin", "lib", "lib64", "pyvenv.cfg", "Scripts", "Lib")
 
 
 def find_program(
     name: str, *, outside: str | Sequence[str] = (), folders: str | Sequence[str] | None = None
 ) -> str | None:
-    """The first program of that name in absolute folders, and not in `outside`, where a model may have put its own.
+    """The first program of that name in absolute folders that are not in `outside`, where a model may have put its own.
 
-    `folders` are those of this process's `PATH` unless given, and then the usual ones. Links are followed: one that
-    leads into `outside` does not count either.
+    `folders` defaults to this process's `PATH` and then the usual folders. Links are followed: a link into or through
+    `outside` does not count either.
     """
     outside = [outside] if isinstance(outside, str) else outside
     folders = [folders] if isinstance(folders, str) else folders
-    forbidden = [real for folder in outside if (real := os.path.realpath(folder)) != os.path.sep]
     path = os.environ.get("PATH", "").split(os.pathsep) if folders is None else folders
-    for folder in (*path, *(_USUAL if folders is None else ())):
+    for folder in (*path, *(USUAL_FOLDERS if folders is None else ())):
         program = os.path.join(folder, name)
         if not os.path.isabs(folder) or not (os.path.isfile(program) and os.access(program, os.X_OK)):
             continue
-        if not _is_in(program, forbidden):
+        if not _part_in(program, outside):
             return program
     return None
 
 
-def own_interpreter() -> str:
-    """The interpreter to start for our own purposes; empty if there is none.
+def writable_part(path: str, folders: Iterable[str]) -> str:
+    """The first place on the way to a file, link by link, that a command in `folders` could have written; else empty.
 
-    Not the one of a virtual environment: what that does is said by a file beside it. Ours need no packages.
+    What this program runs from does not count: it is read-only for commands, even in such a folder.
+    """
+    roots = _roots(folders)
+    return _part_in(path, roots, but=_held_in(roots))
+
+
+def without_folders(entries: Iterable[str], folders: Iterable[str]) -> list[str]:
+    """The absolute entries of a list such as `PATH` that neither are in the folders nor lead into them."""
+    roots = _roots(folders)
+    return [entry for entry in entries if os.path.isabs(entry) and not _part_in(entry, roots)]
+
+
+def own_interpreter() -> str:
+    """The interpreter for our own purposes, or an empty text.
+
+    Not that of a virtual environment, because a file beside it decides what it does. Ours needs no packages.
     """
     for program in (getattr(sys, "_base_executable", None), sys.executable):
         if program and os.path.isabs(program) and os.access(program, os.X_OK):
@@ -50,9 +81,9 @@ def own_interpreter() -> str:
 
 
 def own_folders() -> tuple[str, ...]:
-    """Where this program runs from: its environment, its interpreter, the folders of its packages and of its own.
+    """The folders that this program runs from: environment, interpreter, packages and its own.
 
-    Each as it is spelled, which is how Python will look for it again, and where that leads.
+    Each as it is spelled, because Python will look for it in that way again, and with its links followed.
     """
     found = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, os.path.dirname(sys.executable)]
     found.append(os.path.dirname(own_interpreter()))
@@ -66,7 +97,7 @@ def own_folders() -> tuple[str, ...]:
 
 
 def own_names_in(root: str, folders: Iterable[str]) -> list[str]:
-    """Of our own folders, what lies in `root`; of an environment that is `root` itself, its parts."""
+    """Those of our own folders that are in `root`. If `root` itself is an environment, the parts of it."""
     names: list[str] = []
     for folder in folders:
         if folder == root and folder in (sys.prefix, sys.base_prefix):
@@ -78,24 +109,105 @@ def own_names_in(root: str, folders: Iterable[str]) -> list[str]:
 
 
 def importable(path: Iterable[str], roots: Iterable[str]) -> list[str]:
-    """The entries of `sys.path` from which nothing is imported that a command in `roots` could have written.
+    """The entries of `sys.path` from which no module can come that a command in `roots` could have written.
 
-    Left out are those that depend on the working folder, and those in a root that are not our own and so not protected.
+    Entries that depend on the working folder are left out, and those in a root that are not our own, protected ones.
     """
-    real = [os.path.realpath(root) for root in roots]
-    ours = own_folders()
-    kept: list[str] = []
-    for entry in path:
-        if os.path.isabs(entry) and (not _is_in(entry, real) or _is_in(entry, [o for o in ours if o not in real])):
-            kept.append(entry)
-    return kept
+    folders = _roots(roots)
+    held = _held_in(folders)
+    return [entry for entry in path if os.path.isabs(entry) and not _part_in(entry, folders, but=held)]
+
+
+def run_at_start(roots: Iterable[str]) -> list[str]:
+    """The files in `roots`, existing or not, that Python would run by itself when this program is started again.
+
+    The folder of a project that is installed in place (`pip install -e .`) in our environment is on Python's path, and
+    Python looks there for `sitecustomize` before our first line runs.
+    """
+    folders = _roots(roots)
+    held = _held_in(folders)
+    entries = [*sys.path, *_of_path_files(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    places = dict.fromkeys(os.path.realpath(entry) for entry in entries if os.path.isabs(entry))
+    found: list[str] = []
+    for place in places:
+        if _is_in(place, folders) and not _is_in(place, held):
+            for name in _AT_START:
+                start = os.path.join(place, name)
+                found += [start + suffix for suffix in all_suffixes()]
+                found += [os.path.join(start, f"__init__{suffix}") for suffix in (".py", ".pyc")]
+    return found
+
+
+def _of_path_files() -> Iterator[str]:
+    """The folders that `.pth` files beside the packages add to the path."""
+    for folder in site.getsitepackages():
+        for file in sorted(Path(folder).glob("*.pth")):
+            try:
+                with open(file, encoding="utf-8", errors="surrogateescape") as lines:
+                    text = lines.read(_LONGEST_PATH_FILE)
+            except OSError:
+                continue
+            for line in text.splitlines():
+                if line.strip() and "\0" not in line and not line.startswith(("#", "import ", "import\t")):
+                    yield os.path.join(folder, line.rstrip())
 
 
 def _holds_a_package_of_ours(folder: str) -> bool:
-    """Whether what the program cannot do without was found there: its other packages are then there too."""
+    """Whether a package that this program always needs is in the folder: then its other packages are there too."""
     module = sys.modules.get("msgspec")
     file = getattr(module, "__file__", None)
     return bool(file) and os.path.dirname(os.path.dirname(os.path.abspath(file))) == os.path.abspath(folder)
+
+
+def _held_in(roots: Iterable[str]) -> list[str]:
+    """Our own folders that are in a root and read-only there. A folder around a root, such as `/usr`, is not."""
+    ours = own_folders()
+    return [name for root in roots for name in own_names_in(root, ours)]
+
+
+def _roots(folders: Iterable[str]) -> list[str]:
+    """The folders as spelled and with their links followed, without `/`: nothing would be outside of it."""
+    spelled = [os.path.abspath(folder) for folder in folders]
+    return [root for root in dict.fromkeys([*spelled, *map(os.path.realpath, spelled)]) if root != os.path.sep]
+
+
+def _part_in(path: str, folders: Iterable[str], *, but: Sequence[str] = ()) -> str:
+    """The first place on the way to `path` that is in one of the folders, or an empty text.
+
+    Places in `but`, on the way to it, and the folders themselves do not count: no command can move those.
+    """
+    roots = _roots(folders)
+    ends = (os.path.abspath(path), os.path.realpath(path))
+    for place in way_to(path):
+        if not _is_in(place, roots, follow=False) or _is_in(place, but, follow=False):
+            continue
+        if place in ends or not (place in roots or any(_is_in(held, [place], follow=False) for held in but)):
+            return place
+    return ""
+
+
+def way_to(path: str) -> Iterator[str]:
+    """Every file, folder and link that the system passes on the way to the path, and the target."""
+    rest = os.path.abspath(path).split(os.path.sep)
+    current, links = os.path.sep, 0
+    while rest:
+        part = rest.pop(0)
+        if part in ("", os.path.curdir):
+            continue
+        if part == os.path.pardir:
+            current = os.path.dirname(current)
+            continue
+        current = os.path.join(current, part)
+        yield current
+        try:
+            target = os.readlink(current)
+        except OSError:  # not a link
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            return
+        rest = [*target.split(os.path.sep), *rest]
+        current = os.path.sep if os.path.isabs(target) else os.path.dirname(current)
 
 
 def _is_in(path: str, folders: Iterable[str], *, follow: bool = True) -> bool:

@@ -1,6 +1,7 @@
-"""The public names for tests, one line each, and where they live: the one list of them."""
+"""The public names for tests, and their modules."""
 
 from .check_conversation import check_conversation as check_conversation
+from .check_eval import assert_eval as assert_eval
 from .check_events import check_events as check_events
 from .check_replay import assert_replays as assert_replays
 from .check_replay import assert_replays_sync as assert_replays_sync
@@ -11,8 +12,15 @@ from .collect import names as names
 from .fakes import FakeFailure as FakeFailure
 from .fakes import FakeProvider as FakeProvider
 from .fakes import FakeReply as FakeReply
+from .script import Call as Call
+from .script import Failure as Failure
+from .script import Part as Part
+from .script import Reply as Reply
+from .script import ReplyParts as ReplyParts
 from .script import Request as Request
 from .script import ScriptedStream as ScriptedStream
+from .script import Speech as Speech
+from .script import Stall as Stall
 from .script import call as call
 from .script import fail as fail
 from .script import reply as reply

@@ -1,4 +1,4 @@
-"""A checker for what a provider is sent, which knows what providers reject and nothing about how it was made."""
+"""Checks the messages that are sent to a provider by the rules that providers enforce."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["check_conversation"]
 
 
 def check_conversation(messages: Sequence[AgentMessage]) -> None:
-    """Raises `AssertionError` unless every call is answered once, right behind it, and nothing else is answered.
+    """Raises `AssertionError` unless every call has exactly one result, directly after it, and every result a call.
 
-    Also: no assistant message that says nothing, nothing but messages for models, and no failed reply at the end,
-    since it is the one that is asked for again.
+    It also refuses an empty assistant message, a message that is not for models, and a failed reply at the end, since
+    the request is for that reply.
     """
     expected: list[str] = []
     for position, message in enumerate(messages):
@@ -24,13 +24,13 @@ def check_conversation(messages: Sequence[AgentMessage]) -> None:
             expected.remove(message.tool_call_id)
             continue
         if expected:
-            raise AssertionError(f"{where}: it stands before the results of {expected}")
+            raise AssertionError(f"{where}: it comes before the results of {expected}")
         if isinstance(message, AssistantMessage):
             if not any(_says_something(block) for block in message.content):
                 raise AssertionError(f"{where}: it says nothing")
             expected = [call.id for call in message.tool_calls]
         elif not isinstance(message, UserMessage):
-            raise AssertionError(f"{where}: it is no message for a model")
+            raise AssertionError(f"{where}: it is not a message for a model")
     if expected:
         raise AssertionError(f"the conversation ends before the results of {expected}")
     last = messages[-1] if messages else None

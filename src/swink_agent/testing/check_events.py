@@ -1,7 +1,4 @@
-"""A checker that knows the grammar of a run's events and nothing about how a run works.
-
-Use it on the events of your own agents: a sequence that it accepts is one that every consumer can rely on.
-"""
+"""Checks the events of a run against their grammar. It can be used for your own agents too."""
 
 from __future__ import annotations
 
@@ -29,10 +26,11 @@ from swink_agent.core.events import (
     TurnEnd,
     TurnEndReason,
     TurnStart,
+    UsageAdded,
 )
 from swink_agent.core.stream import AssistantMessageDelta, TextDelta, ThinkingDelta, ToolCallDelta
 from swink_agent.core.tool import AgentToolResult
-from swink_agent.core.types import AgentMessage, AssistantMessage, StopReason, Thinking, ToolCall
+from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, StopReason, Thinking, ToolCall, Usage
 
 __all__ = ["check_events"]
 
@@ -41,9 +39,9 @@ _LAST_REASONS = (TurnEndReason.ERROR, TurnEndReason.ABORTED, TurnEndReason.STOPP
 
 
 def check_events(events: Iterable[AgentEvent], *, replaces_results: bool = False) -> None:
-    """Raises `AssertionError`, naming the event, unless the events are those of one complete run in order.
+    """Raises `AssertionError`, which names the event, unless the events are one complete run in the right order.
 
-    `replaces_results`: a policy replaces tool results after the turn, so those of a call's end are not the turn's.
+    `replaces_results`: a policy replaces tool results after a call's end, so the turn's results may differ.
     """
     checker = _Checker()
     checker.replaces_results = replaces_results
@@ -56,7 +54,7 @@ def check_events(events: Iterable[AgentEvent], *, replaces_results: bool = False
 
 
 class _Checker:
-    """One run; `state` is where it stands: new, run, turn, message, tools or over."""
+    """One run; `state` is new, run, turn, message, tools or over."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -95,6 +93,10 @@ class _Checker:
                 self.need(event, event.report.is_told, "no message went")
                 self.need(event, event.report.overflow or state == "turn", "a compaction inside a message")
                 self.pieces.clear()
+            case UsageAdded() if state in ("turn", "message"):
+                self.need(event, event.usage != Usage() or event.cost != Cost(), "it adds nothing")
+                if event.source == "overflow":
+                    self.pieces.clear()
             case MessageStart() if state == "turn":
                 self.state = "message"
                 self.pieces.clear()
@@ -115,7 +117,7 @@ class _Checker:
             case _ if state == "tools" and isinstance(event, _ToolEvent):
                 self.take_tool_event(event)
             case _:
-                self.fail(event, "it cannot stand here")
+                self.fail(event, "it cannot occur here")
 
     def start_turn(self, event: TurnStart) -> None:
         self.need(event, event.turn_index == self.turn_index, f"turn {self.turn_index} was next")
@@ -141,7 +143,7 @@ class _Checker:
         self.state, self.message = "tools", message
 
     def streamed(self, kind: type, index: int | None = None) -> str:
-        """What was streamed of one kind, in one block or in all."""
+        """Returns the streamed text of one kind, in one block or in all."""
         return "".join(piece.delta for piece in self.pieces if isinstance(piece, kind) and index in (None, piece.index))
 
     def take_tool_event(self, event: _ToolEvent) -> None:
@@ -211,7 +213,7 @@ class _Checker:
         self.need(
             event,
             event.stopped_by is not None or self.last_reason != TurnEndReason.STOPPED,
-            "its last turn was stopped, and nobody stopped it",
+            "its last turn was stopped, but not by a policy",
         )
         self.state = "over"
 

@@ -1,6 +1,6 @@
-"""A recorded session as a test: the agent of today must do what is on record.
+"""Replays a recorded session as a test: the agent must do what the session recorded.
 
-Owns the assertion. What a replay is, and what counts as a difference, is in `swink_agent.memory`.
+`swink_agent.memory` does the replay and decides what counts as a difference.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from swink_agent.core.agent_parts.sync import run_sync
+from swink_agent.core.agent.sync import run_sync
 from swink_agent.core.codec import checked_types
 from swink_agent.core.types import CustomMessage
-from swink_agent.memory.divergence import ReplayReport
 from swink_agent.memory.errors import SessionNotFound
-from swink_agent.memory.opening import read_contents
-from swink_agent.memory.recording import RecordedSession
-from swink_agent.memory.replaying import MakeAgentFn, replay
-from swink_agent.memory.session import LoadedSession
+from swink_agent.memory.log.runs import RecordedSession
+from swink_agent.memory.replaying.divergence import ReplayReport
+from swink_agent.memory.replaying.playing import MakeAgentFn, replay
+from swink_agent.memory.sessions.opening import read_contents
+from swink_agent.memory.sessions.session import LoadedSession
 
 __all__ = ["assert_replays", "assert_replays_sync"]
 
@@ -29,11 +29,11 @@ async def assert_replays(
     types: Sequence[type[CustomMessage]] = (),
     patience: float = 30.0,
 ) -> ReplayReport:
-    """Replays a session, or the session in a file, and shows the first difference as a diff if there is one.
+    """Replays a session, or the session in a file. Raises `AssertionError` with a diff of the first difference.
 
-    `make_agent(stream_fn, wrap_tool)` gives the agent to try; `types` are the custom messages in the file.
+    `make_agent(stream_fn, wrap_tool)` returns the agent to test; `types` are the custom messages in the file.
 
-    Raises `AssertionError`, and `SessionError` if the file cannot be read.
+    Raises `SessionError` if the file cannot be read.
     """
     __tracebackhide__ = True
     name, recorded = _given(session, types)
@@ -47,7 +47,7 @@ def assert_replays_sync(
     types: Sequence[type[CustomMessage]] = (),
     patience: float = 30.0,
 ) -> ReplayReport:
-    """The same for tests that are not async."""
+    """Does the same in tests that are not async."""
     __tracebackhide__ = True
     name, recorded = _given(session, types)
     return _checked(name, run_sync(lambda: replay(recorded, make_agent, patience=patience), _nothing))
@@ -63,7 +63,7 @@ def _checked(name: str, report: ReplayReport) -> ReplayReport:
 def _given(
     session: RecordedSession | str | os.PathLike[str], types: Sequence[type[CustomMessage]]
 ) -> tuple[str, RecordedSession]:
-    """What is to be replayed, and how it is called."""
+    """Returns the name and the session to replay."""
     if not isinstance(session, (str, os.PathLike)):
         return "the session", session
     path = Path(session)

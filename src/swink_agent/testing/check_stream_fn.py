@@ -1,7 +1,4 @@
-"""What every stream function must do, as a check that any of them can be held against.
-
-Owns the rules that can be seen from outside: the order of events, and how a call ends when it is no longer wanted.
-"""
+"""Checks the rules of stream functions that are visible from outside: the order of events, and how calls end."""
 
 from __future__ import annotations
 
@@ -32,10 +29,9 @@ async def check_stream_fn(
 ) -> None:
     """Raises `AssertionError` unless the stream functions that `factory` makes keep the rules.
 
-    `factory` is called several times and gives a fresh function each time, set up to answer at least one request,
-    with a reply or with a failure. The rules: a valid event sequence with one terminal event; nothing raised; a
-    call that is closed early, cancelled by token or by task ends in time and leaves no task behind; two calls at
-    once do not mix.
+    `factory` is called several times and returns a new function each time, which must answer at least one request, with
+    a reply or a failure. The rules: a valid event sequence with one terminal event; no exceptions; a call that is
+    closed early or cancelled, by token or by task, ends in time and leaves no task; concurrent calls do not mix.
     """
     call = _Caller(factory, model, context, options, time_limit)
     length = await call.within("a call", call.to_its_end())
@@ -63,12 +59,12 @@ class _Caller:
         self.timeout = timeout
 
     async def within(self, what: str, work: Awaitable[Any]) -> Any:
-        """Runs one check in time, and looks for tasks that it left."""
+        """Runs one check with a time limit, and looks for tasks that it left behind."""
         before = asyncio.all_tasks()
         task = asyncio.ensure_future(work)
         done, _ = await asyncio.wait([task], timeout=self.timeout)
         if not done:
-            task.cancel()  # and not awaited: a function that does not end may not end when it is cancelled
+            task.cancel()  # not awaited, since a function that does not end may ignore cancellation
             await asyncio.sleep(0)
             raise AssertionError(f"{what}: it did not end within {self.timeout} s")
         try:
@@ -106,7 +102,7 @@ class _Caller:
             await _read(stream, count)
 
     async def cancelled_after(self, count: int) -> None:
-        """A cancelled token may end the reply, or let it end; it ends with one terminal event or just stops."""
+        """Cancels the token: the reply must end with one terminal event, or just stop."""
         cancel = CancellationToken()
         if count == 0:
             cancel.cancel()
@@ -127,7 +123,7 @@ class _Caller:
             async with aclosing(self.stream(CancellationToken())) as stream:
                 await _read(stream, count)
                 reached.set()
-                await _read(stream, 1)  # where it waits for its provider, if it waits
+                await _read(stream, 1)  # here it waits for its provider, if it does
                 if not was_cancelled:
                     await asyncio.get_running_loop().create_future()
 

@@ -1,4 +1,4 @@
-"""Time that passes only when a test says so."""
+"""A clock that a test controls."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["FakeClock"]
 
 
 class FakeClock:
-    """A clock for `Agent(sleep=clock.sleep)` and for whatever else takes a sleep or a time function.
+    """A clock for `Agent(sleep=clock.sleep)` and for anything else that takes a sleep or time function.
 
-    By default a sleep is over as soon as the event loop has had a turn, and moves the clock on. With `auto=False`
-    it lasts until `advance` reaches its end.
+    By default a sleep ends after one turn of the event loop and moves the clock forward. With `auto=False` it lasts
+    until `advance` reaches its end.
     """
 
     def __init__(self, start: float = 0.0, *, auto: bool = True) -> None:
         self.now = start
         self.auto = auto
         self.sleeps: list[float] = []
-        """The length of every sleep that was begun, in order."""
+        """The length of every sleep, in order."""
         self._order = count()
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
@@ -38,7 +38,7 @@ class FakeClock:
         await future
 
     async def advance(self, seconds: float) -> None:
-        """Moves the clock on, waking each sleeper at its time, and lets what it wakes run."""
+        """Moves the clock forward, wakes each sleeper at its time, and lets it run."""
         end = self.now + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
             self.now, _, future = heapq.heappop(self._sleepers)

@@ -1,4 +1,4 @@
-"""Reading a stream of events into a list."""
+"""Collects a stream of events in a list."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 async def collect(stream: AsyncIterable[T]) -> list[T]:
-    """All that a stream yields: of a run, or of a stream function."""
+    """Returns everything that a stream yields: that of a run, or of a stream function."""
     return [item async for item in stream]
 
 
 def names(events: Iterable[object]) -> list[str]:
-    """The types of events by name, which is what most tests of an order want to compare."""
+    """Returns the names of the events' types, to compare their order."""
     return [type(event).__name__ for event in events]

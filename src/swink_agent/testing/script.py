@@ -1,8 +1,4 @@
-"""A model that says what the test wants it to say.
-
-Owns the parts that a reply is written with and the stream function that plays them. It keeps to the rules of
-`StreamFn`, as `check_stream_fn` understands them.
-"""
+"""A scripted model: the parts of a reply, and a stream function that plays them, by the rules of `StreamFn`."""
 
 from __future__ import annotations
 
@@ -34,7 +30,25 @@ from swink_agent.core.stream import (
 from swink_agent.core.types import AgentContext, Cost, LlmMessage, ModelSpec, StopReason, Usage
 from swink_agent.core.values.value import Value
 
-__all__ = ["Request", "ScriptedStream", "call", "fail", "reply", "scripted", "stall", "text", "think", "truncated"]
+__all__ = [
+    "Call",
+    "Failure",
+    "Part",
+    "Reply",
+    "ReplyParts",
+    "Request",
+    "ScriptedStream",
+    "Speech",
+    "Stall",
+    "call",
+    "fail",
+    "reply",
+    "scripted",
+    "stall",
+    "text",
+    "think",
+    "truncated",
+]
 
 
 class Part(Value, frozen=True):
@@ -67,7 +81,7 @@ class Call(Part, frozen=True):
     is_cut: bool = False
 
     def with_id(self, call_id: str) -> Call:
-        """The same call with an id of the test's choosing."""
+        """Returns the same call with the given id."""
         return msgspec.structs.replace(self, id=call_id)
 
 
@@ -78,14 +92,15 @@ class Failure(Part, frozen=True):
     message: str
     retry_after: float | None = None
     usage: Usage | None = None
+    cost: Cost | None = None
 
 
 class Stall(Part, frozen=True):
-    """Silence, until somebody cancels."""
+    """Waits until the call is cancelled."""
 
 
 class Request(Value, frozen=True):
-    """What the scripted model was asked, as it was at that moment."""
+    """One request to the scripted model, as it was at that moment."""
 
     model: ModelSpec
     context: AgentContext
@@ -93,24 +108,27 @@ class Request(Value, frozen=True):
 
     @property
     def messages(self) -> Sequence[LlmMessage]:
-        return cast("Sequence[LlmMessage]", self.context.messages)  # what is no model's business was left out
+        return cast("Sequence[LlmMessage]", self.context.messages)  # the loop has removed all other messages
 
 
-Reply: TypeAlias = str | Part | Sequence[Part] | Callable[[Request], "str | Part | Sequence[Part]"]
+ReplyParts: TypeAlias = str | Part | Sequence[Part]
+"""The content of one reply, which a function in a script returns too."""
+Reply: TypeAlias = ReplyParts | Callable[[Request], ReplyParts]
+"""What `scripted` accepts for each request."""
 
 
 def text(content: str, *, deltas: int | None = None) -> Speech:
-    """Text, streamed in `deltas` pieces."""
+    """Makes text, streamed in `deltas` pieces."""
     return Speech("text", content, deltas)
 
 
 def think(content: str, *, signature: str | None = None, deltas: int | None = None) -> Speech:
-    """Reasoning, with the signature that some providers add."""
+    """Makes reasoning, with the signature that some providers add."""
     return Speech("thinking", content, deltas, signature)
 
 
 def call(name: str, /, **arguments: Any) -> Call:
-    """A tool call with these arguments, and an id that is unique in the script."""
+    """Makes a tool call with these arguments, and an id that is unique in the script."""
     return Call(name, arguments)
 
 
@@ -120,26 +138,27 @@ def fail(
     *,
     retry_after: float | None = None,
     usage: Usage | None = None,
+    cost: Cost | None = None,
 ) -> Failure:
-    """A failure of the given kind; what stands before it in the reply was streamed before it."""
-    return Failure(ErrorKind(kind), message or f"scripted {ErrorKind(kind).value} failure", retry_after, usage)
+    """Makes a failure of the given kind; the parts before it are streamed first."""
+    return Failure(ErrorKind(kind), message or f"scripted {ErrorKind(kind).value} failure", retry_after, usage, cost)
 
 
 def truncated(*parts: str | Part) -> list[Part]:
-    """A reply cut off by the length limit inside its last part: half of a text, or of a call's arguments."""
+    """Makes a reply that the length limit cuts off inside its last part: half of a text, or of a call's arguments."""
     whole = [part for given in parts for part in _parts(given)]
     if not whole or not isinstance(whole[-1], (Speech, Call)):
-        raise TypeError("truncated() cuts its last part, so that is a text, a think or a call")
+        raise TypeError("truncated() cuts its last part, which must be a text, a think or a call")
     return [*whole[:-1], msgspec.structs.replace(whole[-1], is_cut=True)]
 
 
 def stall() -> Stall:
-    """Silence after what stands before it, until the call is cancelled."""
+    """Waits after the parts before it until the call is cancelled."""
     return Stall()
 
 
 def reply(*parts: str | Part) -> list[Part]:
-    """Several parts in one reply; a list does as well."""
+    """Joins several parts to one reply; a list works as well."""
     return [part for given in parts for part in _parts(given)]
 
 
@@ -150,28 +169,28 @@ def scripted(
     cost: Cost | None = None,
     suspend: bool = False,
 ) -> ScriptedStream:
-    """A stream function that gives these replies, one for each request.
+    """Makes a stream function that gives these replies, one for each request.
 
     A reply is a part, a list of parts, a string, or a function from the `Request` to one of these. `deltas` is the
-    number of pieces that each text and each call's arguments are streamed in, `usage` and `cost` come with every
-    reply, and `suspend` gives the event loop a turn before every event, as a network would.
+    number of pieces for each text and each call's arguments, every reply has `usage` and `cost`, and `suspend` gives
+    the event loop a turn before every event, as a network would.
     """
     return ScriptedStream(replies, deltas=deltas, usage=usage or Usage(), cost=cost or Cost(), suspend=suspend)
 
 
 class ScriptedStream:
-    """The stream function that `scripted` makes. `requests` is what it was asked."""
+    """The stream function that `scripted` makes. `requests` lists the requests to it."""
 
     def __init__(self, replies: Sequence[Reply], *, deltas: int, usage: Usage, cost: Cost, suspend: bool) -> None:
         if deltas < 1:
-            raise ValueError(f"deltas is {deltas}; a reply is streamed in at least one piece")
+            raise ValueError(f"deltas is {deltas}; it must be at least 1")
         self.requests: list[Request] = []
         self._deltas = deltas
         self._usage = usage
         self._cost = cost
         self._suspend = suspend
         self._ids = count(1)
-        # Made now, so that a mistake in the script shows where it was written and a request costs nothing.
+        # Converted now, so that an error in the script is raised where it was written, and requests are fast.
         self._replies = [item if callable(item) else list(self._events(_parts(item))) for item in replies]
 
     def __repr__(self) -> str:
@@ -206,7 +225,7 @@ class ScriptedStream:
             yield event
 
     def _events(self, parts: Sequence[Part]) -> Iterator[AssistantMessageEvent | None]:
-        """The events of a reply; `None` where it stalls."""
+        """Yields the events of a reply, and `None` where it stalls."""
         yield StreamStart()
         reason = StopReason.STOP
         for index, part in enumerate(parts):
@@ -217,7 +236,9 @@ class ScriptedStream:
                     yield from self._call(index, part)
                     reason = StopReason.TOOL_USE
                 case Failure():
-                    yield StreamFailed(part.message, part.kind, retry_after=part.retry_after, usage=part.usage)
+                    yield StreamFailed(
+                        part.message, part.kind, retry_after=part.retry_after, usage=part.usage, cost=part.cost
+                    )
                     return
                 case _:
                     yield None
@@ -259,7 +280,7 @@ def _parts(given: str | Part | Sequence[Part]) -> list[Part]:
 
 
 def _pieces(content: str, wanted: int) -> Iterator[str]:
-    """The content in exactly as many pieces as wanted, as equal as can be; some are empty if it is shorter."""
+    """Divides the content into exactly `wanted` pieces of similar size; some are empty if it is shorter."""
     size, larger = divmod(len(content), wanted)
     start = 0
     for position in range(wanted):

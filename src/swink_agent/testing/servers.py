@@ -1,7 +1,6 @@
-"""HTTP servers on loopback that answer as a test wants, and ones that misbehave in every way that servers do.
+"""HTTP servers on loopback that send exactly what a test specifies, valid HTTP or not, and misbehave as servers do.
 
-Owns raw sockets and nothing else: what is sent is exactly what the test says, valid HTTP or not. For tests of
-stream functions and of whatever else talks to a provider.
+For tests of stream functions and of other code that talks to a provider.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SSE = "text/event-stream"
 
 
 class ReceivedRequest:
-    """What a client sent."""
+    """A request that the server received."""
 
     def __init__(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
         self.method = method
@@ -46,10 +45,10 @@ Answer = Callable[[ReceivedRequest, asyncio.StreamWriter], Awaitable[None]]
 
 
 class LoopbackServer:
-    """A server on a free port of 127.0.0.1, for as long as its `async with` block lasts.
+    """A server on a free port of 127.0.0.1, for the duration of its `async with` block.
 
-    `answers` are given in turn, the last one again and again. `requests` is what came, `open_connections` how many
-    clients are still connected, and `closed` is set whenever one leaves.
+    It gives `answers` in turn and repeats the last one. `requests` lists what it received, `open_connections` counts
+    the connected clients, and `closed` is set whenever one disconnects.
     """
 
     def __init__(self, *answers: Answer) -> None:
@@ -141,7 +140,7 @@ def answer(
     pause: float = 0.0,
     ends: bool = True,
 ) -> Answer:
-    """A whole answer, in as many pieces as asked, with a pause between them; one that does not end stays open."""
+    """Makes a complete answer in `pieces`, with a pause between them; without an end, the connection stays open."""
     data = body.encode() if isinstance(body, str) else body
 
     async def respond(_: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
@@ -160,12 +159,12 @@ def answer(
 
 
 def drips(body: bytes, *, pause: float, content_type: str = SSE) -> Answer:
-    """A byte at a time, for as long as the client has patience."""
+    """Sends one byte at a time until the client gives up."""
     return answer(body, content_type=content_type, pieces=len(body), pause=pause)
 
 
 def hangs(*, after: bytes = b"", content_type: str = SSE, before_headers: bool = False) -> Answer:
-    """Silence: before the headers, or after some bytes."""
+    """Stops sending before the headers, or after some bytes."""
 
     async def respond(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if not before_headers:
@@ -176,7 +175,7 @@ def hangs(*, after: bytes = b"", content_type: str = SSE, before_headers: bool =
 
 
 def resets(after: bytes = b"", *, content_type: str = SSE, before_headers: bool = False) -> Answer:
-    """A connection that is cut, hard, before the headers or after some bytes."""
+    """Resets the connection before the headers, or after some bytes."""
 
     async def respond(_: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if not before_headers:
@@ -191,7 +190,7 @@ def resets(after: bytes = b"", *, content_type: str = SSE, before_headers: bool 
 
 
 def floods_a_line(size: int, *, content_type: str = SSE) -> Answer:
-    """One line without an end, of up to `size` bytes, as fast as the client takes it."""
+    """Sends one line without an end, of up to `size` bytes, as fast as the client reads."""
 
     async def respond(_: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await _start(writer, 200, {"content-type": content_type, "connection": "close"})
@@ -205,10 +204,10 @@ def floods_a_line(size: int, *, content_type: str = SSE) -> Answer:
 
 
 def gzip_bomb(size: int, *, content_type: str = SSE) -> Answer:
-    """A small compressed body that unpacks to one line of `size` bytes."""
+    """Sends a small compressed body that unpacks to one line of `size` bytes."""
 
     async def respond(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        packed = gzip.compress(b"data: " + b"x" * size, compresslevel=9)  # when it is asked for: it takes its time
+        packed = gzip.compress(b"data: " + b"x" * size, compresslevel=9)  # on request, since it takes a while
         await answer(packed, headers={"content-encoding": "gzip"}, content_type=content_type)(request, writer)
 
     return respond

@@ -1,7 +1,7 @@
-"""Text that fits: cut on a character boundary, on whole lines where there are any, with a note of what is missing.
+"""Cuts text to a limit: between characters, at line ends where possible, with a note on what is missing.
 
-Owns the limit that every tool's output keeps and the way names of files are shown. Which part of a file or an output
-matters is the caller's business.
+Owns the limit for every tool's output and how names of files are shown. Which part of a file or an output matters is
+decided by the caller.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 __all__ = ["OUTPUT_LIMIT", "Bounded", "bound_text", "cut_bytes", "show_name", "show_size"]
 
 OUTPUT_LIMIT = 100 * 1024
-"""The most bytes of UTF-8 that a tool gives a model in one result, notes included."""
+"""The most bytes of UTF-8 that a tool returns to a model in one result, including notes."""
 
 _CONTINUATION = range(0x80, 0xC0)
 _UNSHOWN = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"})
@@ -32,11 +32,11 @@ class Bounded(NamedTuple):
 def bound_text(
     text: str | bytes, limit: int = OUTPUT_LIMIT, *, keep: Literal["ends", "head"] = "ends", hint: str = ""
 ) -> Bounded:
-    """The text in at most `limit` bytes of UTF-8, the note on what was left out included.
+    """The text in at most `limit` bytes of UTF-8, including the note on what was left out.
 
-    `keep="ends"` keeps the beginning and the end, which is where commands say what matters; `keep="head"` only the
-    beginning. `hint` goes into the note and says how to see the rest. Bytes are read as UTF-8; what is none becomes
-    U+FFFD. Where the limit is too small for any note, the beginning alone is given.
+    `keep="ends"` keeps the beginning and the end, where commands say what matters; `keep="head"` keeps only the
+    beginning. `hint` is added to the note and says how to see the rest. Bytes are decoded as UTF-8, invalid ones become
+    U+FFFD. If the limit is too small for a note, only the beginning is returned.
     """
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text.decode("utf-8", "replace").encode()
     if len(data) <= limit:
@@ -61,7 +61,7 @@ def cut_bytes(data: bytes, end: int) -> int:
 
 
 def show_name(name: str) -> str:
-    """A file's name on one line, as it is: control, bidirectional and other unseen characters are escaped."""
+    """A file's name on one line. Control, bidirectional and other invisible characters are escaped."""
     if name.isascii() and name.isprintable():
         return name
     return "".join([_escaped(char) if unicodedata.category(char) in _UNSHOWN else char for char in name])
@@ -87,13 +87,13 @@ def _escaped(char: str) -> str:
 
 
 def _line_end(data: bytes, end: int) -> int:
-    """Where the beginning is cut: behind a line that ends in its second half, else between characters."""
+    """Where to cut the beginning: after a line that ends in its second half, else between characters."""
     newline = data.rfind(b"\n", end // 2, end)
     return newline + 1 if newline >= 0 else cut_bytes(data, end)
 
 
 def _line_start(data: bytes, start: int) -> int:
-    """Where the end begins: at a line that starts in its first half, else between characters."""
+    """Where the kept end begins: at a line that starts in its first half, else between characters."""
     newline = data.find(b"\n", start - 1, start + (len(data) - start) // 2)
     if newline >= 0:
         return newline + 1
@@ -103,6 +103,6 @@ def _line_start(data: bytes, start: int) -> int:
 
 
 def _note(left_out: int, lines: int, hint: str) -> str:
-    # Its length never grows when the numbers shrink: the room for it is reserved with the largest.
+    # The note never gets longer when the numbers shrink, so space is reserved for the largest ones.
     size = f"{left_out:,} bytes" + (f", {lines:,} lines" if lines > 1 else "")
     return f"\n[… {size} left out{f'; {hint}' if hint else ''} …]\n"

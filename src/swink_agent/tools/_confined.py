@@ -1,7 +1,7 @@
 """The sandbox of a tool: the one that the user chose, opened when it is first needed.
 
-Owns the choice ("auto", "off", a profile, an open sandbox) and the life of what was opened for it. How a sandbox
-confines is in `swink_agent.sandbox`.
+Owns the choice ("auto", "off", a profile, an open sandbox) and closes what it opened. How a sandbox confines is in
+`swink_agent.sandbox`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class SandboxSource:
-    """A sandbox on demand. Safe for use by several threads; `close()` ends what it opened, never what it was given."""
+    """Opens a sandbox on demand. Safe for several threads. `close()` ends what it opened, never what it was given."""
 
     def __init__(self, choice: SandboxChoice, profile: SandboxProfile, open_sandbox: OpenSandboxFn) -> None:
         self.choice = choice
@@ -50,19 +50,23 @@ class SandboxSource:
         self._is_closed = False
 
     def get(self) -> Sandbox:
-        """The open sandbox. Opening one runs trial commands and blocks: not in an event loop.
+        """The open sandbox. Opening one runs trial commands and blocks: do not call it in an event loop.
 
-        Raises `SandboxUnavailable` where none works; the next call tries again. After `close()` it raises
-        `SandboxClosed`.
+        Raises `SandboxUnavailable` if none works; the next call tries again. Raises `SandboxClosed` after `close()`.
         """
         with self._lock:
             if self._is_closed:
                 raise SandboxClosed("the tool was closed: make a new one to run commands")
             if self._sandbox is None:
                 self._sandbox = self._open(self.profile)
-                # At the latest when the tool is forgotten, or the program ends.
+                # At the latest when the tool is garbage collected, or the program ends.
                 self._close = weakref.finalize(self, self._sandbox.close)
             return self._sandbox
+
+    @property
+    def opened(self) -> Sandbox | None:
+        """The sandbox if it is open already. Never blocks."""
+        return None if self._is_closed else self._sandbox
 
     def close(self) -> None:
         """Ends every process of the sandbox that was opened here. Idempotent."""
@@ -74,7 +78,7 @@ class SandboxSource:
 
 
 def check_choice(choice: object) -> SandboxChoice:
-    """The user's choice of a sandbox. Raises `TypeError` for anything that is none."""
+    """The user's choice of a sandbox. Raises `TypeError` for any other value."""
     if isinstance(choice, (SandboxProfile, Sandbox)):
         return choice
     if choice in ("auto", "off"):
@@ -83,10 +87,10 @@ def check_choice(choice: object) -> SandboxChoice:
 
 
 def default_opener(choice: SandboxChoice) -> OpenSandboxFn:
-    """What opens a profile under this choice: no walls where the user said "off", and a sandbox in every other case."""
+    """The function that opens a profile: without confinement for "off", in a sandbox otherwise."""
 
     def open_chosen(profile: SandboxProfile) -> Sandbox:
-        from swink_agent.sandbox import open_sandbox, open_unconfined  # not before it is needed: loads the back ends
+        from swink_agent.sandbox import open_sandbox, open_unconfined  # on use: loads the back ends
 
         return open_unconfined(profile) if isinstance(choice, str) and choice == "off" else open_sandbox(profile)
 
@@ -94,7 +98,8 @@ def default_opener(choice: SandboxChoice) -> OpenSandboxFn:
 
 
 def with_walls_of(workspace: Workspace, profile: SandboxProfile) -> SandboxProfile:
-    """The profile, which hides and protects what the workspace does as well: a command is no way around the tools."""
+    """The profile, which also hides and protects what the workspace does: a command must not get around the file
+    tools."""
     hidden = [path for path in workspace.hidden if path not in profile.hidden]
     protected = [name for name in workspace.protected if name not in profile.protected]
     if not hidden and not protected:
@@ -105,7 +110,7 @@ def with_walls_of(workspace: Workspace, profile: SandboxProfile) -> SandboxProfi
 
 
 def refuse_open_walls(workspace: Workspace, profile: SandboxProfile) -> None:
-    """Raises `ValueError` if an open sandbox, whose walls stand already, shows what the workspace hides."""
+    """Raises `ValueError` if an open sandbox, which cannot be changed, shows what the workspace hides."""
     missing = [path for path in workspace.hidden if path not in profile.hidden]
     covered = tuple(real_paths(profile.hidden)) if missing else ()
     for path in missing:
@@ -117,7 +122,7 @@ def refuse_open_walls(workspace: Workspace, profile: SandboxProfile) -> None:
 
 
 async def in_thread(ctx: ToolContext, function: Callable[[], T]) -> T:
-    """The function's result, from a thread of the run, or one of its own where the tool is used alone."""
+    """The function's result, from a thread of the run, or from a new one if the tool is used alone."""
     threads = ctx.threads or WorkerThreads()
     try:
         return await threads.run(function)

@@ -1,4 +1,4 @@
-"""The public names of the tools, one line each, and where they live: the one list, which `core/lazy.py` reads."""
+"""The public names of the tools, one line each, with their modules. `core/lazy.py` reads this list."""
 
 from .files.edit_file import EditFileTool as EditFileTool
 from .files.list_dir import ListDirTool as ListDirTool

@@ -1,7 +1,7 @@
-"""One tool for several folders: each call goes to the tool of the folder that its path lies in.
+"""One tool for several folders: each call goes to the tool of the folder that its path is in.
 
-Owns the choice, and that what another folder holds is not taken for something of the main one. What a folder's tool
-does, and the wall around it, is its own: no call reaches two of them.
+Owns the choice, and shows in which folder a result's names are. Each folder's tool confines itself to its folder: no
+call reaches two of them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["SeveralFoldersTool"]
 
 
 class SeveralFoldersTool:
-    """The tool of the main folder, and for absolute paths in another folder that folder's tool of the same kind."""
+    """The tool of the main folder; absolute paths in another folder go to that folder's tool of the same kind."""
 
     def __init__(self, main: AgentTool, root: str, others: Sequence[tuple[str, AgentTool]]) -> None:
         self._main = main
         self._folders = {id(tool): os.path.realpath(folder) for folder, tool in others}
         spelled = [(spelling, tool) for folder, tool in others for spelling in (folder, os.path.realpath(folder))]
-        # The innermost first, the main one among them: one folder may lie in another.
+        # The innermost first, including the main one: one folder may be inside another.
         places = [*spelled, (root, main), (os.path.realpath(root), main)]
         self._places = sorted(dict(places).items(), key=lambda place: -len(place[0]))
         self.name = main.name
@@ -40,24 +40,25 @@ class SeveralFoldersTool:
         return f"{self._main!r} and {len({id(tool) for _, tool in self._places}) - 1} more folders"
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Where the call would act. Raises `ToolError` for one that never would."""
+        """Where the call would act. Raises `ToolError` for a call that would be refused."""
         scope = getattr(self.tool_for(arguments), "approval_scope", None)
         return {} if scope is None else cast("dict[str, Any]", scope(arguments))
 
     def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
-        """The refusal of a call that would be refused, where the tool can say so."""
+        """The refusal of a call that would be refused, if the tool can tell."""
         tool = self.tool_for(arguments)
         foresee = getattr(tool, "foresee", None)
         refusal = None if foresee is None else cast("AgentToolResult | None", foresee(arguments, ctx))
         return None if refusal is None else self._told(refusal, tool)
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
-        """Runs the call where its path leads."""
+        """Runs the call in the folder of its path."""
         tool = self.tool_for(arguments)
         return self._told(await tool.execute(arguments, ctx), tool)
 
     def _told(self, result: AgentToolResult, tool: AgentTool) -> AgentToolResult:
-        """The result with a word on where its names belong. The text of a file has none, and stays as it is."""
+        """The result with a note on which folder its names are in. The text of a file has no names and is not
+        changed."""
         folder = self._folders.get(id(tool))
         if folder is None or (tool.name == "read_file" and not result.is_error):
             return result
@@ -66,7 +67,7 @@ class SeveralFoldersTool:
         return AgentToolResult((*result.content, note), self.with_whole_path(result.details, tool), result.is_error)
 
     def with_whole_path(self, details: Any, tool: object) -> Any:
-        """Details for people and logs, whose path tells in which folder it is."""
+        """Details for people and logs, with a path that shows the folder."""
         folder = self._folders.get(id(tool))
         if folder is None:
             return details
@@ -77,7 +78,7 @@ class SeveralFoldersTool:
         return {**known, "path": os.path.join(folder, path)} if isinstance(path, str) else known
 
     def tool_for(self, arguments: dict[str, Any]) -> AgentTool:
-        """The tool that such a call goes to."""
+        """The tool for such a call."""
         path = arguments.get("path")
         if not isinstance(path, str) or not os.path.isabs(path):
             return self._main

@@ -1,7 +1,7 @@
-"""What a command printed, as text for a model and for people.
+"""A command's output as text for a model and for people.
 
-Owns the bounded memory of an output, and its cleaning: colours and other escape sequences go, a line that was
-overwritten is shown as it stood at the end. Running the command is in `shell`.
+Keeps a bounded part of an output and cleans it: removes colours and other escape sequences, and shows an overwritten
+line as it was at the end. Running the command is in `shell`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["LiveText", "Output", "clean"]
 
 _KEPT = 4 * OUTPUT_LIMIT
-"""Bytes kept of each end: more than is shown, as cleaning makes a text shorter."""
+"""Bytes kept of each end: more than is shown, as cleaning shortens a text."""
 _LONGEST_UPDATE = 8 * 1024
 _LONGEST_SEQUENCE = 256
 _HINT = "to see them, send the output to a file and read parts of it"
@@ -40,7 +40,7 @@ _UNFINISHED = re.compile(
 
 
 def clean(text: str) -> str:
-    """The text without escape sequences and control characters, each line as it stood at the end."""
+    """The text without escape sequences and control characters, each line as it was at the end."""
     if "\x1b" in text or "\x9b" in text:
         text = _ESCAPES.sub("", text)
     if "\x08" in text:
@@ -51,7 +51,7 @@ def clean(text: str) -> str:
 
 
 class Output:
-    """The bytes of a command in constant memory: both ends, and how many there were."""
+    """The output of a command in constant memory: both ends, and the number of bytes."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -70,7 +70,7 @@ class Output:
                 del self._tail[:-_KEPT]
 
     def text(self, limit: int = OUTPUT_LIMIT, redactor: Redactor | None = None) -> Bounded:
-        """All of it, cleaned and masked, in at most `limit` bytes with a note on what is missing in the middle."""
+        """The output, cleaned and masked, in at most `limit` bytes with a note on what is missing in the middle."""
         missing = self.total - len(self._head) - len(self._tail)
         if not missing:
             text = _masked(clean((self._head + self._tail).decode("utf-8", "replace")), redactor)
@@ -80,7 +80,7 @@ class Output:
         start = clean(self._head[: _last_line(self._head)].decode("utf-8", "replace"))
         end = clean(self._tail[_first_line(self._tail) :].decode("utf-8", "replace"))
         if redactor is not None and redactor.enabled:
-            # Of a secret that what is missing began or ended in, the half that is here is not shown either.
+            # If the missing part begins or ends inside a secret, the visible half is not shown either.
             start, end = start[: redactor.safe_length(start)], redactor.after_a_cut(end)
         head, tail = _masked(start, redactor).encode(), _masked(end, redactor).encode()
         head = head[: _last_line(head[:half])] if len(head) > half else head
@@ -94,13 +94,13 @@ def _masked(text: str, redactor: Redactor | None) -> str:
 
 
 def _last_line(data: bytes | bytearray) -> int:
-    """Where the last whole line ends; the end itself where the last line takes half of it all."""
+    """Where the last whole line ends; the end itself if the last line is half of everything."""
     newline = data.rfind(b"\n", len(data) // 2)
     return newline + 1 if newline >= 0 else len(data)
 
 
 def _first_line(data: bytes | bytearray) -> int:
-    """Where the first whole line begins; the beginning where the first line takes half of it all."""
+    """Where the first whole line begins; the beginning itself if the first line is half of everything."""
     newline = data.find(b"\n", 0, len(data) // 2)
     if newline >= 0:
         return newline + 1
@@ -111,7 +111,7 @@ def _first_line(data: bytes | bytearray) -> int:
 
 
 class LiveText:
-    """The output as it comes, for updates: what is new since the last time, never half a character or sequence.
+    """The output in updates: what is new since the last one, never half a character or sequence.
 
     Of more than a few kilobytes between two updates only the end is given, behind a mark.
     """
@@ -129,7 +129,7 @@ class LiveText:
             self._is_cut = True
 
     def take(self, *, is_last: bool = False) -> str:
-        """What is new; empty if there is nothing to show yet."""
+        """The new text; empty if there is nothing to show yet."""
         mark = ""
         if self._is_cut:
             mark, self._is_cut, self._held = GAP, False, ""
@@ -142,6 +142,6 @@ class LiveText:
             unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_SEQUENCE))
             if unfinished is not None:
                 text, self._held = text[: unfinished.start()], text[unfinished.start() :]
-        # A line that goes on from the last update and is overwritten in this one begins anew: what was shown stays.
+        # A line that continues from the last update and is overwritten now begins again: what was shown stays.
         starts_over = text.startswith("\r") and not text.startswith("\r\n")
         return mark + ("\n" if starts_over else "") + clean(text)

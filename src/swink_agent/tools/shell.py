@@ -1,7 +1,7 @@
 """The `bash` tool: a command in the workspace folder, confined by the sandbox.
 
-Owns the run of one command: what it may take, what is reported while it runs, and that nothing of it is left behind.
-The walls around it are in `swink_agent.sandbox`; which commands may run unasked is for the approval to say.
+Owns the run of one command: its limits, its updates, and that no process of it is left behind. Confinement is in
+`swink_agent.sandbox`; which commands may run without a question is decided by the approval.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import asyncio
 import errno
 import os
 import re
+import shlex
 import signal
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from swink_agent.approvals.commands.shell_words import NotPlain, program_names
 from swink_agent.core.errors import ToolError
 from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.tool import AgentToolResult, ToolContext
@@ -27,6 +30,7 @@ from swink_agent.sandbox import (
     find_program,
     repository_folders,
 )
+from swink_agent.sandbox.profile import is_beneath
 
 from ._bounded import OUTPUT_LIMIT
 from ._confined import (
@@ -39,6 +43,7 @@ from ._confined import (
     refuse_open_walls,
     with_walls_of,
 )
+from ._sandbox_limits import limits_met
 from ._terminal import LiveText, Output
 from .workspace.wall import Workspace
 
@@ -50,32 +55,32 @@ _MOST_OUTPUT = 64 * 1024 * 1024
 _CHUNK = 64 * 1024
 _UPDATE_EVERY = 0.05
 _QUICKLY_MASKED = 32 * 1024
-_LAST_SIGNAL_CODE = 128 + 31
 _CONFIG_IS_HELD = re.compile(r"(?m)^(?:error|fatal): could not (?:write|lock) config file \S*\.git/")
 _HOW_WITHOUT_CONFIG = (
-    "[a setting of git's was refused: commands change harmless ones alone, and none where the sandbox cannot look at "
-    "them first; give it to one command (git -c name=value), or ask the user to set it]"
+    "a setting of git's was refused: commands change harmless ones alone, and none where the sandbox cannot look at "
+    "them first; give it to one command (git -c name=value), or ask the user to set it"
 )
-_NOTE = 256
+_ASKS_FOR_PROGRAMS = re.compile(r"\b(which|type|command)\b")
+_NOTE = 384
 _DRAIN = 0.5
-"""Seconds for what a command left in the pipe, once everything that could write to it has been ended."""
+"""Seconds for reading what a command left in the pipe, once everything that could write to it has ended."""
 _DRAIN_CANCELLED = 0.02
 _LOOK = 0.5
-"""Seconds for the look at what a command left behind; what takes longer is done all the same, and told later."""
+"""Seconds for checking what a command left behind. If that takes longer, it is finished and reported later."""
 
 
 class BashTool:
     """Runs shell commands in a folder.
 
-    `root` is the folder, or the `Workspace` that other tools share. `sandbox` is the user's choice alone, nothing that
+    `root` is the folder, or the `Workspace` that other tools share. `sandbox` is the user's choice alone; nothing that
     a model sends can change it: "auto" lets a command write to the folder and its own temporary one, without network,
-    by whatever confines here; a profile or an open sandbox says how; "off" lets it do all that the user can. What the
-    workspace hides and protects, the sandbox does too; one that is open and does not is a `ValueError`. Where no
-    sandbox works the tool refuses. `timeout` is for calls that give none, in seconds.
+    with the back end that works here; a profile or an open sandbox says how; "off" lets it do all that the user can.
+    The sandbox also hides and protects what the workspace does; an open one that does not is a `ValueError`. If no
+    sandbox works, the tool refuses. `timeout`, in seconds, is for calls that give none.
 
-    Each call starts afresh in the folder, reads nothing from stdin, and ends with everything that it started: on
-    exit, timeout and cancellation alike. While it runs it reports updates, at most 20 a second, each with the text
-    that is new since the last. Safe for calls at once. `close()` ends what it opened; a given sandbox stays open.
+    Each call starts anew in the folder, reads nothing from stdin, and ends with everything that it started: on exit,
+    timeout and cancellation. While it runs it reports updates, at most 20 a second, each with the text that is new
+    since the last. Safe for concurrent calls. `close()` ends what it opened; a given sandbox stays open.
     """
 
     name = "bash"
@@ -100,8 +105,8 @@ class BashTool:
             raise NotADirectoryError(errno.ENOTDIR, "the root of a shell is a folder that exists", self._root)
         self._timeout = timeout
         self._most_output = most_output
-        self._shell = _shell_program(self._root)
         profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
+        self._shell = _shell_program([self._root, *profile.write])
         self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
         self.description = _description(self._shell[0], choice, profile, self._root, timeout)
         self.parameters_schema: dict[str, Any] = {
@@ -128,14 +133,14 @@ class BashTool:
         return Path(self._root)
 
     def close(self) -> None:
-        """Ends every command that runs, with the sandbox that was opened for them. Idempotent."""
+        """Ends every running command, with the sandbox that was opened for them. Idempotent."""
         self._source.close()
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Where a command would run: `folder`, `backend`, and `sandbox`, the fingerprint of its walls.
+        """Where a command would run: `folder`, `backend`, and `sandbox`, the fingerprint of its profile.
 
-        The first time it opens the sandbox, as only the trial tells which one will be used: not in an event loop.
-        Raises `ToolError` for a call that would be refused, so that nobody is asked about it.
+        The first call opens the sandbox, as only a trial tells which one will be used: do not call it in an event loop.
+        Raises `ToolError` for a call that would be refused, so that the user is not asked about it.
         """
         problem = self._problem(arguments)
         if problem is not None:
@@ -149,23 +154,47 @@ class BashTool:
         return {"folder": _as_json(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
-        """Runs the command and gives its output; anything but exit code 0 is an error result."""
+        """Runs the command and returns its output. Anything but exit code 0 is an error result."""
         problem = self._problem(arguments)
         if problem is not None:
             return AgentToolResult.error(problem)
         try:
-            sandbox = await in_thread(ctx, self._source.get)
+            sandbox = self._source.opened or await in_thread(ctx, self._source.get)
             refusal = self._refusal(arguments, ctx, sandbox)
             if refusal is not None:
                 return AgentToolResult.error(refusal)
-            process = await sandbox.spawn([*self._shell, arguments["command"]], cwd=self._root)
+            command, environment = arguments["command"], None
+            if ctx.grant is not None and ctx.grant.reads_only:
+                command, environment = self._with_programs_from_outside(command, sandbox)
+            process = await sandbox.spawn([*self._shell, command], cwd=self._root, environment=environment)
         except SandboxError as error:
             return AgentToolResult.error(_not_run(error))
         except OSError as error:
             return AgentToolResult.error(f"the command could not be started: {error.strerror or error}")
         timeout = float(arguments.get("timeout", self._timeout))
-        result = await _Command(process, ctx, timeout, self._most_output, sandbox.backend).run()
+        result = await _Command(process, ctx, timeout, self._most_output, sandbox, self._root).run()
         return _with_note(result, holds_placeholder(arguments["command"]))
+
+    def _with_programs_from_outside(self, command: str, sandbox: Sandbox) -> tuple[str, dict[str, str] | None]:
+        """The command, and variables, with which bash finds no program that a command may have written.
+
+        Rules allow it because its programs are the system's. A program of the same name may have been added since, or
+        while it runs. If the command asks which programs there are, `PATH` stays and bash is told where its own ones
+        are.
+        """
+        written = [self._root, *sandbox.profile.write]
+        folders = sandbox.profile.environment.get("PATH", os.defpath).split(os.pathsep)
+        outside = [folder for folder in folders if os.path.isabs(folder) and not _lies_in(folder, written)]
+        path = {"PATH": os.pathsep.join(outside)}
+        if os.path.basename(self._shell[0]) != "bash" or not _ASKS_FOR_PROGRAMS.search(command):
+            return command, path
+        try:
+            names = program_names(command)
+        except NotPlain:
+            return command, path
+        found = [(find_program(name, outside=written, folders=outside) or f"/dev/null/{name}", name) for name in names]
+        told = "".join(f"hash -p {shlex.quote(place)} {shlex.quote(name)}; " for place, name in found)
+        return told + command, None
 
     def _problem(self, arguments: dict[str, Any]) -> str | None:
         command, timeout = arguments.get("command"), arguments.get("timeout", self._timeout)
@@ -187,7 +216,7 @@ class BashTool:
         return None
 
     def _refusal(self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox) -> str | None:
-        """Why the call is not run after all; asked directly before the spawn, with nothing awaited in between."""
+        """Why the call is not run after all. Checked directly before the spawn, with nothing awaited in between."""
         if ctx.cancel.is_cancelled:
             return "the command was cancelled before it began"
         if ctx.grant is not None and not ctx.grant.covers(self.name, arguments, self._scope(sandbox)):
@@ -201,16 +230,24 @@ class BashTool:
 
 
 class _Command:
-    """One command on its way: reads what it prints, and ends it when its time has come."""
+    """One running command: reads its output, and ends it when its time is over."""
 
     def __init__(
-        self, process: SandboxedProcess, ctx: ToolContext, timeout: float, most_output: int, backend: str
+        self,
+        process: SandboxedProcess,
+        ctx: ToolContext,
+        timeout: float,
+        most_output: int,
+        sandbox: Sandbox,
+        folder: str,
     ) -> None:
         self._process = process
         self._ctx = ctx
         self._timeout = timeout
         self._most_output = most_output
-        self._backend = backend
+        self._sandbox = sandbox
+        self._backend = sandbox.backend
+        self._folder = folder
         self._loop = asyncio.get_running_loop()
         self._output = Output()
         self._live = LiveText()
@@ -220,7 +257,7 @@ class _Command:
         self._is_gone = False
 
     async def run(self) -> AgentToolResult:
-        """The result. However it is left, the command and all that it started have been told to end."""
+        """The result. However this is left, the command and all that it started have been told to end."""
         started = self._loop.time()
         reading = self._loop.create_task(self._read())
         exiting = self._loop.create_task(self._process.wait(look=False))
@@ -231,7 +268,7 @@ class _Command:
             )
             duration = self._loop.time() - started
             is_cancelled = cancelled.done() and not exiting.done()
-            # What a command left in the background goes with it, and with that the pipe comes to its end.
+            # What a command left in the background is ended with it, which closes the pipe.
             self._process.kill()
             has_exited = exiting.done()
             await asyncio.wait({reading}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
@@ -243,7 +280,7 @@ class _Command:
             self._update(is_last=True)
             try:
                 code = exiting.result() if has_exited else None
-            except SandboxError as error:  # the walls fell before the command began
+            except SandboxError as error:  # the sandbox was closed before the command began
                 said = self._output.text(redactor=self._ctx.redactor).text
                 return AgentToolResult.error(_not_run(error) + (f"\n{said}" if said else ""))
             return await self._result(code, is_cancelled, duration)
@@ -276,7 +313,7 @@ class _Command:
             self._ctx.update(text)
 
     def _end(self, was: str = "") -> str:
-        """What is true of the command's end by now."""
+        """What is known about the command's end by now."""
         if self._is_gone:
             return f"{was}ended with everything that it started"
         return f"{was}told to end, but something of it is still held by the system"
@@ -284,35 +321,36 @@ class _Command:
     async def _result(self, code: int | None, is_cancelled: bool, duration: float) -> AgentToolResult:
         timed_out = code is None and not is_cancelled and not self._flooded.done()
         name = _signal_name(code)
-        code = 128 - code if code is not None and code < 0 else code  # as a shell would say it, whichever the sandbox
+        code = 128 - code if code is not None and code < 0 else code  # as a shell reports it, in any sandbox
+        endings: list[str] = []
         if is_cancelled:
-            ending = f"[cancelled: {self._end()}]"
+            endings.append(f"cancelled: {self._end()}")
         elif timed_out:
             advice = "give a longer timeout" if self._timeout < LONGEST_TIMEOUT else "do it in smaller steps"
-            ending = f"[timed out after {self._timeout:g} s and {self._end('was ')}; {advice}]"
+            endings.append(f"timed out after {self._timeout:g} s and {self._end('was ')}; {advice}")
         elif code is None:
             size = self._most_output / 1024 / 1024
-            ending = f"[ended, as it printed more than {size:g} MiB; send the output to a file]"
+            endings.append(f"ended, as it printed more than {size:g} MiB; send the output to a file")
         elif self._process.ended_because:
-            ending = f"[ended by the sandbox, as {self._process.ended_because}]"
+            endings.append(f"ended by the sandbox, as {self._process.ended_because}")
         elif name is not None:
-            ending = f"[exit code {code}: killed by {name}]"
-        elif 128 < code <= _LAST_SIGNAL_CODE:  # a shell's word for the end of what it ran, or just a number
-            ending = f"[exit code {code}, which is 128 + {_signal_name(128 - code)}]"
-        else:
-            ending = f"[exit code {code}]" if code else ""
+            endings.append(f"exit code {code}: killed by {name}")
+        elif code:  # above 128 it may mean a signal, or be the program's own number: git has 128 and 129
+            endings.append(f"exit code {code}")
         left = [_as_json(warning)[:400] for warning in self._process.warnings]
-        ending = "\n".join((*((ending,) if ending else ()), *(f"[sandbox: {text}]" for text in left)))
-        room = OUTPUT_LIMIT - _NOTE - len(ending.encode()) - 1
+        endings += [f"sandbox: {text}" for text in left]
+        room = OUTPUT_LIMIT - _NOTE - len(_in_brackets(endings).encode()) - 1
         if self._output.total <= _QUICKLY_MASKED or is_cancelled:
             bounded = self._output.text(room, self._ctx.redactor)
-        else:  # looking through a long output for secrets takes a while
+        else:  # searching a long output for secrets takes a while
             bounded = await in_thread(self._ctx, lambda: self._output.text(room, self._ctx.redactor))
         text = bounded.text
         if self._backend != "off" and _CONFIG_IS_HELD.search(text):
-            ending = "\n".join((*((ending,) if ending else ()), _HOW_WITHOUT_CONFIG))
-        if ending:
-            text += ("\n" if text and not text.endswith("\n") else "") + ending
+            endings.append(_HOW_WITHOUT_CONFIG)
+        walls = limits_met(text, self._sandbox.profile, self._folder) if code and self._backend != "off" else []
+        endings += [f"sandbox: {wall}" for wall in walls]
+        if endings:
+            text += ("\n" if text and not text.endswith("\n") else "") + _in_brackets(endings)
         details = {
             "exit_code": code,
             "signal": "SIGKILL" if code is None else name,
@@ -322,17 +360,23 @@ class _Command:
             "truncated": bounded.is_cut,
             "sandbox": self._backend,
             **({"left_behind": left} if left else {}),
+            **({"walls": walls} if walls else {}),
         }
         result = AgentToolResult.text if code == 0 else AgentToolResult.error
         return result(text or "[no output]\n[exit code 0]", details)
 
 
 def _with_note(result: AgentToolResult, placeholder: str | None) -> AgentToolResult:
-    """The result, with a word on what a placeholder in a command is: a model may take it for the value behind it."""
+    """The result, with a note on what a placeholder in a command is: a model may take it for the value."""
     if placeholder is None:
         return result
     note = f"[{placeholder} was passed on as these very letters: commands are not given masked values]"
     return AgentToolResult((*result.content, Text(note)), result.details, result.is_error)
+
+
+def _in_brackets(endings: Sequence[str]) -> str:
+    """How a command ended and what the sandbox reports, as lines behind its output."""
+    return "\n".join([f"[{ending}]" for ending in endings])
 
 
 def _not_run(error: SandboxError) -> str:
@@ -340,7 +384,7 @@ def _not_run(error: SandboxError) -> str:
 
 
 def _signal_name(code: int | None) -> str | None:
-    """The signal that a negative exit code stands for."""
+    """The signal that a negative exit code means."""
     if code is None or code >= 0:
         return None
     try:
@@ -357,12 +401,18 @@ def _identity(folder: str) -> tuple[int, int] | None:
     return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 
+def _lies_in(folder: str, others: list[str]) -> bool:
+    spellings = (os.path.normpath(folder), os.path.realpath(folder))
+    return any(is_beneath(path, other) for path in spellings for other in others)
+
+
 def _as_json(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _profile(choice: SandboxChoice, root: str, workspace: Workspace | None) -> SandboxProfile:
-    """The walls of the choice, and those of the workspace. Raises `ValueError` if they stand already and differ."""
+    """The profile of the choice, with what the workspace hides and protects. Raises `ValueError` if an open sandbox
+    differs."""
     if isinstance(choice, Sandbox):
         if workspace is not None and choice.backend != "off":
             refuse_open_walls(workspace, choice.profile)
@@ -373,12 +423,12 @@ def _profile(choice: SandboxChoice, root: str, workspace: Workspace | None) -> S
     return profile if workspace is None else with_walls_of(workspace, profile)
 
 
-def _shell_program(root: str) -> list[str]:
-    """The shell and its options, looked for once and outside the folder that a model writes to."""
-    bash = find_program("bash", outside=[root])
+def _shell_program(writable: Sequence[str]) -> list[str]:
+    """The shell and its options, looked up once and outside the folders that a model writes to."""
+    bash = find_program("bash", outside=writable)
     if bash is not None:
         return [bash, "--noprofile", "--norc", "-c", "--"]
-    return [find_program("sh", outside=[root]) or "/bin/sh", "-c", "--"]
+    return [find_program("sh", outside=writable) or "/bin/sh", "-c", "--"]
 
 
 def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, root: str, timeout: float) -> str:

@@ -1,6 +1,6 @@
 """The tools that an agent usually has, made for one folder.
 
-Owns nothing but the set: each tool is in its own file.
+Each tool is in its own file.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def standard_tools(
     """All built-in tools for one folder: read_file, write_file, edit_file, list_dir, search and bash.
 
     They share one `Workspace`, so a file that one of them read is known to the others. `sandbox` is for what runs
-    commands: "auto" confines them to the folder by whatever works on this machine, a profile or an open sandbox says
-    how, and "off" lets them do all that the user can. What a profile hides and
-    protects, it hides and protects from the file tools too, and what a workspace does, from commands; a workspace that
-    leaves open what a given profile closes is a `ValueError`. With `undo`, copies of what the file tools replace are
-    kept there, where neither they nor confined commands can get at them; a profile, a sandbox or a workspace that was
-    made elsewhere must hide that folder itself, else it is a `ValueError`.
+    commands: "auto" confines them to the folder with the back end that works on this machine, a profile or an open
+    sandbox says how, and "off" lets them do all that the user can. What a profile hides and protects is also hidden and
+    protected from the file tools, and what a workspace hides and protects, from commands; a workspace that leaves open
+    what a given profile closes is a `ValueError`. With `undo`, copies of what the file tools replace are kept there,
+    where neither they nor confined commands can reach them; a profile, a sandbox or a workspace that was made elsewhere
+    must hide that folder itself, else it is a `ValueError`.
 
-    `also` are further folders, which the file tools reach by absolute paths, behind walls of their own; nothing of
-    git's own is written there but by commands. With "auto" commands may write there too; a profile says so itself.
+    `also` are further folders, which the file tools reach by absolute paths, each with its own confinement; only
+    commands write git's own files there. With "auto" commands may write there too; a profile must say so itself.
     """
     from swink_agent.sandbox import SandboxProfile
 
@@ -101,7 +101,7 @@ def _for_all(tools: list[AgentTool], main: Workspace, siblings: dict[str, list[A
 
     several: list[AgentTool] = []
     for position, tool in enumerate(tools):
-        # A repository's own folder is for git to write: a file tool could put a hook there that git would run.
+        # Only git writes in a repository's own folder: a file tool could put a hook there that git would run.
         reachable = [
             (folder, own[position])
             for folder, own in siblings.items()
@@ -122,13 +122,13 @@ def _hiding(
     root: str | os.PathLike[str] | Workspace,
     sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox,
 ) -> Literal["off"] | sandboxes.SandboxProfile | sandboxes.Sandbox:
-    """The choice of walls, with the copies behind them. Raises `ValueError` if they stand open.
+    """The sandbox choice, with the copies hidden. Raises `ValueError` if they are not.
 
-    The folder is made first: what does not exist yet could be made by a command, and be its own.
+    The folder is created first: a command could create one that does not exist yet, and own it.
     """
     from swink_agent.sandbox import SandboxProfile
 
-    with suppress(OSError):  # then nothing can be kept there, and nothing will be replaced
+    with suppress(OSError):  # then no copy can be kept there, and nothing will be replaced
         undo.prepare()
     folder = os.path.realpath(undo.folder)
     if sandbox == "auto":

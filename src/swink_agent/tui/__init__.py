@@ -1,8 +1,8 @@
-"""The terminal UI: a conversation with the standard agent, on the whole screen or line by line.
+"""The terminal UI: a conversation with the standard agent, full-screen or line by line.
 
-`run_tui` is all that the command line needs. Rooms: `talk` is what is said and done, `transcript` what it looks like as
-lines, `composing` what a person writes, `widgets` what Textual draws of all that; the first three know no Textual, so
-that `inline` shows the same without a screen. Importing this module loads none of them.
+The command line calls `run_tui`. `talk` is the conversation behind the screens, `transcript` lays it out as lines,
+`composing` edits prompts, and `widgets` draws all of it with Textual. The first three do not use Textual, so `inline`
+shows the same conversation without a screen. Importing this module loads none of them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["run_tui"]
 
 
 def run_tui(options: TalkOptions, *, inline: bool = False) -> int:
-    """Talks with a person at this terminal until they leave; the exit code. Without lines it needs Textual."""
+    """Runs a conversation at this terminal until the user leaves; returns the exit code. `inline` needs no Textual."""
     if inline:
         from .inline import run_inline
 
         return run_inline(options)
-    from .running import run_full_screen
+    from .full_screen import run_full_screen
 
     return run_full_screen(options)

@@ -1,7 +1,7 @@
 """The full-screen program: a conversation, drawn with Textual.
 
-Owns the layout, the keys that are no writing, and how often anything is drawn. What is said and done is the
-conversation's (`talk`), what a transcript looks like is in `transcript`, and how the terminal is left is in `running`.
+Owns the layout, the keys that do not edit text, and how often the screen is drawn. `talk` holds the conversation,
+`transcript` lays it out, and `full_screen` starts and ends the program.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ import os
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.driver import Driver
 from textual.screen import ModalScreen
 from textual.timer import Timer
 
-from swink_agent.app.paths import data_folder
+from swink_agent.app.settings.paths import data_folder
 
-from .activity import Activity
+from .attention import Attention
 from .composing.completer import Completer
-from .composing.history import PromptHistory
-from .driver import TerminalDriver
-from .front import ScreenFront
-from .status import Status
-from .talk.commands import COMMANDS
+from .composing.prompt_history import PromptHistory
+from .driver import TerminalApp, TerminalDriver, terminal_painter
+from .screen_front import ScreenFront
+from .status_rows import Activity, Status
+from .talk.commands import COMMANDS, is_command
 from .talk.conversation import Conversation
 from .talk.options import TalkOptions
-from .themes import THEMES, Theme, theme_for
-from .widgets.activity_panel import ActivityPanel
+from .themes import THEMES, Theme, is_light, theme_for
+from .widgets.bars import ActivityPanel, StatusBar, WaitingMessages
 from .widgets.composer import Composer
 from .widgets.search_bar import SearchBar
-from .widgets.status_bar import StatusBar
 from .widgets.theme_styles import ThemeStyles, textual_theme
 from .widgets.transcript_view import TranscriptView
-from .widgets.waiting_messages import WaitingMessages
 
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalAnswer
@@ -48,20 +48,25 @@ if TYPE_CHECKING:
 __all__ = ["SwinkApp"]
 
 _FRAME = 1 / 20
-"""Seconds between two drawings of the status at the least."""
+"""Least seconds between two drawings of the status."""
 _SPIN, _TICK = 0.1, 1.0
 _TWICE = 2.0
-"""Seconds in which a second Ctrl+C leaves."""
+"""Seconds within which a second Ctrl+C leaves."""
 _NOTE = 4.0
+_RECENT = ("F3", "F4", "F5")
+"""The keys that resume the last sessions, on the first screen."""
+_ANSWERS = 2.0
+"""Seconds that the terminal has to report its background colour."""
 
 
-class SwinkApp(App[int]):
+class SwinkApp(TerminalApp[int]):
     """One conversation on the whole screen."""
 
     TITLE = "swink"
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None
     CSS = """
+    #above { height: 1fr; }
     TranscriptView { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -79,7 +84,8 @@ class SwinkApp(App[int]):
         Binding("pagedown", "page(1)", show=False, priority=True),
         Binding("ctrl+home", "top", show=False, priority=True),
         Binding("ctrl+end", "bottom", show=False, priority=True),
-        Binding("end", "bottom", show=False),  # from the end of what is written; before that it is the line's
+        Binding("end", "bottom", show=False),  # where the cursor is at the end of the draft
+        *[Binding(key.lower(), f"resume({number})", show=False) for number, key in enumerate(_RECENT)],
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
 
@@ -97,8 +103,6 @@ class SwinkApp(App[int]):
             self.register_theme(textual_theme(known))
         self.theme = f"swink-{theme.name}"
         self.environ = environ
-        self.crash: BaseException | None = None
-        """What ended the program, if that was a mistake of ours."""
         self.talk = Conversation(options, ScreenFront(self))
         self._has_motion = options.has_motion
         self._clock = clock
@@ -108,13 +112,28 @@ class SwinkApp(App[int]):
         self._interrupted_at = -_TWICE
         self._note = ""
         self._note_until = 0.0
+        is_console = environ.get("TERM", "") == "linux"  # it would print the query
+        self._asks_background = options.theme == "auto" and theme.name in ("dark", "light") and not is_console
         self._has_mouse = True
+        self._early: list[events.Event] | None = []
+        """Keys and pastes that arrived before the input had the focus."""
         self._is_lent = False
         self._hits = 0
+        self._picture_folder: TemporaryDirectory[str] | None = None
         self._question: QuestionPanel | None = None
         self._answer: asyncio.Future[ApprovalAnswer] | None = None
+        self._attention = Attention(
+            options.opening.settings.value("notify"),
+            self._write_terminal,
+            self._set_terminal_title,
+            is_focused=lambda: self.app_focus,
+            environ=environ,
+        )
+        self._long_run: float = options.opening.settings.value("notify_after")
+        self._was_running = False
         self.view = TranscriptView(self.talk.transcript, theme)
         self.view.set_motion(not self._has_motion)
+        self.view.set_painter(terminal_painter(self))
         history = PromptHistory(data_folder(environ) / "prompts.jsonl", self.redact)
         self.composer = Composer(history=history, completer=Completer(commands=COMMANDS, folder=options.opening.folder))
         self._search_bar = SearchBar()
@@ -123,7 +142,7 @@ class SwinkApp(App[int]):
         self._status = StatusBar(self._status_now(), self.looks)
 
     def redact(self, text: str) -> str:
-        """The text with secrets masked, by what is known of them now."""
+        """Masks the secrets that are known now."""
         opened = self.talk.opened
         if opened is None:
             from swink_agent.core.secrets.redaction import Redactor
@@ -132,30 +151,59 @@ class SwinkApp(App[int]):
         return opened.redactor.redact(text)
 
     def compose(self) -> ComposeResult:
-        yield self.view
-        yield self._search_bar
-        yield self._activity
-        yield self._chips
+        with Vertical(id="above"):  # this shrinks in a low window; the input does not
+            yield self.view
+            yield self._search_bar
+            yield self._activity
+            yield self._chips
         yield self.composer
         yield self._status
 
     def on_mount(self) -> None:
         self.composer.focus()
-        # The first frame comes first: what an agent needs is looked for while the person reads it.
+        if self.terminal is not None:
+            self.terminal.on_escape(self._escape_at_once)
+            if self._asks_background:
+                self.terminal.ask_background(self._take_background)
+                self.set_timer(_ANSWERS, self._stop_asking)
+        # Draw the first frame, then make the agent while the user reads it.
         self.call_after_refresh(self._open)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.composer.fit)
+
+    def _take_background(self, colour: str) -> None:
+        """Takes the terminal's background colour: theme `auto` follows it, unless the user chose a theme meanwhile."""
+        light = is_light(colour)
+        if self._asks_background and light is not None:
+            self._show_theme(theme_for("light" if light else "dark", self.environ))
+        self._stop_asking()
+
+    def _stop_asking(self) -> None:
+        self._asks_background = False
+
+    async def on_descendant_focus(self) -> None:
+        """Passes on what was typed before the input had the focus."""
+        early, self._early = self._early, None
+        for event in early or ():
+            await self.on_event(event)
 
     @on(Driver.SignalResume)
     def _draw_all(self) -> None:
-        """Fills the screen again when the shell gives the terminal back: it is empty then, and Textual leaves it so."""
+        """Draws the screen again when the shell gives the terminal back; Textual would leave it empty."""
         self.refresh(layout=True)
 
     def _open(self) -> None:
-        self.talk.later(self.talk.open())
+        self.talk.later(self._open_talk())
+
+    async def _open_talk(self) -> None:
+        await self.talk.open()
+        await self.talk.offer_sessions(_RECENT)
 
     # -- drawing -----------------------------------------------------------------------------------------------
 
     def draw_soon(self) -> None:
-        """Status, queue and activity are drawn again within a frame."""
+        """Draws status, queue and activity again within a frame."""
         if not self._is_due and self.is_running:
             self._is_due = True
             self.set_timer(_FRAME, self._draw)
@@ -164,12 +212,29 @@ class SwinkApp(App[int]):
         self._is_due = False
         talk = self.talk
         is_busy = talk.is_running or bool(talk.running_tools)
+        self._tell_end(talk.is_running)
         self.composer.is_running = talk.is_running
         self.composer.mode = talk.mode
         self.composer.chips = len(talk.queue)
         self._chips.show([(queued.kind, queued.text) for queued in talk.queue])
         self._spin(is_busy)
         self._draw_time()
+
+    def _tell_end(self, is_running: bool) -> None:
+        """Notifies the user when a long run ends."""
+        was_running, self._was_running = self._was_running, is_running
+        if was_running and not is_running and self.talk.elapsed >= self._long_run and self.talk.state != "aborted":
+            self._attention.call("failed" if self.talk.state == "error" else "done")
+        elif is_running and not was_running:
+            self._attention.calm()
+
+    def _write_terminal(self, text: str) -> None:
+        if self.terminal is not None:
+            self.terminal.write(text)
+
+    def _set_terminal_title(self, sequence: str) -> None:
+        if self.terminal is not None:
+            self.terminal.set_title(sequence)
 
     def _draw_time(self) -> None:
         talk = self.talk
@@ -181,7 +246,7 @@ class SwinkApp(App[int]):
         self._status.show(self._status_now(), self.looks)
 
     def _spin(self, is_busy: bool) -> None:
-        """A clock runs while something does, and only then."""
+        """Runs the spinner's timer only while something runs."""
         if is_busy and self._spinning is None:
             self._spinning = self.set_interval(_SPIN if self._has_motion else _TICK, self._turn)
         elif not is_busy and self._spinning is not None:
@@ -196,7 +261,7 @@ class SwinkApp(App[int]):
         talk = self.talk
         return Status(
             mode=talk.mode,
-            state=talk.state,
+            state=talk.state if self._question is None else "waits for you",
             model=talk.model or "…",
             fill=talk.fill,
             tokens=talk.tokens,
@@ -204,18 +269,24 @@ class SwinkApp(App[int]):
             elapsed=float(int(talk.elapsed)),
             folder=talk.folder,
             approve=talk.approve,
+            turn=talk.usage.turns,
             note=self._note if self._clock() < self._note_until else "",
         )
 
     def say(self, note: str, seconds: float = _NOTE) -> None:
-        """A few words in the status bar, for a moment."""
+        """Shows a note in the status bar for a moment."""
         self._note, self._note_until = note, self._clock() + seconds
         self.draw_soon()
         self.set_timer(seconds + 0.05, self.draw_soon)
 
     def use_theme(self, name: str) -> None:
-        """Draws in other colours from now on. Raises `ValueError`."""
-        theme = theme_for(name, self.environ)
+        """Changes the theme. Raises `ValueError` for an unknown name."""
+        self._show_theme(theme_for(name, self.environ))
+        self._stop_asking()
+
+    def _show_theme(self, theme: Theme) -> None:
+        if theme is self.looks.theme:
+            return
         self.looks = ThemeStyles(theme)
         self.theme = f"swink-{theme.name}"
         self.view.set_theme(theme)
@@ -224,21 +295,25 @@ class SwinkApp(App[int]):
     # -- questions ---------------------------------------------------------------------------------------------
 
     def show_question(self, panel: QuestionPanel, answer: asyncio.Future[ApprovalAnswer]) -> None:
-        """Puts a question in the place of the input."""
+        """Shows a question instead of the input."""
         self._question, self._answer = panel, answer
+        self._attention.call(f"waits for you: {panel.question.request.name}")
+        self.draw_soon()
         self.composer.display = False
         self.mount(panel, after=self.composer)
         panel.focus()
 
     def end_question(self, panel: QuestionPanel) -> None:
-        """Takes it away again, answered or not."""
+        """Removes the question, answered or not."""
         self._question = self._answer = None
+        self._attention.calm()
+        self.draw_soon()
         self.composer.display = True
         panel.remove()
         self.composer.focus()
 
     def question_in_sight(self) -> None:
-        """Nothing stands over a question any more, if there is one: a key that was meant for something else is none."""
+        """Restarts the grace period of a question that appears: keys meant for something else do not answer it."""
         if self._question is not None:
             self._question.begin_grace()
 
@@ -252,10 +327,15 @@ class SwinkApp(App[int]):
     def on_composer_submitted(self, message: Composer.Submitted) -> None:
         message.stop()
         self.view.follow()
+        text, images = message.text, message.images
+        if not message.may_be_command and is_command(text):
+            self.say(f"sent to the model: its {text[0]} was not in sight")
         if isinstance(message, Composer.Queued):
-            self.talk.queue_follow_up(message.text, message.images)
+            self.talk.queue_follow_up(text, images, may_be_command=message.may_be_command)
+        elif message.may_be_command:
+            self.talk.later(self.talk.submit(text, images))
         else:
-            self.talk.later(self.talk.submit(message.text, message.images))
+            self.talk.later(self.talk.prompt(text, images))
 
     def on_composer_queued(self, message: Composer.Queued) -> None:
         self.on_composer_submitted(message)
@@ -265,9 +345,46 @@ class SwinkApp(App[int]):
         if queued := self.talk.take_back():
             self.composer.give_back(queued.text, queued.images)
 
+    def on_composer_editor_wanted(self, message: Composer.EditorWanted) -> None:
+        message.stop()
+        self.talk.later(self._edit_draft())
+
+    async def _edit_draft(self) -> None:
+        if (text := await self.talk.front.edit(self.composer.text)) is not None:
+            self.composer.set_edited(text.rstrip("\n"))
+
+    def on_composer_clipboard_wanted(self, message: Composer.ClipboardWanted) -> None:
+        message.stop()
+        self.talk.later(self._take_clipboard())
+
+    async def _take_clipboard(self) -> None:
+        from .clipboard import ClipboardError, read_clipboard
+
+        opening = self.talk.opening
+        outside = [str(folder) for folder in (opening.folder, *opening.added)]
+        try:
+            found = await asyncio.to_thread(read_clipboard, self.environ, outside, self._pictures())
+        except ClipboardError as error:
+            self.talk.notice(str(error), "warning")
+            return
+        if found.picture is not None:
+            self.composer.attach(found.picture)
+        else:
+            await self.composer.paste(found.text)
+
+    def _pictures(self) -> str:
+        """Returns a temporary folder for pictures from the clipboard; it is deleted with the program."""
+        if self._picture_folder is None:
+            self._picture_folder = TemporaryDirectory(prefix="swink-")
+        return self._picture_folder.name
+
+    def on_unmount(self) -> None:
+        if self._picture_folder is not None:
+            self._picture_folder.cleanup()
+
     @contextmanager
     def lent(self) -> Generator[None]:
-        """Leaves the terminal to another program while it lasts. What runs goes on, and is drawn afterwards."""
+        """Lends the terminal to another program. Runs continue, and are drawn afterwards."""
         self._is_lent = True
         try:
             with self.suspend():
@@ -277,17 +394,23 @@ class SwinkApp(App[int]):
         self.question_in_sight()
 
     def action_escape(self) -> None:
-        """Closes what is open, else stops what runs."""
+        """Closes what is open, or else stops the run."""
         if self.view.selected_block is not None:
             self.view.clear_selection()
         elif self.talk.is_running or self.talk.running_tools:
             self._stop()
 
+    def _escape_at_once(self) -> None:
+        """Stops a run as soon as Escape is pressed, ahead of queued messages, unless Escape would close something."""
+        is_for_another = len(self.screen_stack) > 1 or self._question is not None or bool(self._search_bar.display)
+        is_for_another = is_for_another or self.composer.takes_escape or self.view.selected_block is not None
+        if self.talk.is_running and not is_for_another:
+            self._stop()
+
     def action_interrupt(self) -> None:
-        """Ctrl+C: closes what stands over all, stops what runs, copies what is marked, empties what is written; twice
-        it leaves."""
+        """Ctrl+C: closes a dialog, or stops the run, or copies the selection, or empties the draft; twice: leaves."""
         if self._is_lent:
-            return  # it was for the program that has the terminal
+            return  # the program that has the terminal gets it
         now = self._clock()
         is_second = now - self._interrupted_at < _TWICE
         self._interrupted_at = now
@@ -324,9 +447,12 @@ class SwinkApp(App[int]):
         self.talk.later(self.talk.submit("#help"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if len(self.screen_stack) > 1:  # a list or a question stands over it all, and has keys of its own
+        if len(self.screen_stack) > 1:  # a dialog is open, and has its own keys
             return action in ("leave", "interrupt", "suspend_process")
-        return self._question is None or action != "page"  # what is asked about scrolls
+        return self._question is None or action != "page"  # the question scrolls instead
+
+    def action_resume(self, number: int) -> None:
+        self.talk.resume_recent(number)
 
     def action_select_tool(self, step: int) -> None:
         self.view.select_tool(step)
@@ -367,18 +493,18 @@ class SwinkApp(App[int]):
             self.composer.focus()
 
     def action_mouse(self) -> None:
-        """F6: the mouse is the terminal's, and back."""
-        if isinstance(self._driver, TerminalDriver):
+        """F6: gives the mouse to the terminal, and takes it back."""
+        if self.terminal is not None:
             self._has_mouse = not self._has_mouse
-            self._driver.set_mouse(self._has_mouse)
+            self.terminal.set_mouse(self._has_mouse)
         self.say("the mouse works here again" if self._has_mouse else "the mouse is the terminal's; F6: back")
 
     def copy_text(self, text: str) -> None:
-        """Puts text onto the clipboards that there are."""
+        """Copies text to the terminal's and the system's clipboard."""
         from .clipboard import copy_beside
 
         self.copy_to_clipboard(text)
-        copy_beside(text, self.environ)
+        copy_beside(text, self.environ, self.talk.opening.writable)
         self.say(f"copied {len(text):,} characters")
 
     def on_transcript_view_selected(self, message: Any) -> None:
@@ -386,24 +512,17 @@ class SwinkApp(App[int]):
             self.copy_text(text)
 
     async def on_event(self, event: events.Event) -> None:
+        if self._early is not None and isinstance(event, (events.Key, events.Paste)):
+            self._early.append(event)  # no widget has the focus yet
+            return
         # Any key but Ctrl+C again means that leaving was not wanted.
         if isinstance(event, events.Key) and event.key != "ctrl+c":
             self._interrupted_at = -_TWICE
         await super().on_event(event)
 
-    # -- mistakes of ours --------------------------------------------------------------------------------------
-
-    def _handle_exception(self, error: Exception) -> None:
-        self.crash = self.crash or error
-        super()._handle_exception(error)
-
-    def _fatal_error(self) -> None:
-        """Ends the program. What Textual would print has the values of variables in it, keys among them."""
-        self._close_messages_no_wait()
-
 
 def _first_theme(name: str, environ: Mapping[str, str]) -> Theme:
-    """The theme that is wanted; `auto` is dark unless the terminal says that its background is light."""
+    """The theme to start with. `auto` is dark unless COLORFGBG names a light background; the terminal reports later."""
     if name == "auto":
         background = environ.get("COLORFGBG", "").rpartition(";")[2]
         name = "light" if background in ("7", "15") else "dark"

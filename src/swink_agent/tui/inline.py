@@ -1,7 +1,7 @@
-"""`swink --inline`: the same conversation in lines, for screen readers, logs and terminals that know nothing else.
+"""`swink --inline`: the same conversation in lines, for screen readers, logs and simple terminals.
 
-Owns the program from its start to its end, and how questions are put in words. Append-only: no second screen, no cursor
-that moves, nothing that moves by itself. What is said and done is in `talk`, what it looks like in `transcript`.
+Owns the program from start to end, and asks questions in words. Output is append-only: no second screen, no cursor
+movement, no animation. `talk` holds the conversation, `transcript` lays it out.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ import time
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from swink_agent.app.telling import seconds
+from swink_agent.app.runs.telling import seconds
+from swink_agent.approvals.answers import SAID_NO, AnswerKey, offered_answers, reason_for
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.approvals.question import QuestionView
 from swink_agent.rendering.cells import wrap
 from swink_agent.rendering.escaping import safe_display, safe_line, safe_text
 
-from .composing.picking import matching
+from .composing.matching import matching
+from .composing.pasting import folded_label
+from .composing.question_keys import kept_rule
 from .inline_input import LineReader
 from .inline_output import LineWriter, TranscriptPrinter, is_dumb
+from .talk.commands import is_command
 from .talk.conversation import Conversation
 from .talk.front import PickItem, PreviewFn
 from .talk.options import TalkOptions
@@ -31,13 +36,12 @@ from .transcript import Block
 __all__ = ["InlineFront", "answer_rows", "run_inline"]
 
 _TWICE = 2.0
-"""Seconds in which a second Ctrl+C leaves."""
+"""Seconds within which a second Ctrl+C leaves."""
 _DRAW = 0.1
 _PROGRESS = 10.0
 _GRACE = 0.3
-"""Seconds after a question is shown in which nothing answers it."""
+"""Seconds after a question appears in which no input answers it."""
 _MOST_LISTED = 30
-_SAID_NO = "the user said no"
 _PROMPT = "> "
 _KEYS = (
     ("Enter", "send; while a run goes on: steer it"),
@@ -48,17 +52,10 @@ _KEYS = (
     ("!command", "run a command of your own, which the model sees with your next prompt"),
     ("lines pasted together", "are one prompt"),
 )
-_CHOICES = (
-    ("1", "y", ApprovalChoice.ONCE, "yes, once"),
-    ("2", "t", ApprovalChoice.SESSION_TOOL, "yes, and every time {name} in this session"),
-    ("3", "p", ApprovalChoice.SESSION_PREFIX, "yes, and every command that begins with: {prefix}"),
-    ("4", "n", ApprovalChoice.NO, "no"),
-    ("5", "b", ApprovalChoice.NO, "no, because … (write the reason behind it)"),
-)
 
 
 def run_inline(options: TalkOptions, *, environ: Mapping[str, str] = os.environ) -> int:
-    """The program, to its exit code."""
+    """Runs the program and returns its exit code."""
     return asyncio.run(InlineFront(options, environ).run())
 
 
@@ -86,12 +83,12 @@ class InlineFront:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
-        """Reads, sends and writes until the person leaves."""
+        """Reads, sends and writes until the user leaves."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
 
         def end(number: int, frame: FrameType | None) -> None:
-            self._writer.end_soon()  # it may be what holds up the loop
+            self._writer.end_soon()  # the writer may be blocking the event loop
             self._code = 128 + number if self._code is None else self._code
             loop.call_soon_threadsafe(self.leave, 128 + number)
 
@@ -147,7 +144,12 @@ class InlineFront:
         task.add_done_callback(self._tasks.discard)
 
     async def _submit(self, text: str) -> None:
-        await self.talk.submit(text)
+        if folded_label(text) is None:
+            await self.talk.submit(text)
+        else:  # a long paste is never a command, whatever it begins with
+            if is_command(text):
+                self._say(f"(sent to the model: a text this long is not a command, though it begins with {text[0]})")
+            await self.talk.prompt(text)
         self._draw()
         if self.talk.is_running and self.talk.queue:
             is_later = self.talk.queue[-1].kind == "follow_up"
@@ -157,7 +159,7 @@ class InlineFront:
 
     def _interrupt(self) -> None:
         if self._is_lent:
-            return  # it was for the editor
+            return  # the editor gets it
         now = time.monotonic()
         is_second = now - self._interrupted < _TWICE
         self._interrupted = now
@@ -173,7 +175,7 @@ class InlineFront:
             self._offer_prompt()
 
     async def _line(self) -> str | None:
-        """A line that answers a question; `None` if there is none any more."""
+        """Waits for the line that answers a question; `None` at the end of the input."""
         self._answer = asyncio.get_running_loop().create_future()
         try:
             return await self._answer
@@ -190,7 +192,7 @@ class InlineFront:
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        if self._answer is None:  # nothing gets between a question and its answer
+        if self._answer is None:  # print nothing between a question and its answer
             self._printer.draw()
         if self._writer.is_lost:
             self.leave(1)
@@ -239,7 +241,7 @@ class InlineFront:
         )
 
     def _tell_progress(self) -> None:
-        """The fetching and reading of a model on this machine: when it begins, and now and then."""
+        """Reports the progress of a local model: each new phase, and now and then."""
         text = self.talk.progress
         phase, told_at = self._progress
         now = time.monotonic()
@@ -250,6 +252,8 @@ class InlineFront:
     async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer:
         async with self._asking:
             self._draw()
+            if not self._is_dumb and self.talk.opening.settings.value("notify") != "off":
+                self._writer.write("\x07")
             self._show_question(question)
             try:
                 return await self._decided(question)
@@ -258,33 +262,41 @@ class InlineFront:
 
     def _show_question(self, question: ApprovalQuestion) -> None:
         redact = str if self.talk.opened is None else self.talk.opened.redactor.redact
-        self._say(redact(question.render()), "text")
-        for warning in question.warnings:
-            self._say(f"! {redact(warning)}", "warning")
-        self._say(f"· {redact(question.why)}")
+        view, width = QuestionView(question, redact), self._writer.width
+        self._leave_prompt()
+        # As on the screen: every row of the model's text begins with a mark, continued rows too.
+        for row in (*view.title_rows(width, 20), *view.content_rows(width)):
+            self._writer.line(row.text, "text")
+        for row in view.told_rows(width):
+            self._writer.line(row.text, "warning" if "red" in row.styles else "dim")
         for row in answer_rows(question):
             self._say(row, "text")
 
     async def _decided(self, question: ApprovalQuestion) -> ApprovalAnswer:
         await asyncio.sleep(_GRACE)
         self._reader.drop()
-        known = [row for row in _CHOICES if row[2] in question.choices]
-        offered = {key: choice for number, letter, choice, _ in known for key in (number, letter)}
+        rule = kept_rule(question)
+        offered = _offered(question, rule)
         while True:
             self._writer.write("Run it? ")
             line = await self._line()
             if line is None:
-                return ApprovalAnswer(ApprovalChoice.NO, _SAID_NO)
+                return ApprovalAnswer(ApprovalChoice.NO, SAID_NO)
             word, _, rest = line.strip().partition(" ")
             key = word.lower().rstrip(":,")
             if key in ("no", "because"):
                 key = "b" if rest.strip() else "n"
-            if key in ("5", "b"):
-                reason = " ".join(rest.split())
-                return ApprovalAnswer(ApprovalChoice.NO, f"{_SAID_NO}, because {reason}" if reason else _SAID_NO)
-            choice = offered.get("y" if key == "yes" else key)
-            if choice is not None and not rest.strip():
-                return ApprovalAnswer(choice, _SAID_NO if choice is ApprovalChoice.NO else "")
+            means = next((answer.means for answer in offered if key in (answer.number, answer.key)), "")
+            if key == "yes":
+                means = ApprovalChoice.ONCE
+            if means == "because":
+                return ApprovalAnswer(ApprovalChoice.NO, reason_for(rest))
+            if means == "keep" and not rest.strip():
+                await self.talk.keep_rule(rule)
+                by_prefix = question.command is not None
+                return ApprovalAnswer(ApprovalChoice.SESSION_PREFIX if by_prefix else ApprovalChoice.SESSION_TOOL)
+            if means and not rest.strip():
+                return ApprovalAnswer(ApprovalChoice(means), SAID_NO if means == ApprovalChoice.NO else "")
             self._say("answer with one of the numbers or letters above")
 
     async def confirm(self, title: str, choices: Sequence[tuple[str, str]], default: str) -> str | None:
@@ -342,12 +354,15 @@ class InlineFront:
             self._is_lent = True
             try:
                 with self._reader.lent(), self._writer.held():
-                    return await edited(text, self._environ)
+                    return await edited(text, self._environ, self.talk.opening.writable)
             except EditorError as error:
                 self.talk.notice(str(error), "error")
                 return None
             finally:
                 self._is_lent = False
+
+    def bring_back(self, text: str, images: Sequence[str] = ()) -> None:
+        pass  # the prompt is above; written lines cannot be edited
 
     def give_back(self, text: str, images: Sequence[str] = ()) -> None:
         self._say("not sent:")
@@ -372,17 +387,25 @@ class InlineFront:
 
 
 def answer_rows(question: ApprovalQuestion) -> list[str]:
-    """The answers that are offered, a row each, whatever the tool is called and the command begins with."""
-    name, prefix = safe_display(question.request.name, 60), safe_display(question.prefix or "", 200)
+    """Returns the offered answers, a row each; names of tools and commands are made safe."""
+    name, rule = safe_display(question.request.name, 60), kept_rule(question)
+    behind = {
+        ApprovalChoice.SESSION_PREFIX: f" {safe_display(question.prefix or '', 200)}",
+        "because": " (write the reason behind it)",
+        "keep": f" {rule}",
+    }
     return [
-        f"  {number} or {letter}: {words.format(name=name, prefix=prefix)}"
-        for number, letter, choice, words in _CHOICES
-        if choice in question.choices
+        f"  {answer.number} or {answer.key}: {answer.label.format(name=name)}{behind.get(answer.means, '')}"
+        for answer in _offered(question, rule)
     ]
 
 
+def _offered(question: ApprovalQuestion, rule: str) -> list[AnswerKey]:
+    return offered_answers(question, *(["keep"] if rule else []))
+
+
 def _chosen(text: str, choices: Sequence[tuple[str, str]], default: str) -> str:
-    """The key that was meant, by its number, its name or its first letter; Enter is the default."""
+    """Returns the key that was chosen by number, name or first letter; Enter chooses the default."""
     if not text:
         return default
     if text.isdecimal():

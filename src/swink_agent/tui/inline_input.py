@@ -1,7 +1,7 @@
-"""Lines that a person types at a terminal, edited as the terminal itself lets lines be edited.
+"""Reads the lines that a user types, edited by the terminal itself.
 
-Owns the reading of stdin beside the event loop, without a thread that would have to be waited for. What is pasted comes
-as one text: lines that arrive in one go belong together.
+Reads stdin in the event loop, without a thread that would delay the end. Lines that arrive together, such as a paste,
+are one text.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 __all__ = ["LineReader"]
 
 _TOGETHER = 0.03
-"""Seconds within which further lines belong to the same paste."""
+"""Seconds within which more lines belong to the same paste."""
 _PIECE = 65_536
 
 
 class LineReader:
-    """The lines of a descriptor. `None` from `line` means that there are no more."""
+    """The lines of a descriptor. `text` returns `None` at the end of the input."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -50,7 +50,7 @@ class LineReader:
         return await self._texts.get()
 
     def drop(self) -> None:
-        """Forgets what was typed and not yet read: it was no answer to what is asked now."""
+        """Forgets what was typed and not yet read: it cannot be the answer to a question that comes now."""
         import termios
 
         try:
@@ -65,7 +65,7 @@ class LineReader:
 
     @contextmanager
     def silent(self) -> Generator[None]:
-        """Shows nothing of what is typed, while it lasts."""
+        """Turns the terminal's echo off meanwhile."""
         import termios
 
         try:
@@ -83,7 +83,7 @@ class LineReader:
 
     @contextmanager
     def lent(self) -> Generator[None]:
-        """Leaves the terminal to another program, while it lasts."""
+        """Leaves the terminal to another program meanwhile."""
         was_open = self._loop is not None
         self.close()
         try:

@@ -1,8 +1,8 @@
-"""A transcript as lines that are written once, one after the other, and never taken back.
+"""Prints a transcript as lines that are written once and never changed.
 
-Owns which lines are final and when they are written: a block when it is finished, a reply as far as its rows stay what
-they are, a call when it begins and when it has ended. No cursor is moved, nothing moves, and where the terminal knows
-no colours none are written. What the lines look like is in `transcript`, as on the full screen.
+Owns which lines are final and when they are written: a block when it is finished, a reply as far as its rows cannot
+change, a call when it begins and when it ends. The cursor never moves; no colours on a terminal without them.
+`transcript` lays out the lines, as on the full screen.
 """
 
 from __future__ import annotations
@@ -13,29 +13,30 @@ from contextlib import contextmanager
 
 from swink_agent.rendering.escaping import safe_line
 
-from .patience import own_descriptor, write_patiently
+from .terminal_output import own_descriptor, write_patiently
 from .themes import Theme, sgr
 from .transcript import Block, Line, ReplyBlock, ToolBlock, Transcript, UserBlock, gap_before
+from .transcript.messages import HelpBlock
 
 __all__ = ["LineWriter", "TranscriptPrinter", "is_dumb"]
 
 _MOST_COLUMNS = 200
 _LEAST_COLUMNS = 20
 _MOST_EARLIER = 30
-"""Blocks of an earlier conversation that are written when it goes on."""
+"""Most blocks of an earlier conversation that are written when it is resumed."""
 _MOST_TYPED = 20
 _RESET = "\x1b[0m"
 _PATIENCE = 1.0
-"""Seconds that a terminal may take nothing before it is left, once the program ends."""
+"""Seconds without progress after which the program ends anyway."""
 
 
 def is_dumb(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal is one that nothing but text should be sent to."""
+    """Whether the terminal accepts plain text only."""
     return environ.get("TERM", "") in ("", "dumb")
 
 
 class LineWriter:
-    """Rows onto a descriptor, in the colours of a theme where there are any."""
+    """Writes rows to a descriptor, in a theme's colours if the terminal has colours."""
 
     def __init__(self, descriptor: int, theme: Theme, *, is_plain: bool) -> None:
         self._descriptor = own_descriptor(descriptor)
@@ -45,7 +46,7 @@ class LineWriter:
         self._is_ending = False
         self._held: list[str] | None = None
         self.is_lost = False
-        """Whether nobody can read it any more."""
+        """Whether the terminal is gone."""
 
     @property
     def width(self) -> int:
@@ -65,12 +66,12 @@ class LineWriter:
         self.write("".join([f"{self._row(line)}\n" for line in lines]))
 
     def line(self, text: str = "", role: str = "text") -> None:
-        """Writes one row of our own; what it quotes was made safe."""
+        """Writes one row; the caller has made its text safe."""
         self.write(f"{self._styled(text, role)}\n")
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Writes nothing while it lasts, and all of it then: another program has the terminal."""
+        """Holds the output back while another program has the terminal."""
         self._held = []
         try:
             yield
@@ -86,7 +87,7 @@ class LineWriter:
             self.is_lost = True
 
     def end_soon(self) -> None:
-        """A terminal that takes nothing is not waited for any more. May be called by a handler of a signal."""
+        """Stops waiting for a terminal that does not read. A signal handler may call this."""
         self._is_ending = True
 
     def _is_over(self, seconds: float) -> bool:
@@ -110,7 +111,7 @@ class LineWriter:
 
 
 class TranscriptPrinter:
-    """Writes the blocks of a transcript as they come to their end. `draw` is called when something may be final."""
+    """Writes the blocks of a transcript as they finish. Call `draw` when something may have become final."""
 
     def __init__(self, transcript: Transcript, writer: LineWriter, *, on_write: Callable[[], None]) -> None:
         self._transcript = transcript
@@ -125,21 +126,25 @@ class TranscriptPrinter:
         self._typed: list[str] = []
 
     def expect(self, text: str) -> None:
-        """Says that the person typed this: the terminal shows it already."""
+        """Notes that the user typed this, so that it is not printed again."""
         self._typed = [*self._typed[-_MOST_TYPED:], text.strip()]
 
     def start_over(self) -> None:
-        """The view was cleared: what comes now is new."""
+        """Starts again after the view was cleared."""
         self._place = self._rows = 0
         self._last = None
         self._begun.clear()
 
     def skip_earlier(self) -> None:
-        """Of a long conversation that goes on, only the end is written."""
+        """Skips all but the end of a long conversation that was resumed."""
         blocks = self._transcript.blocks
         if not self._place and len(blocks) > _MOST_EARLIER:
-            self._writer.line(f"… {len(blocks) - _MOST_EARLIER:,} earlier parts of the conversation", "dim")
             self._place = len(blocks) - _MOST_EARLIER
+            while blocks[self._place].is_hidden:  # the row above includes it
+                self._place -= 1
+            if self._place:
+                parts = "1 earlier part" if self._place == 1 else f"{self._place:,} earlier parts"
+                self._writer.line(f"… {parts} of the conversation", "dim")
 
     def draw(self) -> None:
         """Writes what is final by now."""
@@ -155,7 +160,7 @@ class TranscriptPrinter:
             self._place += 1
 
     def _announce(self, blocks: Sequence[Block]) -> None:
-        """A row for each call that has begun: a screen reader says it, and a log knows what was going on."""
+        """Writes a row for each call that has begun, for screen readers and logs."""
         for block in blocks:
             if isinstance(block, ToolBlock) and block.status in ("running", "asking") and id(block) not in self._begun:
                 self._begun.add(id(block))
@@ -164,14 +169,19 @@ class TranscriptPrinter:
                     self._put([], f"▸ {safe_line(block.name, 60)} {summary} …".replace("  ", " "))
 
     def _write(self, block: Block) -> bool:
-        """Writes what is final of a block; says whether that is all of it."""
+        """Writes the final rows of a block; returns whether those are all."""
         if isinstance(block, UserBlock) and self._is_known(block):
             return True
         if isinstance(block, ToolBlock) and not block.is_finished:
             return False
-        rows = block.lines(self._writer.width)
+        width = self._writer.width
+        if isinstance(block, HelpBlock):
+            width = min(width, block.WIDEST_COLUMN)  # a screen reader reads across columns
+        rows = block.lines(width)
         is_whole = not isinstance(block, ReplyBlock) or block.is_finished
-        end = min(block.final_rows, len(rows)) if isinstance(block, ReplyBlock) else len(rows)
+        if isinstance(block, ReplyBlock):
+            rows = block.final_lines
+        end = len(rows)
         if end > self._rows:
             gap = gap_before(block, self._last) if not self._rows else 0
             self._put([*[Line(())] * gap, *rows[self._rows : end]])

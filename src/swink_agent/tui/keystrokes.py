@@ -1,9 +1,9 @@
-"""What a terminal sends, sorted before it is read as keys: pastes as a whole, and keys that would be taken for others.
+"""Sorts what a terminal sends before it is read as keys.
 
-Owns four things that a reader of single characters gets wrong or slow: Alt+Enter and Alt+Backspace of terminals
-without the kitty protocol (an escape and then the key), Shift+Enter in the form of xterm (`CSI 27;2;13~`), Escape
-(alone, told apart after a moment, or with a key right behind it that means nothing with Alt: it still stops a run), and
-pastes, which are taken in pieces and bounded. The rest is passed on as it came.
+Handles five things that a reader of single characters gets wrong or slow: Alt+Enter and Alt+Backspace of terminals
+without the kitty protocol (an escape, then the key); Shift+Enter in xterm's form (`CSI 27;2;13~`); Escape alone, or
+with a key right behind it that means nothing with Alt; pastes, which are collected and bounded; and the terminal's
+answer when it is asked for its background. Everything else passes through unchanged.
 """
 
 from __future__ import annotations
@@ -11,40 +11,51 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["LARGEST_PASTE", "Keystrokes", "Pasted", "Piece", "Pressed"]
+__all__ = ["LARGEST_PASTE", "Background", "Keystrokes", "Pasted", "Piece", "Pressed"]
 
 LARGEST_PASTE = 2_000_000
-"""Characters of a paste past which it is refused."""
+"""Most characters of a paste; longer ones are refused."""
 
 _PASTE, _END = "\x1b[200~", "\x1b[201~"
-_KNOWN = re.compile(r"\x1b(?:(\r|\n|\x7f|\x08|(?=[^\[\]NOPX^_bdf]))|\[200~|\[27;(\d{1,3});(\d{1,7})~)")
-"""Passed on with their escape are the beginnings of longer sequences, and b, d and f, which go by words with Alt."""
-_UNFINISHED = re.compile(r"\x1b(?:\[[0-9;]{0,16})?\Z")
+_KNOWN = re.compile(
+    r"\x1b(?:(\r|\n|\x7f|\x08|(?=[^\[\]NOPX^_bdf]))|\[200~|\[27;(\d{1,3});(\d{1,7})~"
+    r"|\]11;([^\x07\x1b]{0,64})(?:\x07|\x1b\\))"
+)
+"""Beginnings of longer sequences keep their escape, and so do b, d and f, which move by words with Alt."""
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-9;]{0,16}|\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?)?\Z")
+_ANSWER = "\x1b]11;"
+"""Text that begins so is never a key, even if the rest is late."""
 _AFTER_ESCAPE = {"\r": "alt+enter", "\n": "alt+enter", "\x7f": "alt+backspace", "\x08": "alt+backspace", "": "escape"}
 _NAMES = {8: "backspace", 9: "tab", 13: "enter", 27: "escape", 32: "space", 127: "backspace"}
 _MODIFIERS = ((2, "alt"), (4, "ctrl"), (1, "shift"))
 
 
 class Pressed(NamedTuple):
-    """A key, by the name that it has among ours, and the character it makes if it makes one."""
+    """A key by its name, and the character that it types, if any."""
 
     key: str
     character: str | None = None
 
 
 class Pasted(NamedTuple):
-    """A paste. One that was too large has no text, and its size."""
+    """A paste. One that is too large has no text, but its size."""
 
     text: str
     refused: int = 0
 
 
-Piece: TypeAlias = "str | Pressed | Pasted"
-"""A piece of input: text to be read character by character, a key, or a paste."""
+class Background(NamedTuple):
+    """The background colour that the terminal reports: `rgb:ffff/ffff/ffff`."""
+
+    colour: str
+
+
+Piece: TypeAlias = "str | Pressed | Pasted | Background"
+"""A piece of input: text to be read character by character, a key, a paste, or an answer of the terminal's."""
 
 
 class Keystrokes:
-    """Sorts input, however it is cut into pieces on its way."""
+    """Sorts input, wherever it is cut into pieces."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -53,8 +64,8 @@ class Keystrokes:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether what has come may be the beginning of something: `settle` decides, if nothing follows soon."""
-        return bool(self._held) and self._paste is None
+        """Whether an unfinished sequence is held; `settle` decides what it is if nothing follows soon."""
+        return bool(self._held) and self._paste is None and not self._held.startswith(_ANSWER)
 
     @property
     def is_pasting(self) -> bool:
@@ -62,11 +73,11 @@ class Keystrokes:
         return self._paste is not None
 
     def give_up(self) -> list[Piece]:
-        """Ends a paste whose end does not come: what there is of it."""
+        """Ends a paste whose end was lost; returns what arrived."""
         return self.feed(_END) if self.is_pasting else []
 
     def feed(self, text: str) -> list[Piece]:
-        """The pieces of this input that are whole."""
+        """Returns the complete pieces of the input so far."""
         data, self._held = self._held + text, ""
         pieces: list[Piece] = []
         while data:
@@ -74,7 +85,9 @@ class Keystrokes:
         return pieces
 
     def settle(self) -> list[Piece]:
-        """What was held, now that nothing followed: Escape, if it stands alone."""
+        """Returns what was held, once nothing has followed: Escape if it is alone."""
+        if self._held.startswith(_ANSWER):
+            return []
         held, self._held = self._held, ""
         if held in ("\x1b", "\x1b["):
             return [Pressed("escape", "\x1b"), *([] if held == "\x1b" else ["["])]
@@ -88,7 +101,7 @@ class Keystrokes:
             if found.group() == _PASTE:
                 self._paste, self._size = [], 0
                 return data[at:]
-            pieces.append(_pressed(found))
+            pieces.append(_pressed(found) if found.group(4) is None else Background(found.group(4)))
         rest = _UNFINISHED.search(data, at)
         end = len(data) if rest is None else rest.start()
         _add(pieces, data[at:end])
@@ -119,7 +132,7 @@ def _add(pieces: list[Piece], text: str) -> None:
 
 
 def _pressed(found: re.Match[str]) -> Pressed:
-    after, modifiers, code = found.groups()
+    after, modifiers, code, _ = found.groups()
     if after is not None:
         return Pressed(_AFTER_ESCAPE[after], "\x1b" if after == "" else None)
     number, bits = int(code), int(modifiers) - 1

@@ -1,19 +1,20 @@
-"""How roles look: colours and attributes as plain values, for the screen and for `--inline` alike.
+"""Themes: which colours and attributes each role has, as plain values for the screen and for `--inline`.
 
-Owns the names of the roles and four themes, whose colours are in `palettes`. A role that a theme does not know looks as
-the part before its last dot does, so `code.keyword` is at least `code`. No terminal and no Textual here: widgets make
-rich styles of these values, `--inline` makes escape sequences of them.
+Owns the names of the roles and four themes; their colours are in `palettes`. A role that a theme does not list looks
+like the part before its last dot: `code.keyword` falls back to `code`. Uses no terminal and no Textual: widgets make
+rich styles of these values, `--inline` makes escape sequences.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from .palettes import CONTRAST, DARK, LIGHT, PLAIN
 
-__all__ = ["ROLES", "THEMES", "Style", "Theme", "ThemeName", "sgr", "theme_for"]
+__all__ = ["ROLES", "THEMES", "Style", "Theme", "ThemeName", "is_light", "sgr", "theme_for"]
 
 ThemeName: TypeAlias = Literal["dark", "light", "contrast", "plain"]
 
@@ -101,7 +102,7 @@ THEMES: Mapping[str, Theme] = MappingProxyType(
 def theme_for(name: str, environ: Mapping[str, str]) -> Theme:
     """The theme of that name; without colours whatever the name when `NO_COLOR` is set to anything.
 
-    Raises `ValueError` for a name that is none, and says which there are.
+    Raises `ValueError` for an unknown name; the error lists the known ones.
     """
     if name not in THEMES:
         raise ValueError(f"there is no theme {name!r}: choose one of {', '.join(THEMES)}")
@@ -115,3 +116,14 @@ def sgr(style: Style) -> str:
         if colour is not None:
             codes.append(f"{kind};2;{';'.join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))}")
     return f"\x1b[{';'.join(codes)}m" if codes else ""
+
+
+def is_light(colour: str) -> bool | None:
+    """Whether a colour as terminals tell it (`rgb:ffff/ffff/ffff`) is a light one; `None` if it cannot be read."""
+    found = re.fullmatch(
+        r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?", colour
+    )
+    if found is None:
+        return None
+    red, green, blue = [int(part, 16) / (16 ** len(part) - 1) for part in found.groups()]
+    return 0.299 * red + 0.587 * green + 0.114 * blue > 0.5

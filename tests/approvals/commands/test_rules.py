@@ -11,7 +11,7 @@ from swink_agent.approvals.commands.named_commands import simple_commands
 from swink_agent.approvals.commands.places import Place
 from swink_agent.approvals.commands.read_only import READ_ONLY
 from swink_agent.approvals.commands.rules import CommandRules, Decision
-from swink_agent.approvals.commands.shell_words import NotPlain, Word, plain_words
+from swink_agent.approvals.commands.shell_words import NotPlain, Word, plain_words, read_script
 
 SYSTEM = "/usr/bin:/bin"
 STANDARD = CommandRules.standard(search_path=SYSTEM)
@@ -81,12 +81,15 @@ def test_anything_else_is_not_read_at_all(command: str) -> None:
     if command not in JOINED:
         assert verdict(command) != "allow"
         assert verdict(command, CommandRules(allow=["ls", "echo", "pwd"])) != "allow"
-    if "id" in command or any(mark in command for mark in "*?<"):
+    if ("id" in command and "\\\n" not in command) or any(mark in command for mark in "*?<"):
         assert verdict(command, CommandRules(allow=["ls", "echo", "pwd"])) != "allow"
 
 
 # No plain words, and yet nothing but commands that read.
-JOINED = {"ls; id", "ls;id", "ls && id", "ls || id", "ls | id", "ls 2>&1", "ls < f", "ls *", "ls ?", "ls !"}
+JOINED = {
+    *("ls; id", "ls;id", "ls && id", "ls || id", "ls | id", "ls 2>&1", "ls < f", "ls *", "ls ?", "ls !", "ls !!"),
+    *('ls "!x"', "ls\nid", "ls\n", "\nls", "ls \\\nid", "ls # x"),
+}
 
 
 @pytest.mark.parametrize("command", sorted(JOINED))
@@ -105,7 +108,8 @@ def test_joined_commands_that_each_read_are_allowed(command: str) -> None:
         ("ls [a]", "the command is not a plain one: it has the file pattern ["),
         ("sort *", "'sort' is asked about: * may become an option"),
         ("A=b ls", "the command is not a plain one: it begins with the assignment A=b"),
-        ("ls\nid", "the command is not a plain one: it has more than one line"),
+        ("ls 'a\nb'", "the command is not a plain one: it has more than one line"),
+        ("ls\nmake", "no rule allows 'make'"),
         ("time ls", "the command is not a plain one: time is a keyword of the shell"),
         ("ls '\u202e'", "the command is not a plain one: it has the character \\u{202e}, which is not plain"),
         ("npm install", "no rule allows 'npm install'"),
@@ -115,6 +119,35 @@ def test_joined_commands_that_each_read_are_allowed(command: str) -> None:
 )
 def test_the_reason_says_what_was_found(command: str, reason: str) -> None:
     assert STANDARD.decide(command, folder="/home/me/project") == Decision("ask", reason)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("ls $?</dev/null", [["ls", "0"]]),
+        ("for i in 2; do ls $i>/dev/null; done", [["ls", "2"]]),
+        ("for f in a b; do ls x$f ${f}y; done", [["ls", "xa", "ay"], ["ls", "xb", "by"]]),
+        ('for f in a\ndo\n ls "$f" # c\ndone | wc -l', [["ls", "a"], ["wc", "-l"]]),
+        ("cat <<'E' |\n$(x) `y` ' \nE\n wc; ls", [["cat"], ["wc"], ["ls"]]),
+        ("ls a\\\nb \\\n c", [["ls", "ab", "c"]]),
+        ('ls !x "!y" # it\'s', [["ls", "!x", "!y"]]),
+    ],
+)
+def test_a_script_is_read_as_bash_reads_it(command: str, words: list[list[str]]) -> None:
+    parts = [part for pipeline in read_script(command) for part in pipeline.commands]
+    assert [[word.text for word in part.words] for part in parts] == words
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *["for f in a; do ls $fE; done", "for f in a; do ls $g; done", "ls $f", "ls a#b", "ls 2\\\n>/dev/null"],
+        *["for f in a; do ls $f\\\nb; done", "ls &\\\n& ls", "ls |\\\n| ls", "cat <<E\\\nF\nx\nEF\n"],
+    ],
+)
+def test_what_is_not_known_of_a_script_is_not_read(command: str) -> None:
+    with pytest.raises(NotPlain):
+        read_script(command)
 
 
 # -- rules ---------------------------------------------------------------------------------------------------
@@ -159,14 +192,14 @@ def test_unattended_means_deny() -> None:
 
 def test_a_command_that_is_no_text_is_asked_about() -> None:
     decision = STANDARD.decide(["ls"])  # type: ignore[arg-type]
-    assert decision == Decision("ask", "the command is a list and not a text")
+    assert decision == Decision("ask", "the command is a list, not a text")
 
 
 @pytest.mark.parametrize(
     "rule", ["", "ls; id", "ls *", "A=b ls", "eval", "time", "test", "source x", "echo $x", "ls\n"]
 )
 def test_a_rule_that_is_no_plain_command_is_refused(rule: str) -> None:
-    with pytest.raises(ValueError, match=r"the allow rule .* is no plain command"):
+    with pytest.raises(ValueError, match=r"the allow rule .* is not a plain command"):
         CommandRules(allow=[rule])
 
 
@@ -272,6 +305,212 @@ def test_a_deny_rule_sees_through_options(rule: str, denied: list[str], asked: l
     assert [verdict(command, rules) for command in asked] == ["ask"] * len(asked)
 
 
+@pytest.mark.parametrize(
+    ("rule", "denied", "asked"),
+    [
+        (
+            "rm -rf",
+            [
+                *["rm -Rf x", "rm --recursive --force x", "rm -r --force x", "rm --recursive -f x", "rm -fR x"],
+                *[
+                    "rm --rec --forc x",
+                    "rm x -R -f",
+                    "rm -vRf x",
+                    "sudo rm --force --recursive x",
+                    "find . -exec rm -Rf {} +",
+                ],
+            ],
+            ["rm --force x", "rm -R x", "rm --recursive x", "rm -f x", "rm --version"],
+        ),
+        ("rm --recursive --force", ["rm -rf x", "rm -R -f x", "rm --recursive --force x"], ["rm -r x"]),
+        ("rm -r", ["rm -R x", "rm --recursive x"], ["rm x", "rm -f x"]),
+        ("chmod -R", ["chmod --recursive 777 .", "chmod -R 777 ."], ["chmod 644 x"]),
+        ("git push --force", ["git push -f", "git push --force", "git push origin -fu"], ["git push", "git push -u x"]),
+        ("git push -f", ["git push --force origin"], ["git push origin"]),
+        ("git commit --no-verify", ["git commit -n -m x", "git commit -nm x"], ["git commit -m n"]),
+        ("git clean -f", ["git clean --force -d", "git clean -xdf"], ["git clean -n"]),
+        ("curl --upload-file", ["curl -T x y", "curl --upload-file x y"], ["curl -t x y"]),
+        ("sed -i", ["sed --in-place s/a/b/ f", "sed -ni p f", "sed -i.bak p f"], ["sed p f"]),
+        ("tar -x", ["tar --extract -f a", "tar -xf a"], ["tar -tf a"]),
+    ],
+)
+def test_a_deny_rule_compares_options_as_sets(rule: str, denied: list[str], asked: list[str]) -> None:
+    rules = CommandRules(deny=[rule])
+    assert {command: verdict(command, rules) for command in denied} == dict.fromkeys(denied, "deny")
+    assert {command: verdict(command, rules) for command in asked} == dict.fromkeys(asked, "ask")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *[
+            "uv run rm x",
+            "uv run --with y rm x",
+            "uvx rm x",
+            "uv tool run rm x",
+            "npx rm x",
+            "npx -y rm x",
+            "bunx rm x",
+        ],
+        *["poetry run rm x", "pipx run rm x", "pnpm exec rm x", "pnpm dlx rm x", "hatch run rm x", "pdm run rm x"],
+        *["bundle exec rm x", "conda run -n e rm x", "mamba run rm x", "npm exec -- rm x"],
+        *[
+            "npm x rm x",
+            "yarn exec rm x",
+            "yarn dlx rm x",
+            "bun x rm x",
+            "pipenv run rm x",
+            "rye run rm x",
+            "pixi run rm x",
+        ],
+        *["env rm x", "nice rm x", "timeout 5 rm x", "xargs rm", "sudo rm x", "doas rm x", "command rm x", "exec rm x"],
+        *["nohup rm x", "time rm x", "setsid rm x", "stdbuf -oL rm x", "busybox rm x", "direnv exec . rm x"],
+        *["docker run -it a rm x", "podman exec c rm x", "kubectl exec p -- rm x", "mise exec -- rm x", "nix run rm x"],
+        *["tmux new-session -d 'rm x'", "hyperfine 'rm x'", "npx -c 'rm x'", "nix-shell --run 'rm x'", "chronic rm x"],
+    ],
+)
+def test_what_starts_other_programs_does_not_hide_a_denied_one(command: str) -> None:
+    assert CommandRules(deny=["rm"]).decide(command) == Decision("deny", "the rule 'rm' denies it")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *["uv pip install rm", "poetry add rm", "npm install rm", "pnpm add rm", "conda install rm", "docker pull rm"],
+        *["yarn add rm", "bun add rm", "uv add rm", "bundle install rm"],
+    ],
+)
+def test_what_installs_a_package_of_a_denied_name_does_not_start_it(command: str) -> None:
+    assert CommandRules(deny=["rm"]).decide(command).verdict == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat <<'EOF' > n.md\n* item\n* another\nEOF",
+        "cat <<'EOF' > n.md\nsudo rm x\nEOF",
+        "cat > n.md <<'EOF'\nRun `sudo rm x` or $(sudo x)\nEOF",
+        'cat <<"EOF" > n.md\nsudo x\nEOF\necho done',
+        "cat <<\\EOF > n.md\nsudo x\nEOF",
+        "cat <<-'EOF' > n.md\n\tsudo x\n\tEOF",
+        "cat <<EOF > n.md\n* item\nsudo x\nit's; sudo\nEOF",
+        "cat <<A <<'B' > n.md\nsudo a\nA\nsudo b\nB\nls",
+        "cat <<'EOF' | grep -c x\nsudo x\nEOF",
+        "git commit -F - <<'EOF'\nsudo is not used any more\n\n* one\nEOF",
+        "python3 - <<'EOF'\nx = 2 * 3\n* 1\nEOF",
+        *["ls *", "git add *", "timeout 5 ls /tmp/*", "env ls *", "find . -name '*'", "xargs ls *", "nice cat /var/*"],
+        *["echo 2 * 3", "* x", "?", "# sudo rm\nls", "ls # sudo rm", "echo a#b"],
+    ],
+)
+def test_what_is_only_data_is_not_denied(command: str) -> None:
+    assert STANDARD.decide(command, folder="/home/me/project").verdict != "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # a shell reads it, or something that runs what it reads
+        *["bash <<'EOF'\nsudo x\nEOF", "cat <<'EOF' | sh\nsudo x\nEOF", "sh -s <<EOF\nsudo x\nEOF"],
+        *["cat <<'EOF' > x.sh\nsudo x\nEOF\nbash x.sh", "ssh host <<'EOF'\nsudo x\nEOF", "at now <<'EOF'\nsudo x\nEOF"],
+        *["env bash <<'EOF'\nsudo x\nEOF", "xargs <<'EOF'\nsudo x\nEOF", "uv run bash <<'EOF'\nsudo x\nEOF"],
+        *["docker exec -i c sh <<'EOF'\nsudo x\nEOF", "source /dev/stdin <<'EOF'\nsudo x\nEOF"],
+        *["cat <<'EOF' > x.sh\nsudo x\nEOF\nchmod +x x.sh && ./x.sh", ". /dev/stdin <<E\nsudo x\nE"],
+        # what bash puts into one that is not quoted
+        *["cat <<EOF\n$(sudo x)\nEOF", "cat <<EOF\n`sudo x`\nEOF", "cat <<EOF\na $(ls; sudo x) b\nEOF"],
+        *["cat <<-EOF\n\t$(sudo x)\n\tEOF", "cat <<EOF\n${a:-$(sudo x)}\nEOF"],
+        # it has ended by then, or never began
+        *["cat <<'EOF' > n\nx\nEOF\nsudo x", "cat <<'EOF'; sudo x\nx\nEOF", "cat <<'EOF' | sudo x\nx\nEOF"],
+        *["cat <<'EOF'\nx\\\nEOF\nsudo x\nEOF", "echo $((1<<2))\nsudo x\n2", "((x=1<<E))\nsudo x\nE"],
+        *[
+            "a[1<<E ]=3\nsudo x\nE",
+            "echo `cat <<E`\nsudo x\nE",
+            "echo $(cat <<E)\nsudo x\nE",
+            "echo $[1<<2]\nsudo x\n2",
+        ],
+        *["echo '<<E'\nsudo x\nE", 'echo "<<E"\nsudo x\nE', "echo \\<<E\nsudo x\nE", "# <<E\nsudo x\nE"],
+        *["cat <<E${IFS}\nx\nE${IFS}\nsudo x\nE", "cat <<$'E'\nx\nE\nsudo x\n$E", "cat <<<E\nsudo x\nE"],
+        *["cat <<'E F'\nx\nE F\nsudo x\nE", "cat <<E\nE\nsudo x\nE", "cat <<-E\n\tE\nsudo x\nE"],
+        # a comment opens no quote
+        *["# it's\nsudo x", "ls # don't\nsudo x # don't", "ls;# '\nsudo x", 'echo a # "\nsudo "x"'],
+        # where a program stands, a pattern is one
+        *["su* x", "/usr/bin/* x", "/usr/bin/s?do x", "env /usr/bin/sud? x", "ls\nsu?o x", "!\nsudo x", "! sudo x"],
+    ],
+)
+def test_what_runs_is_denied_whatever_stands_around_it(command: str) -> None:
+    assert STANDARD.decide(command, folder="/home/me/project").verdict == "deny"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        # options of git with and without a value, in any order
+        *[
+            ("git push", f"git {options} push origin")
+            for options in ("-C . --no-pager", "--git-dir x -p", "-p -C . -P")
+        ],
+        *[("git push", f"git {options} push") for options in ("-c a=b --no-pager", "-C x --no-pager -c a=b -P")],
+        # another name of it
+        *[("git push", command) for command in ("git -c alias.p=push p", "/usr/lib/git-core/git-push x", "git-push")],
+        ("git push --force", "git -c alias.p='push --force' p"),
+        # braces
+        *[("rm -rf", command) for command in ("rm {-r,-f} x", "rm -{r,f} x", "{rm,-r} -f x", "rm x {-rf,y}")],
+        *[("git push", command) for command in ("git {push,origin}", "{git,push} x", "git {-P,push}")],
+        # far behind
+        ("rm -rf", "rm " + "x " * 300 + "-rf"),
+        ("rm -rf", "env rm " + "x " * 300 + "-rf"),
+        # a stream with a name
+        *[("rm -rf", command) for command in ("{fd}>/dev/null rm -rf x", "{a}<x {b}>&1 rm -rf x")],
+        # text that hangs on an option
+        *[("rm -rf", command) for command in ("env -vS'rm -rf x'", "env -iS 'rm -rf x'", "env --split='rm -rf x'")],
+        *[("rm -rf", command) for command in ("script -c'rm -rf x' f", "flock f --command='rm -rf x'")],
+        *[
+            ("rm -rf", command)
+            for command in ("ssh h -t'rm -rf x'", "watch -n1 'rm -rf x'", "bash --norc -c 'rm -rf x'")
+        ],
+        *[
+            ("rm -rf", f"bash -c '{text}'")
+            for text in ("A=1 rm -rf x", "A=b; rm -rf x", "a-b=c; rm -rf x", "-x; rm -rf x")
+        ],
+        # another name for it, for the shell
+        *[("rm -rf", command) for command in ("alias l='rm -rf'; l x", "alias a=b l='rm -rf x'")],
+        # what runs the lines that it reads
+        *[("rm -rf", f"{reader} <<'E'\na:\n\trm -rf x\nE") for reader in ("make -f -", "gmake -f - a", "just -f -")],
+        *[("rm -rf", f"{reader} <<'E'\n!rm -rf x\nE") for reader in ("ed x", "ex x", "sftp -b - h", "ftp h")],
+        ("rm -rf", "cat <<'E' > m\na:\n\trm -rf x\nE\nmake -f m"),
+        # what starts others
+        *[("rm -rf", f"{runner} rm -rf x") for runner in ("fd . -x", "fdfind -X", "watchexec", "gosu me", "tini --")],
+        *[
+            ("rm -rf", f"{runner} rm -rf x")
+            for runner in ("linux64", "gtimeout 5", "proot", "cpulimit -l 9", "dumb-init")
+        ],
+        ("rm -rf", "/lib64/ld-linux-x86-64.so.2 /bin/rm -rf x"),
+        ("rm -rf", "concurrently 'rm -rf x'"),
+    ],
+)
+def test_no_way_of_writing_it_hides_what_is_denied(rule: str, command: str) -> None:
+    assert verdict(command, CommandRules(deny=[rule])) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        *[
+            ("git push", command)
+            for command in ("git log push", "git -C . log push", "git -C x --no-pager log --grep push")
+        ],
+        *[("git push", command) for command in ("git commit -m push", "git -c alias.p=pull p")],
+        *[("rm -rf", command) for command in ("rm {a,b} x", "rm -r {f,g}", "echo {rm,-rf}", "alias l='ls -rf'")],
+        *[("rm -rf", command) for command in ("env -u X ls", "make clean", "cat <<'E' > n\nrm -rf x\nE\nls")],
+        *[
+            ("rm -rf", command)
+            for command in ("git commit -F - <<'E'\nrm -rf x\nE", "fd rm", "git log --grep='rm -rf'")
+        ],
+    ],
+)
+def test_no_other_command_is_denied_for_it(rule: str, command: str) -> None:
+    assert verdict(command, CommandRules(deny=[rule])) == "ask"
+
+
 def test_denying_wins_over_allowing() -> None:
     rules = CommandRules(allow=["git", "git push"], deny=["git push"])
     assert verdict("git push origin", rules) == "deny"
@@ -355,11 +594,11 @@ def test_commands_that_only_read_are_allowed(command: str) -> None:
         *["git remote prune x", "git remote add x y", "git config -l", "git tag -s v1", "git tag -v v1", "git push"],
         *["git fetch", "git commit -m x", "git checkout x", "git add .", "git"],
         # programs that run others or write
-        *["awk -f x a", "xargs ls", "env ls", "env", "tee f", "tar --to-command=id -xf a", "tar xf a", "less a"],
+        *["awk -f x a", "xargs ls", "env ls", "env -i", "tee f", "tar --to-command=id -xf a", "tar xf a", "less a"],
         *["man ls", "vi a", "python -c 1", "python a.py", "python --version -c 1", "python3 -V x", "bash a.sh"],
-        *["bash --version -c id", "node a", "npm --version", "cargo --version", "go version", "make", "pip list"],
+        *["bash --version -c id", "node a", "npm --version", "cargo --version", "go version", "make", "pip install x"],
         *["uniq a f", "xxd a f", "cp a b", "mkdir a", "timeout 5 ls", "nice ls", "watch ls", "parallel ls", "ssh x"],
-        *["curl x", "wget x", "nc x 1", "dd if=a of=b", "printenv"],
+        *["curl x", "wget x", "nc x 1", "dd if=a of=b", "printenv -x"],
         # outside of the folder
         *["cat /etc/passwd", "cat ../x", "cat a/../../x", "ls ..", "ls /", "cat /proc/self/environ"],
         *["cat /usr/../etc/passwd", "grep -f/etc/passwd x", "grep --file=/etc/passwd x", "grep -f../x y"],
@@ -375,7 +614,8 @@ def test_commands_that_can_do_more_are_asked_about(command: str) -> None:
 
 def test_no_standard_rule_names_a_program_that_runs_others() -> None:
     programs = {prefix.split()[0] for prefix in READ_ONLY}
-    runners = {"env", "xargs", "sh", "tee", "less", "man", "vi", "make", "npm", "cargo", "sudo", "ssh", "docker"}
+    assert READ_ONLY["env"].operands is None, "env alone prints, and with a word it runs that"
+    runners = {"xargs", "sh", "tee", "less", "man", "vi", "make", "npm", "cargo", "sudo", "ssh", "docker"}
     assert {prefix for prefix in READ_ONLY if prefix.split()[0] in {"bash", "python", "python3", "node"}} == {
         *(f"{name} --version" for name in ("bash", "python", "python3", "node")),
         *("python -V", "python3 -V", "node -v"),
@@ -509,8 +749,17 @@ def test_a_star_in_quotes_is_a_star_and_the_program_is_always_named() -> None:
     assert rules.decide("grep '*' a b").verdict == "allow"
     assert rules.decide("grep x a").verdict == "ask"
     for pattern in ("*", "py*", "* test", "pytest; *", "pytest $*", "pytest > *", ""):
-        with pytest.raises(ValueError, match="is no plain command"):
+        with pytest.raises(ValueError, match="is not a plain command"):
             CommandRules(patterns=[pattern])
+
+
+def test_a_rule_on_git_covers_no_option_that_runs_or_writes_something_else() -> None:
+    rules = CommandRules(allow=["git merge", "git rebase -x make"], patterns=["git diff *", "git log"])
+    allowed = ("git merge main", "git merge --squash x", "git diff --stat", "git log", "git rebase -x make main")
+    asked = ("git merge -nsevil x", "git merge -s evil x", "git diff --output=f", "git rebase -x make -x evil")
+    assert [verdict(command, rules) for command in allowed] == ["allow"] * len(allowed)
+    assert [verdict(command, rules) for command in asked] == ["ask"] * len(asked)
+    assert verdict("git diff --output=f", CommandRules(allow=["git"])) == "allow"  # all of git, as it says
 
 
 OURS = CommandRules.standard(
@@ -550,7 +799,8 @@ OURS = CommandRules.standard(
         ("pytest && { id; }", "ask"),
         ("! pytest && pytest", "ask"),
         ("pytest && A=b pytest", "ask"),
-        ("pytest\nid", "ask"),
+        ("pytest\nid", "allow"),
+        ("pytest\nmake", "ask"),
         ("pytest &&", "ask"),
         ("; pytest", "ask"),
         ("pytest && eval id", "ask"),
@@ -570,3 +820,256 @@ def test_commands_in_a_row_are_asked_about_unless_told_otherwise() -> None:
     asked = ["pytest && cat a.txt", "pytest | tail a.txt", "pytest; ls", "pytest && pytest", "cd / && pytest"]
     assert [rules.decide(command, folder="/tmp").verdict for command in allowed] == ["allow"] * len(allowed)
     assert [rules.decide(command, folder="/tmp").verdict for command in asked] == ["ask"] * len(asked)
+
+
+# -- options and programs that hide behind others ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # awk: what is the program depends on which words are options
+        """awk -- 'BEGIN{system("touch ran")}' '{print}'""",
+        """awk -F: -- 'BEGIN{system("touch ran")}' '{print}'""",
+        """awk - 'BEGIN{system("touch ran")}' '{print}'""",
+        """awk --version 'BEGIN{system("touch ran")}' '{print}'""",
+        "awk -F",
+        "awk -v",
+        # sed: one that does not sort its words takes the first operand for the script
+        "sed 'w ran' -e 1p",
+        "sed 'w ran' -n -e 1p",
+        "sed -- 'w ran' -e 1p",
+        # a bracket ends where POSIX has it end
+        "sed 's/[[:alpha:]/..]/p;s#a#;touch ran;/e#' f",
+        "sed 's/[[=a=]/..]/p;s#a#;touch ran;/e#' f",
+        "sed 's/[[.a.]/..]/p;s#a#;touch ran;/e#' f",
+        "sed -n '/[[:alpha:]/..]/p;s#a#;touch ran;/e#p' f",
+        "sed 's/[]/..]/p;s#a#;touch ran;/e#' f",
+        "sed 's/[^]/..]/p;s#a#;touch ran;/e#' f",
+        "sed 's/[:alpha:]/x/' f",
+        "sed 's/[[:alpha]/x/' f",
+        """awk '/[[:alpha:]/ "]/ { system("touch ran"); } /"/ { }' f""",
+        """awk '/[[=a=]/ "]/ { system("touch ran"); } /"/ { }' f""",
+        """awk '/[[.a.]/ "]/ { system("touch ran"); } /"/ { }' f""",
+        """awk '/[]/ "]/ { system("touch ran"); } /"/ { }' f""",
+        """awk '/[^]/ "]/ { system("touch ran"); } /"/ { }' f""",
+        # an archive with a colon in its name is asked of another host, also one that a pattern finds
+        *["tar tf a*", "tar tf *.tar", "tar tf a:b", "tar t -f a", "tar -tf a -- --checkpoint-action=exec=id"],
+        # unzip has patterns of its own
+        *["unzip -l 'a*'", "unzip -l 'a?.zip'", "unzip -l '[a]'"],
+        # a signature is checked by another program
+        *["git tag --list --sort=signature", "git branch --list --sort=-signature:grade"],
+        # the user's own settings may hold tokens
+        *["git config --get user.name", "git config -l", "git config user.name", "git config --global --list"],
+        *["git config --get-all x.y", "git config --get-regexp .", "git config list", "git config get user.name"],
+        *["git var GIT_AUTHOR_IDENT", "git var -l", "git credential fill", "git credential-store get"],
+        *["git ls-remote --get-url", "git remote show origin", "git help -c"],
+        # gawk opens these on the network; some awk has a function of that name
+        *["awk '{print}' /inet/tcp/0/example.org/80", """awk 'BEGIN { extension ("./x.so", "y") }'"""],
+        # a name of a host is looked up
+        *[
+            "ss -r",
+            "ss -tr",
+            "ss dst example.org",
+            "ss 'dst = example.org'",
+            "ss -tn src ab.cd",
+            "netstat -a",
+            "netstat -tr",
+        ],
+        # ps reads its words once more, as BSD has it, where there is no user called x
+        *["ps -e -aux", "ps -aux -e", "ps -ef -auxww", "ps --sort=pid -e -aux"],
+        # bash reads the text of a here-document once, however often a loop goes round
+        "for f in a b; do cat <<E; done\nx\nE\ntouch ran\nE",
+        "for f in a b; do for g in 1 2; do cat <<E; done; done\nx\nE\ntouch ran\nE\ny\nE\nz\nE",
+        "cat <<E; for f in a b; do pwd\nx\nE\ndone",
+    ],
+)
+def test_no_form_of_options_hides_what_runs(command: str) -> None:
+    assert verdict(command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *["awk -- '{print $1}' f", "awk -F: '{print}' f", "awk -F ' ' -v n=1 '{print n}' f", "awk -v x=y '{print x}'"],
+        *[
+            "sed -n '/[[:alpha:]]/p' f",
+            "sed 's/[^[:space:]]*$//' f",
+            "sed -e 's/[]]/x/' -e 's/[^]]/x/g' f",
+            "sed -n 1p f",
+        ],
+        *["awk '/[[:digit:]]+/ {print}' f", "awk '/[]a]/' f", "sed 's/[[:alnum:]_.-]/x/' f", "sed 's/[[=a=]]/x/' f"],
+        *["tar tf a.tar", "tar -tzf a.tgz b", "unzip -l a.zip", "zcat a.gz", "git remote -v"],
+        *["git tag --list --sort=-version:refname", "git branch --list --sort=-committerdate"],
+        *["ps -aux", "ps -aux --sort=pid", "ps -ef", "ps -eo pid,args"],
+        *["ss -tlnp", "ss -tn state established", "ss -tn 'sport = :22'", "ss -tn dst 127.0.0.1", "netstat -tulpn"],
+        *["netstat -rn", "for f in a b; do\ncat <<E\nx\nE\ndone", "cat <<E\nx\nE\nfor f in a; do pwd; done"],
+    ],
+)
+def test_the_same_programs_still_read_unasked(command: str) -> None:
+    assert verdict(command) == "allow"
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    """A folder without links, in which a file names one that lies outside."""
+    (tmp_path / "secret").write_text("canary\n")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name in ("5", "list"):
+        (folder / name).write_text(f"main {tmp_path}/secret\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # they print what is in a file: `-l` and `--files` are values here, or names
+        *["rg -rl main list", "grep -el list", "rg -el list", "grep -e -l list", "rg -g --files main list"],
+        *[
+            "rg --glob --files main list",
+            "rg -gl main list",
+            "rg -t -l main list",
+            "grep -- -l list",
+            "grep main -- -l list",
+            "grep --include -l main list",
+        ],
+        # they read a file in place of what is piped
+        *["find . -name list | head 5", "find . | head -1 5", "find . | tail -1 5", "find . | grep main -r"],
+        # their messages name what is not there
+        *["grep -l x 'y @OUT@/secret z' 2>&1", "find . 'y @OUT@/secret z' 2>&1", "rg -l '( @OUT@/secret ' 2>&1"],
+        "find . | grep '[ @OUT@/secret' 2>&1",
+    ],
+)
+def test_xargs_is_given_nothing_but_names_of_files(listed: Path, command: str) -> None:
+    assert verdict(command.replace("@OUT@", str(listed.parent)) + " | xargs cat", folder=str(listed)) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *["grep -rle main .", "grep -l -e main -r .", "rg -l main -g '*.py'", "rg --files -t py"],
+        *["rg -l main -tpy", "rg -l --type py main", "grep -rl main --include '*.py' ."],
+        *[
+            "find . -name 5 | head -n 3",
+            "find . | sort -u | tail -2",
+            "grep -l main * | grep -v test",
+            "find . 2>/dev/null",
+        ],
+    ],
+)
+def test_names_of_files_are_passed_on_by_xargs(listed: Path, command: str) -> None:
+    assert verdict(f"{command} | xargs cat", folder=str(listed)) == "allow"
+
+
+def test_a_pattern_finds_names_by_characters_and_by_bytes(tmp_path: Path) -> None:
+    """In the locale C a letter with an accent is two characters to bash."""
+    (tmp_path / "secret").write_text("canary\n")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "\u00e9").symlink_to(tmp_path / "secret")
+    assert [verdict(command, folder=str(folder)) for command in ("cat ?", "cat ??", "head -5 ??")] == ["ask"] * 3
+    assert verdict("cat ?x", folder=str(folder)) == "allow"
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """A folder with links out of it."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key").write_text("x")
+    folder = tmp_path / "work"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "out").symlink_to(tmp_path / "secret")
+    for name in ("notes.gz", "data.Z", "bundle.zip", "old.tgz.Z"):
+        (folder / name).symlink_to(tmp_path / "secret" / "key")
+    (folder / "plain.gz").write_text("")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *["rg -0L note .", "rg -.L note", "rg -.0nL note", "rg -L note", "rg -0 -L note", "ls -1LR .", "ls -1L sub"],
+        *["ls -LR", "grep -0R x .", "grep -2R x .", "grep -iR x .", "du -0L", "du -hL .", "tree -l", "tree -al"],
+        *["find -L . -name x", "find . -follow", "rg --follow x"],
+        # these put an ending to a name that is not there
+        *["zcat notes", "zcat ./notes", "zcat data", "unzip -l bundle", "zcat not*", "zcat old.tgz", "zcat notes.gz"],
+    ],
+)
+def test_links_are_not_followed_out_of_the_folder_by_any_spelling(linked: Path, command: str) -> None:
+    assert verdict(command, folder=str(linked)) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command", ["rg -0 note .", "ls -1R .", "zcat plain.gz", "zcat plain", "zcat *in.gz", "rg -.n x"]
+)
+def test_what_follows_no_link_out_is_allowed(linked: Path, command: str) -> None:
+    assert verdict(command, folder=str(linked)) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("command", "helper"),
+    [
+        *[("tar tzf a.tgz", "gzip"), ("tar tf a.tar", "xz"), ("tar tJf a", "xz"), ("tar tjf a", "bzip2")],
+        *[("tar tf a.tar", "zstd"), ("zcat a.gz", "gzip"), ("dpkg -l", "dpkg-query")],
+    ],
+)
+def test_a_helper_that_a_program_starts_is_the_system_s_own(tmp_path: Path, command: str, helper: str) -> None:
+    work = tmp_path / "work"
+    (work / "bin").mkdir(parents=True)
+    rules = CommandRules.standard(search_path=f"{work}/bin:{SYSTEM}")
+    assert rules.decide(command, folder=str(work)).verdict == "allow"
+    (work / "bin" / helper).write_text("")
+    (work / "bin" / helper).chmod(0o755)
+    decision = rules.decide(command, folder=str(work))
+    assert decision.verdict == "ask"
+    assert f"{helper} is {work}/bin/{helper}, in a folder that the model can write" in decision.reason
+
+
+def test_a_link_to_a_program_that_the_model_could_still_make_is_asked_about(planted: Path) -> None:
+    (planted / "first").mkdir()
+    (planted / "first" / "ls").symlink_to(planted / "work" / "bin" / "later")
+    rules = CommandRules.standard(search_path=f"{planted}/first:{planted}/system")
+    assert rules.decide("ls", folder=str(planted / "work")).verdict == "ask"
+
+
+def test_addresses_of_remotes_with_a_password_are_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    for folder in (home, work / ".git" / "objects", work / ".git" / "refs"):
+        folder.mkdir(parents=True)
+    (work / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    commands = ("git remote -v", "git remote get-url origin", "git remote --verbose")
+    config, own = work / ".git" / "config", home / ".gitconfig"
+    plain = '[remote "origin"]\n\turl = https://example.org/a.git\n'
+    for text, settings, wanted in (
+        (plain, "", "allow"),
+        ('[remote "origin"]\n\turl = git@example.org:a.git\n', "", "allow"),
+        ('[remote "origin"]\n\turl = https://me:secret@example.org/a.git\n', "", "ask"),
+        ('[remote "origin"]\n\turl = https://ghp_secret@example.org/a.git\n', "", "ask"),
+        (plain, '[url "https://me:secret@example.org/"]\n\tinsteadOf = https://example.org/\n', "ask"),
+        (plain, '[url "https://secret@example.org/"]\n\tpushInsteadOf = https://example.org/\n', "ask"),
+        (plain, '[url "git@example.org:"]\n\tinsteadOf = https://example.org/\n', "allow"),
+    ):
+        config.write_text(text)
+        own.write_text(settings)
+        assert [verdict(command, folder=str(work)) for command in commands] == [wanted] * 3, (text, settings)
+        assert verdict("git remote", folder=str(work)) == "allow"  # names alone
+
+
+def test_a_helper_of_git_s_that_your_settings_name_is_the_system_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    for folder in (home, work / "bin", work / ".git" / "objects", work / ".git" / "refs"):
+        folder.mkdir(parents=True)
+    (work / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (home / ".gitconfig").write_text('[diff "pdf"]\n\ttextconv = readpdf -q\n')
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    rules = CommandRules.standard(search_path=f"{work}/bin:{SYSTEM}")
+    assert rules.decide("git diff", folder=str(work)).verdict == "allow"
+    (work / "bin" / "readpdf").write_text("")
+    (work / "bin" / "readpdf").chmod(0o755)
+    assert rules.decide("git diff", folder=str(work)).verdict == "ask"

@@ -15,7 +15,7 @@ from swink_agent.approvals.display import is_deceptive, safe_display
 from swink_agent.core.texts.invisible import ordinary_places
 
 ANYTHING = CommandRules(allow=["ls"])
-OPERATORS = list(";&|<>(){}$`*?[]~!#\n\r\t")
+OPERATORS = list(";&|<>(){}$`*?[]~\r\t")
 
 ordinary_text = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), max_size=12).filter(
     lambda text: not any(map(is_deceptive, text))
@@ -46,6 +46,14 @@ def test_an_operator_outside_of_quotes_is_never_allowed(
     if operator == "~" and not is_apart and command[: command.index("~")][-1:].isalnum():
         return  # HEAD~1
     assert ANYTHING.decide(command).verdict == "ask"
+
+
+@given(st.lists(ordinary_text, max_size=4), ordinary_text)
+def test_the_end_of_a_line_is_the_end_of_a_command(words: list[str], rest: str) -> None:
+    command = " ".join(["ls", *map(shlex.quote, words)])
+    assert ANYTHING.decide(f"{command}\n{command}") == ANYTHING.decide(f"{command}; {command}")
+    assert read_script(f"# {rest}\n{command} # {rest}\n\n") == read_script(command)
+    assert read_script(command.replace(" ", " \\\n", 1)) == read_script(command)
 
 
 @given(st.text(max_size=30))

@@ -29,9 +29,9 @@ from swink_agent.approvals import CallRules
 from swink_agent.core.journal import JournalEntry
 from swink_agent.local import provider
 from swink_agent.memory import AsyncSessionStore, JsonlSessionStore, export_html
-from swink_agent.memory.fold import Fold
-from swink_agent.memory.masking import masked
-from swink_agent.memory.resuming import past_of
+from swink_agent.memory.log.fold import Fold
+from swink_agent.memory.log.masking import masked
+from swink_agent.memory.sessions.resuming import past_of
 from swink_agent.policies import (
     AllowList,
     AuditLog,

@@ -405,6 +405,8 @@ async def test_a_provider_that_repeats_the_key_in_its_error_is_masked() -> None:
         *("Swordfish", "not-needed", "/run/secrets/db", "~/.ssh/id_ed25519", "./keys/dev.pem", "4096", "2024-05-01"),
         *("http://localhost:8080/x", "db.example.com:5432", "127.0.0.1:6379", "en_US.UTF-8", "v1.2.3", "3.5 MB"),
         *("${DB_PASSWORD}", "$(cat key)", "<your key here>", "abc", "xxxxxxxx", "********", "production"),
+        *("/run/secrets/8f3a9c2b7d1e4f60", "../certs/server-2024.pem", "$HOME", "%APPDATA%", "/v1beta1/tokens"),
+        *("/healthcheck", "~/Library/Keychains/login.keychain-db", "db2.eu-west-1.example.com", "ann@example.org"),
     ],
 )
 def test_an_ordinary_value_is_masked_only_as_a_credential(value: str) -> None:
@@ -439,11 +441,34 @@ def test_an_ordinary_value_is_masked_only_as_a_credential(value: str) -> None:
         *("kx7Qp2vLm9", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "correct horse battery staple", "canary-one-1"),
         *("0f3a9c2b7d1e4f60", "hjklzxcvbnmqwrtp", "P@ssw0rd!2024xyz", "a-1b-2c-3d-4e", "123456789012345678"),
         "/K7MDENGbPxRfiCYEXAMPLEKEYwJalrXUtnFEMI1",
+        *("/Zk81mnQ7rT4pW9", "~/Zk81mnQ7rT4pW9", "./Zk81mnQ7rT4pW9", "$Zk81mnQ7rT4pW9", "%Zk81mnQ7rT4pW9%"),
+        *("Zk81mnQ7rT4p.Wxy", "/0f3a9c2b7d1e4f60", "/xkcdqwrt4581"),
     ],
 )
 def test_any_other_value_is_masked_wherever_it_stands(value: str) -> None:
     known = Redactor(environment={"DB_PASSWORD": value})
     assert named(known.redact(f"The word {value} stands here.")) == "The word <DB_PASSWORD> stands here."
+
+
+@pytest.mark.parametrize("start", ["", "/", "~", "~/", "./", "../", "$", "%", "-", "--", "#", "{", "(", "@", "."])
+@pytest.mark.parametrize("rest", ["Zk81mnQ7rT4pW9", "0f3a9c2b7d1e4f60aa", "kTCYSNib2dzfX18tYz1IsTtG"])
+def test_a_drawn_value_is_masked_under_the_name_of_a_secret_whatever_it_begins_with(start: str, rest: str) -> None:
+    for said in (f'DB_PASSWORD="{start}{rest}"\n', f"export DB_PASSWORD={start}{rest}\n"):
+        if '"' in said or start not in ("{", "("):  # which are no part of a value that stands without quotes
+            assert rest not in redactor().redact(said), said
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *('token = "/etc/app/token-2024.json"', "password: ${DB_PASSWORD_2}", 'secret: "{{ vault.db_password1 }}"'),
+        *("password=$DB_PASSWORD_2024", 'key="./keys/server-2024-01.pem"', "token=getTokenFromEnvironment2"),
+        *("secret = config.get_secret(name2)", 'api_key = os.environ["OPENAI_API_KEY_2"]', "--password -u2 --verbose"),
+        *("token: /api/v2/tokens/refresh", "password = hashlib.sha256(password1).hexdigest()", "KEY=~/.ssh/id_ed25519"),
+    ],
+)
+def test_what_stands_for_a_secret_is_left_alone(code: str) -> None:
+    assert redactor().redact(code) == code
 
 
 @pytest.mark.parametrize(

@@ -453,7 +453,7 @@ async def test_who_is_alone_is_known_among_roots_inside_of_each_other(tmp_path: 
     assert await outer.enter()
     waiting = asyncio.ensure_future(inner.enter())
     await asyncio.sleep(0.02)
-    assert not waiting.done()  # nobody starts while another one mounts
+    assert not waiting.done()  # no sandbox starts while another one mounts
     outer.settle()
     assert not await waiting
     for presence in (outer, inner, same, beside):
@@ -483,7 +483,7 @@ async def test_an_ordinary_user_s_processes_are_limited_by_the_kernel_in_the_nam
 
 @pytest.mark.alone
 async def test_a_bomb_of_roots_is_ended_long_before_it_has_grown(playground: Any) -> None:
-    """It is counted from outside, as the kernel does not count root's. 2047 processes at most, if nobody stops it."""
+    """It is counted from outside: the kernel does not count root's processes. At most 2047 if nothing kills it."""
     code = (
         "import os, time\nfor _ in range(11):\n  try: os.fork()\n  except OSError: break\n"
         "  os.close(os.open(f'made-{os.getpid()}', os.O_CREAT))\ntime.sleep(20)"

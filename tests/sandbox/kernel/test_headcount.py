@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not os.path.exists("/proc/loadavg"), reason="cou
 
 @pytest.fixture
 def parent() -> Iterator[subprocess.Popen[str]]:
-    """A process that starts as many as it is told, each with so many threads more, in a session of their own."""
+    """A process that starts the given number of others, each with that many extra threads, in a new session."""
     script = """
 import os, sys, threading, time
 started = []
@@ -108,7 +108,7 @@ def test_no_limit_is_no_count() -> None:
         (65, 65, 22, True),
         (64, 400, 22, False),
         (500, 64, 22, False),
-        (500, 400, 20, False),  # 63 are its own: the crowd is somebody else's
+        (500, 400, 20, False),  # 63 are its own: other programs crowd the machine
         (500, 400, 0, False),
     ],
 )
@@ -129,6 +129,6 @@ def test_a_command_that_crowds_the_machine_is_set_back_and_nobody_else(
     assert not headcount.is_exceeded()
     assert not headcount.is_exceeded()
     first, *others = children_of(parent.pid)
-    assert os.getpriority(os.PRIO_PROCESS, first) == (19 if is_set_back else ours)  # it has a session of its own
+    assert os.getpriority(os.PRIO_PROCESS, first) == (19 if is_set_back else ours)  # it is in a new session
     assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in (*others, parent.pid, os.getpid())} == {ours}
     assert groups_beneath(parent.pid) == {first}

@@ -59,7 +59,7 @@ def test_what_cannot_be_watched_is_ended_and_the_others_are_watched_all_the_same
     watch.add("blind", fail, end_without_success)
     watch.add("other", lambda: "too many" if ended.is_set() else "", lambda reason: told.set())
     assert told.wait(10)
-    assert reasons[0] == "it could not be watched any more (no look)"
+    assert reasons[0] == "it could no longer be watched (no look)"
     watch.close()
 
 

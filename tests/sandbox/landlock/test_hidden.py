@@ -150,12 +150,12 @@ async def test_disks_and_the_kernels_windows_cannot_be_read(open_sandbox: OpenFn
     assert set(readable) <= set(grants.DEVICES)
 
 
-def walls(hidden: tuple[str, ...], write: tuple[str, ...] = (), read: tuple[str, ...] | None = None) -> grants.Walls:
-    return grants.Walls(write=write, read=read, hidden=hidden, private=(), network=False)
+def access(hidden: tuple[str, ...], write: tuple[str, ...] = (), read: tuple[str, ...] | None = None) -> grants.Access:
+    return grants.Access(write=write, read=read, hidden=hidden, private=(), network=False)
 
 
 def test_grants_name_every_neighbour_and_nothing_hidden(home: Path) -> None:
-    found = grants.find_grants(walls((str(home / ".ssh"), str(home / ".config/gcloud"), str(home / "missing/inner"))))
+    found = grants.find_grants(access((str(home / ".ssh"), str(home / ".config/gcloud"), str(home / "missing/inner"))))
     inside = {path for path in found.paths if path.startswith(str(home))}
     assert inside == {str(home / name) for name in (".aws", "notes", "work", ".config/other")}
     assert {str(home), str(home / ".config"), "/"} <= set(found.listable_parents)
@@ -171,7 +171,7 @@ def test_grants_are_stale_once_a_folder_on_the_way_changed(home: Path) -> None:
     old = time.time() - 60
     os.utime(home, (old, old))
     os.utime(home.parent, (old, old))
-    found = grants.find_grants(walls((str(home / ".ssh"),)))
+    found = grants.find_grants(access((str(home / ".ssh"),)))
     on_the_way = found._replace(
         listable_parents={path: when for path, when in found.listable_parents.items() if path == str(home)}
     )
@@ -181,7 +181,7 @@ def test_grants_are_stale_once_a_folder_on_the_way_changed(home: Path) -> None:
 
 
 def test_what_is_hidden_in_a_writable_folder_is_told_apart(home: Path) -> None:
-    found = grants.find_grants(walls((str(home / ".ssh"), "/etc/shadow"), write=(str(home),)))
+    found = grants.find_grants(access((str(home / ".ssh"), "/etc/shadow"), write=(str(home),)))
     assert found.hidden_inside == (str(home / ".ssh"),)
     assert str(home) not in found.listable_parents
     assert "/etc" in found.listable_parents

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -161,6 +162,7 @@ async def test_no_way_to_make_leads_to_what_is_missing(sandbox: LandlockSandbox,
     )
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed, and the command runs it")
 async def test_a_repository_that_is_planted_where_there_was_none_has_no_hooks(tmp_path: Path) -> None:
     root = tmp_path / "plain"
     root.mkdir()

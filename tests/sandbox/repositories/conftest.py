@@ -1,4 +1,4 @@
-"""What a command left behind is told with its own result here, however busy the machine is."""
+"""Makes every test wait for the check of what a command left behind, however busy the machine is."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def patient_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look that takes longer than a moment is told with the next command's result, which no test here runs."""
+    """Without this, a slow check is reported with the next command's result, and no test here runs another command."""
     monkeypatch.setattr("swink_agent.sandbox.repositories.watch_behind._PATIENCE", 30.0)

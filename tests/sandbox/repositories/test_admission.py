@@ -1,7 +1,7 @@
-"""Commands change the harmless settings of a repository that is held, by git's own ways, and nothing else of it.
+"""Commands change the harmless settings of a read-only repository configuration through git, and nothing else of it.
 
-The attacks are in `escapes.txt` ("by its lock") and in `test_leftovers.py`, the ordinary work in `ordinary.txt`; here
-is what is told, what a reader sees meanwhile, and the comparison itself.
+The attacks are in `escapes.txt` ("by its lock") and in `test_leftovers.py`, the ordinary work in `ordinary.txt`. This
+file tests what is reported, what a concurrent reader sees, and the comparison itself.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def test_where_pushes_go_is_told_when_it_changes_and_not_when_it_is_new(
 
 @pytest.mark.parametrize("rounds", [8, pytest.param(30, marks=pytest.mark.sweep)])
 async def test_what_is_dangerous_is_not_there_for_a_moment(playground: Any, open_backend: OpenFn, rounds: int) -> None:
-    """Whoever reads the configuration while a command tries to change it reads what was there, or what was taken."""
+    """A process that reads the configuration during a change sees either the old content or the accepted one."""
     path = playground.root / ".git/config"
     plain = path.read_text()
     longer = f"{plain}[user]\n\tname = {'long ' * 30}\n"

@@ -1,4 +1,4 @@
-"""Our reading of git's configuration is git's own, and what we write is read as we meant it."""
+"""We read git's configuration as git does, and know which settings are harmless and which lines are unambiguous."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.sandbox.repositories.git_config import Setting, is_harmless, is_plain, read_settings, written
+from swink_agent.sandbox.repositories.git_config import Setting, is_harmless, is_unambiguous, read_settings
 
 PIECES = (
     *("[core]", "[CORE]", "[core]x=y", '[a "b"]', '[a "B\\"c"]', '[a "b\\\\"]', "[a.B]", "\n", "\n", "\r\n", " ", "\t"),
@@ -62,19 +62,6 @@ def test_it_is_read_as_git_reads_it(tmp_path: Path) -> None:
     assert alike > 10
 
 
-def test_what_is_written_is_read_as_it_was_meant(tmp_path: Path) -> None:
-    settings = [
-        Setting("user", None, "name", 'A "quoted" \\ name; #1'),
-        Setting("remote", 'odd "] name', "url", " spaces "),
-        Setting("core", None, "bare", None),
-    ]
-    path = tmp_path / "config"
-    path.write_text(written(settings))
-    read, is_fine = read_by_git(path)
-    assert is_fine
-    assert read == [(str(setting), setting.value or "true") for setting in settings]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -105,5 +92,24 @@ def test_what_git_writes_is_plain_and_harmless(tmp_path: Path) -> None:
     for path in (tmp_path / "a/config", tmp_path / "b/.git/config"):
         settings, is_whole = read_settings(path.read_text())
         assert is_whole
-        assert is_plain(path.read_text())
+        assert is_unambiguous(path.read_text())
         assert all(is_harmless(setting, lambda place: False) for setting in settings)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        *(
+            (line, True)
+            for line in ("", "# a \\", "; b", "[core]", '\t[a "b \\" ]c"]  # d', "bare", " a-b=c", "a = b # c")
+        ),
+        *((line, True) for line in ('name = "A # B"', 'name = A "B" \\n C', "[user] name = A", "name = \u00e9\u4e2d")),
+        *(
+            (line, False)
+            for line in ("a = b \\", "a = b # c \\", 'a = "b', "[core", "a = \x1b[0m", "a\r", "[a] [b]", "1 = 2")
+        ),
+        *((line, False) for line in ("a = \\x", '[a "b', " " * 100_000 + '= "', "a = " + '"b" ' * 20_000 + '"')),
+    ],
+)
+def test_lines_that_programs_read_differently_are_recognised(line: str, expected: bool) -> None:
+    assert is_unambiguous(line) is expected

@@ -1,7 +1,7 @@
 """What a command leaves behind does not run later, when the user works in the folder with git or an editor.
 
-Scripts of `leftovers.txt` run in the sandbox, then what the user types, in real bash with real git and no walls.
-The mark that the program leaves tells whether it ran.
+Scripts of `leftovers.txt` run in the sandbox, then what the user types, in real bash with real git and no sandbox. The
+mark that the program leaves shows whether it ran.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def furnish(playground: Any) -> Path:
 
 
 def type_(playground: Any, typed: str) -> str:
-    """What the user types, in a shell of their own."""
+    """Runs what the user types, in the user's own shell."""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(playground.home),
@@ -117,7 +117,7 @@ ORDINARY = {
 
 
 async def leave(playground: Any, sandbox: Sandbox, script: str) -> tuple[int, tuple[str, ...], str]:
-    """The exit code of a script, what is told of what it left, and its output."""
+    """The exit code of a script, what is reported about what it left, and its output."""
     who = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     process = await sandbox.spawn(
         ["/bin/bash", "-c", script],
@@ -134,7 +134,7 @@ async def leave(playground: Any, sandbox: Sandbox, script: str) -> tuple[int, tu
 async def test_ordinary_work_is_left_alone(name: str, playground: Any, open_backend: OpenFn) -> None:
     code, told, output = await leave(playground, open_backend(playground.profile()), ORDINARY[name])
     assert (code, told) == (0, ()), output
-    assert list(playground.root.rglob(".swink-quarantine-*")) == []
+    assert list(playground.root.rglob("*.swink-*")) == []
 
 
 async def test_what_the_user_set_stays_when_commands_work_there(playground: Any, open_backend: OpenFn) -> None:
@@ -186,10 +186,108 @@ async def test_what_was_done_is_told(playground: Any, open_backend: OpenFn, capl
     assert f"'{root}/n/.vscode/settings.json' is new or changed" in text
     assert f"'{root}/m/.vscode/tasks.json': an editor would run its tasks" in text
     assert [record.getMessage() for record in caplog.records] == list(told)
-    (kept,) = (root / "n/.git").glob(".swink-quarantine-*-config")
-    assert "fsmonitor" in kept.read_text()
-    assert "fsmonitor" not in (root / "n/.git/config").read_text()
+    assert "fsmonitor" in (root / "n/.git/config.swink-1").read_text()
+    assert not (root / "n/.git/config").exists()
     assert not (root / "m/.vscode/tasks.json").exists()
+
+
+# -- files are left as they are, or moved as a whole -----------------------------------------------------------------
+
+HARMLESS = {
+    "a comment and quotes": '# mine\n[user]\n\tname = "A # B" ; c\n',
+    "no spaces": "[user]name=A\n   email =a@b\n\n\n[core]bare",
+    "escapes": '[user]\n\tname = A \\"B\\" \\\\ C\n[branch "a \\"b"]\n\tmerge = refs/heads/a\n',
+    "line ends of another system": "\r\n[user]\r\n\tname = A # b\r\n",
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+async def test_a_harmless_configuration_stays_byte_for_byte(name: str, playground: Any, open_backend: OpenFn) -> None:
+    (playground.root / "added").write_bytes(HARMLESS[name].encode())
+    script = "git init -q sub && cat added >> sub/.git/config && cp sub/.git/config copy"
+    sandbox = open_backend(playground.profile())
+    assert (await leave(playground, sandbox, script))[:2] == (0, ())
+    assert (await leave(playground, sandbox, "touch sub/.git/config"))[:2] == (0, ())
+    assert (playground.root / "sub/.git/config").read_bytes() == (playground.root / "copy").read_bytes()
+    assert [path.name for path in playground.root.rglob("*.swink-*")] == []
+
+
+async def deep_repository(playground: Any) -> Path:
+    """A repository of the user's that is too deep in the tree to be read-only, with a hook and an alias."""
+    furnish(playground)
+    deep = playground.root / "a/b/c/d/e"
+    deep.mkdir(parents=True)
+    type_(playground, f"cd {deep} && git init -q && git config alias.mine '!true' && echo '# mine' >> .git/config")
+    hook = deep / ".git/hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 0\n")
+    hook.chmod(0o751)
+    await asyncio.sleep(0.1)  # what changes in the moment before a command begins counts as its doing
+    return deep / ".git"
+
+
+async def test_a_dangerous_file_is_moved_as_a_whole_and_the_one_from_before_is_back(
+    playground: Any, open_backend: OpenFn
+) -> None:
+    git = await deep_repository(playground)
+    before = (git / "config").read_bytes()
+    sandbox = open_backend(playground.profile())
+    hooks = "cp $EVIL hooks/pre-commit; cp $EVIL hooks/pre-push"
+    script = f"cd {git}; git config core.fsmonitor $EVIL; cp config ../copy; {hooks}"
+    for number in (1, 2):
+        _, told, _ = await leave(playground, sandbox, script)
+        back = "; the file from before the command is back"
+        assert set(told) == {
+            f"'{git}/config': core.fsmonitor can make git run programs. "
+            f"It was moved to 'config.swink-{number}' in the same folder{back}",
+            f"'{git}/hooks/pre-commit': git would run this hook. "
+            f"It was moved to 'pre-commit.swink-{number}' in the same folder{back}",
+            f"'{git}/hooks/pre-push': git would run this hook. "
+            f"It was moved to 'pre-push.swink-{number}' in the same folder",
+        }
+        assert (git / "config").read_bytes() == before
+        assert (git / f"config.swink-{number}").read_bytes() == (git / "../copy").read_bytes()
+        hook = git / "hooks/pre-commit"
+        assert (hook.read_text(), hook.stat().st_mode & 0o777) == ("#!/bin/sh\nexit 0\n", 0o751)
+    assert (git / "hooks/pre-push.swink-2").read_bytes() == (playground.root / "evil").read_bytes()
+    assert list(git.rglob(".new*")) == []
+
+
+async def test_the_users_own_dangerous_settings_stay_when_a_command_adds_a_harmless_one(
+    playground: Any, open_backend: OpenFn
+) -> None:
+    git = await deep_repository(playground)
+    script = f"git -C {git.parent} config user.name A"
+    assert (await leave(playground, open_backend(playground.profile()), script))[:2] == (0, ())
+    assert (git / "config").read_text().endswith("mine = !true\n# mine\n[user]\n\tname = A\n")
+
+
+async def test_what_was_put_back_is_not_judged_again(playground: Any, open_backend: OpenFn) -> None:
+    """While another command still runs, the user's own file, with its alias, looks new."""
+    git = await deep_repository(playground)
+    before = (git / "config").read_bytes()
+    sandbox = open_backend(playground.profile())
+    reader, writer = os.pipe()
+    other = await sandbox.spawn(["/bin/sh", "-c", "read line"], cwd=str(playground.root), stdin=reader)
+    try:
+        script = f"git -C {git.parent} config core.fsmonitor $EVIL"
+        assert len((await leave(playground, sandbox, script))[1]) == 1
+        assert (await leave(playground, sandbox, "touch x"))[1] == ()
+    finally:
+        other.kill()
+        os.close(reader)
+        os.close(writer)
+    assert (git / "config").read_bytes() == before
+    assert not (git / "config.swink-2").exists()
+
+
+async def test_what_programs_read_differently_is_moved(playground: Any, open_backend: OpenFn) -> None:
+    script = (
+        "git init -q n; printf '[user]\\n\\tname = A \\\\\\n\\temail = b\\n' >> n/.git/config; cp n/.git/config copy"
+    )
+    _, (told,), _ = await leave(playground, open_backend(playground.profile()), script)
+    assert "programs do not agree on what some of its lines mean. It was moved to 'config.swink-1'" in told
+    assert (playground.root / "n/.git/config.swink-1").read_bytes() == (playground.root / "copy").read_bytes()
 
 
 EXPOSED = {
@@ -248,7 +346,7 @@ OPENED = "vim -T dumb --not-a-term -n -i NONE --cmd 'set exrc' -c qa! hello.txt 
 
 
 async def keep_files(playground: Any, *, packed: bool = False) -> None:
-    """Commits of the user's, with hooks and editors' files, on a branch of their own."""
+    """Makes commits of the user, with hooks and editors' files, on a branch."""
     (playground.root / "tracked").mkdir()
     kept = "mkdir -p .tracked .helix; echo '((nil . ((a . 1))))' > .dir-locals.el; echo x > .helix/languages.toml"
     hook = "printf '#!/bin/sh\\nexit 0\\n' > .tracked/pre-commit; chmod +x .tracked/pre-commit"
@@ -268,9 +366,9 @@ async def test_what_the_repository_had_before_is_left_where_a_checkout_puts_it(
     assert (code, output) == (0, ""), told
     code, more, output = await leave(playground, sandbox, "rm -rf t; git worktree prune; git checkout -q kept")
     assert code == 0, output
-    assert [path.name for path in playground.root.rglob(".swink-quarantine-*")] == []
+    assert [path.name for path in playground.root.rglob("*.swink-*")] == []
     names = {name.partition(" is new")[0].rpartition("/")[2].strip("'") for name in (*told, *more)}
-    assert names == {".dir-locals.el", "languages.toml"}  # told of, once for each place
+    assert names == {".dir-locals.el", "languages.toml"}  # reported, once for each place
     assert (playground.root / ".dir-locals.el").exists()
 
 
@@ -302,7 +400,7 @@ async def test_what_a_command_added_to_it_is_not_its_own(
     assert mark.exists(), said
 
 
-# -- a folder that is no repository yet ------------------------------------------------------------------------------
+# -- a folder that is not a repository yet ---------------------------------------------------------------------------
 
 UNMADE = {
     "a monitor": ("git init -q; git config core.fsmonitor $EVIL", "git status"),
@@ -326,7 +424,7 @@ UNMADE = {
 
 @pytest.fixture
 def bare_folder(playground: Any) -> Any:
-    """The playground, whose folder is no repository."""
+    """The playground, whose folder is not a repository."""
     shutil.rmtree(playground.root)
     playground.root.mkdir()
     furnish(playground)

@@ -171,7 +171,7 @@ async def test_what_cannot_be_copied_is_not_changed(folder: Path, tmp_path: Path
     results = await work(folder, one_run, edit("a", "a" * 100, "b" * 100), edit("a", "b" * 100, "c"))
     assert [failed for failed, _ in results] == [False, True]
     assert tree(folder) == {"a": "b" * 100}
-    assert not [name for _, _, names in os.walk(tmp_path) for name in names if name.endswith(".tmp")]
+    assert not [name for _, _, names in os.walk(tmp_path) for name in names if name.startswith(".")]
 
 
 async def test_a_write_that_failed_leaves_no_copy(folder: Path, store: UndoStore) -> None:

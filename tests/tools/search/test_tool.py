@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -15,14 +17,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from swink_agent import Agent, AgentToolResult, CancellationToken, ModelSpec, ToolContext, TurnEnd, extract_text
 from swink_agent.core.tool import Toolbox
-from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxProfile, SandboxUnavailable, open_sandbox
+from swink_agent.sandbox import (
+    Sandbox,
+    SandboxedProcess,
+    SandboxProfile,
+    SandboxUnavailable,
+    find_program,
+    open_sandbox,
+)
 from swink_agent.sandbox.programs import own_interpreter
 from swink_agent.testing import call, collect, scripted, text
 from swink_agent.tools import SearchTool, Workspace
 from swink_agent.tools.search import scan
+from swink_agent.tools.search.dialect import compile_pattern
+from swink_agent.tools.search.engines import packages_folder
 
 MakeFn = Callable[..., SearchTool]
 TRIES = 12
@@ -50,7 +63,15 @@ def make(tmp_path: Path) -> Iterator[MakeFn]:
         yield build
 
 
-@pytest.fixture(params=MORE_ENGINES)
+@pytest.fixture(
+    params=[
+        "ripgrep",
+        "unconfined",
+        # The same two engines in other sandboxes.
+        pytest.param("scanner", marks=pytest.mark.sweep),
+        *([pytest.param("landlock", marks=pytest.mark.sweep)] if sys.platform == "linux" else []),
+    ]
+)
 def tool(request: pytest.FixtureRequest, make: MakeFn) -> SearchTool:
     return make(request.param)
 
@@ -281,12 +302,13 @@ async def test_a_line_with_very_many_matches_is_one_result(tool: SearchTool, tmp
     assert (first, second) == ("min.js:1: " + "ab" * 150 + "…", "z.js:1: ab")
 
 
-async def test_a_match_on_a_line_of_many_megabytes_is_not_hushed_up(make: MakeFn, tmp_path: Path) -> None:
+async def test_a_match_on_a_line_of_many_megabytes_is_not_hushed_up(tool: SearchTool, tmp_path: Path) -> None:
+    """Ripgrep would print all of the line; the scanner shows what is around the match."""
     plant(tmp_path, {"huge": "x" * 9_000_000 + "needle\n", "a": "needle\n"})
-    assert await lines(make(), pattern="needle") == [
-        "a:1: needle",
-        "[1 more in lines of megabytes, which are not shown]",
-    ]
+    shown = "huge:1: …" + "x" * 294 + "needle"
+    first, second = await lines(tool, pattern="needle")
+    assert first == "a:1: needle"
+    assert second in ("[1 more in lines of megabytes, which are not shown]", shown)
 
 
 # -- what is left out ----------------------------------------------------------------------------------------
@@ -500,12 +522,17 @@ async def test_the_answer_is_bounded_in_bytes(tool: SearchTool, tmp_path: Path) 
     assert result.details["complete"] is False
 
 
-async def test_a_pattern_that_explodes_is_stopped_and_keeps_what_was_found(make: MakeFn, tmp_path: Path) -> None:
-    plant(tmp_path, {"a.txt": "aaab aaaa\n", "b.txt": "a" * 60 + "b\n", "c.txt": "a\n"})
+SLOW = "[ab]*a[ab]{300}c"
+"""Hundreds of states for each letter, and so a minute for `LONG`: in proportion to the text, but not quickly."""
+LONG = "".join(random.Random(1).choices("ab", k=4_000_000)) + "c\n"
+
+
+async def test_a_search_that_takes_too_long_is_stopped_and_keeps_what_was_found(make: MakeFn, tmp_path: Path) -> None:
+    plant(tmp_path, {"a.txt": "a" * 301 + "c\n", "b.txt": LONG, "c.txt": "a\n"})
     tool = make("scanner", time_limit=3.0)
     started = time.monotonic()
     longest = 0.0
-    searching = asyncio.create_task(search(tool, pattern=r"(a+)+$"))
+    searching = asyncio.create_task(search(tool, pattern=SLOW))
     while not searching.done():
         before = time.monotonic()
         await asyncio.sleep(0.002)
@@ -514,24 +541,25 @@ async def test_a_pattern_that_explodes_is_stopped_and_keeps_what_was_found(make:
     assert time.monotonic() - started < 30
     assert longest < 1.5, "the event loop went on"
     assert said(result) == (
-        "a.txt:1: aaab aaaa\n[stopped, as its 3 seconds were over, with 1 matches until then; "
+        "a.txt:1: …" + "a" * 299 + "c\n[stopped, as its 3 seconds were over, with 1 matches until then; "
         "narrow the path, the glob or the pattern]"
     )
     assert (result.is_error, result.details["complete"]) == (False, False)
 
 
-async def test_a_hostile_pattern_does_not_trouble_ripgrep(make: MakeFn, tmp_path: Path) -> None:
-    plant(tmp_path, {"b.txt": "a" * 5000 + "b\n"})
-    assert (await lines(make(), pattern=r"(a+)+$"))[0] == "[no matches]"
+@pytest.mark.parametrize("pattern", [r"(a+)+$", r"(a|a)+$", r"(.*)*!", r"a*a*a*a*a*a*a*c", r"(?:a?){40}a{40}$"])
+async def test_a_hostile_pattern_troubles_no_engine(tool: SearchTool, tmp_path: Path, pattern: str) -> None:
+    plant(tmp_path, {"b.txt": "a" * 50_000 + "b\n"})
+    assert (await lines(tool, pattern=pattern))[0] == "[no matches]"
 
 
 @pytest.mark.parametrize("engine", ["scanner", "unconfined"])
 async def test_a_stopped_search_leaves_no_process(make: MakeFn, tmp_path: Path, engine: str) -> None:
-    plant(tmp_path, {"b.txt": "a" * 60 + "b\n"})
+    plant(tmp_path, {"b.txt": LONG})
     times: list[float] = []
     while len(times) < 3 or (min(times) >= 0.1 and len(times) < TRIES):
         cancel = CancellationToken()
-        searching = asyncio.create_task(search(make(engine), ToolContext(cancel=cancel), pattern="(a+)+$"))
+        searching = asyncio.create_task(search(make(engine), ToolContext(cancel=cancel), pattern=SLOW))
         assert await soon(lambda: bool(scanners(tmp_path)))
         before = time.monotonic()
         cancel.cancel()
@@ -543,8 +571,8 @@ async def test_a_stopped_search_leaves_no_process(make: MakeFn, tmp_path: Path, 
 
 
 async def test_cancelling_the_task_leaves_no_process(make: MakeFn, tmp_path: Path) -> None:
-    plant(tmp_path, {"b.txt": "a" * 60 + "b\n"})
-    searching = asyncio.create_task(search(make("scanner"), pattern="(a+)+$"))
+    plant(tmp_path, {"b.txt": LONG})
+    searching = asyncio.create_task(search(make("scanner"), pattern=SLOW))
     assert await soon(lambda: bool(scanners(tmp_path)))
     searching.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -583,7 +611,7 @@ def scanners(folder: Path) -> list[str]:
         ({"pattern": r"a\nb"}, "the pattern spans lines, and lines are searched one by one: look for one of them"),
         ({"pattern": "a\0"}, "the pattern holds what cannot be searched for, or is too long: write a simpler one"),
         ({"glob": "a\0"}, "the glob holds what cannot be searched for, or is too long: write a simpler one"),
-        ({"glob": "[a"}, "the glob '[a' is not valid: a [ has no ], or a \\ stands at the end"),
+        ({"glob": "[a"}, "the glob '[a' is not valid: a [ has no ], or a \\ is at the end"),
         ({"glob": "/"}, "the glob '/' names nothing; give one such as *.py or src/**/*.ts"),
         ({"glob": "{a,b}" * 7}, "the glob has more than 64 alternatives in braces; give a simpler one"),
     ],
@@ -603,11 +631,60 @@ async def test_line_breaks_in_classes_and_escaped_backslashes_are_no_line_breaks
     assert await lines(tool, pattern=r"[]\n]|pl") == ["a:2: plain"]
 
 
-async def test_what_ripgrep_does_not_know_is_left_to_the_scanner(make: MakeFn, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "what"),
+    [
+        (r"foo(?=baz)", "look-around"),
+        (r"(?<!x)foo", "look-around"),
+        (r"^(ab)\1$", "a reference to a group"),
+        (r"(?P<n>a)(?P=n)", "a reference to a group"),
+        (r"(?<n>a)\k<n>", "a reference to a group"),
+    ],
+)
+async def test_what_no_engine_knows_is_refused_alike_with_what_to_do(
+    tool: SearchTool, tmp_path: Path, pattern: str, what: str
+) -> None:
     plant(tmp_path, {"a": "foobar\nfoobaz\nabab\n"})
-    result = await search(make(), pattern=r"foo(?=baz)")
-    assert (said(result), result.details["engine"]) == ("a:2: foobaz", "scanner")
-    assert await lines(make(), pattern=r"^(ab)\1$") == ["a:3: abab"]
+    result = await search(tool, pattern=pattern)
+    assert result.is_error
+    assert said(result).startswith(f"the pattern is not valid: {what}")
+    assert said(result).endswith("is not supported: write the pattern without it, or run grep -P with bash")
+
+
+async def test_escaped_brackets_are_neither_look_around_nor_references(tool: SearchTool, tmp_path: Path) -> None:
+    plant(tmp_path, {"a": "f(?=x)\n\\1\n"})
+    assert await lines(tool, pattern=r"\(\?=x") == ["a:1: f(?=x)"]
+    assert await lines(tool, pattern=r"\\1") == ["a:2: \\1"]
+
+
+PIECES = [r"\w", r"\W", r"\d", r"\s", r"\S", r"\b", "a", "É", "ß", "\u0661", "_", ".", "^", "$", "x*", "b+", "c?"]
+PIECES += ["[a-é]", r"[^\w]", r"[\d_]", r"\p{L}", "(?i)É", "(?:ab|c)", "a{1,2}", "[[:alpha:]]", r"\x41", r"\.", " "]
+
+
+@pytest.mark.skipif(find_program("rg") is None, reason="ripgrep is not installed, and both engines are compared")
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    pattern=st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join),
+    texts=st.lists(st.text("abcxAÉéß\u0661_. -K\u2003", max_size=8), min_size=1, max_size=12),
+    ignore_case=st.booleans(),
+)
+def test_both_engines_find_the_same(
+    tmp_path_factory: pytest.TempPathFactory, pattern: str, texts: list[str], ignore_case: bool
+) -> None:
+    file = tmp_path_factory.mktemp("compared") / "file"
+    file.write_text("".join(f"{text}\n" for text in texts))
+    options = ["--ignore-case"] if ignore_case else []
+    done = subprocess.run(
+        ["rg", "--no-config", "--crlf", "-n", *options, "-e", f"(?:{pattern}).*", file],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    numbers = [int(line.split(":")[0]) for line in done.stdout.splitlines()]
+    if done.returncode == 2:
+        with pytest.raises(ValueError, match=r"."):
+            compile_pattern(pattern, ignore_case)
+        return
+    find = compile_pattern(pattern, ignore_case)
+    assert [number for number, text in enumerate(texts, 1) if find(text) is not None] == numbers
 
 
 async def test_a_pattern_is_never_taken_for_an_option(tool: SearchTool, tmp_path: Path) -> None:
@@ -648,7 +725,8 @@ async def test_without_any_sandbox_the_scanner_searches(
 def test_the_scanner_has_given_up_what_it_does_not_need(tmp_path: Path) -> None:
     """It runs where no sandbox works too, and then nothing else holds it."""
     plant(tmp_path, {"a": "needle\n"})
-    request = '{"pattern": "needle", "glob": null, "ignore_case": false, "start": []}'
+    wanted = {"pattern": "needle", "glob": None, "ignore_case": False, "start": [], "packages": packages_folder()}
+    request = json.dumps(wanted)
     then = (
         "; import os\nfor act in (lambda: os.write(os.open('made', os.O_CREAT | os.O_WRONLY), b'x'), os.fork):\n"
         "  try: act() or os._exit(0); print('DONE')\n  except OSError as error: print('REFUSED')"

@@ -321,5 +321,5 @@ def test_a_workspace_of_which_all_is_hidden_or_names_are_outside_is_refused(fold
     with pytest.raises(ValueError, match="hidden holds the whole workspace"):
         Workspace(folder, hidden=["."])
     for name in ("../beside", "/etc", ""):
-        with pytest.raises(ValueError, match="stays in it"):
+        with pytest.raises(ValueError, match="stay in it"):
             Workspace(folder, protected=[name])

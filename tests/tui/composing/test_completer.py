@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from swink_agent.tools.files.listing import visible_paths
 from swink_agent.tui.composing.completer import Completer
-from swink_agent.tui.composing.fuzzy import fitting
+from swink_agent.tui.composing.matching import fitting
 
 
 class Command(NamedTuple):
@@ -137,6 +138,47 @@ def test_very_many_names_are_compared_in_a_moment_and_bounded() -> None:
     assert len(found) == 50
     assert all("199" in name or "1" in name for name in found)
     assert fitting(["a" * 5000] * 200, "a" * 59 + "b", 5) == []
+
+
+def test_an_exact_name_is_first_however_many_have_its_letters() -> None:
+    scattered = [f"m_{number}/a_x/i_x/n.py" for number in range(6000)]
+    names = [*scattered, "deep/down/domain.py", "deep/the_main.py", "deep/down/main_2.py", "deep/down/here/main"]
+    best = ["deep/down/here/main", "deep/down/main_2.py", "deep/the_main.py", "deep/down/domain.py"]
+    assert fitting(names, "main", 6)[:4] == best
+    assert fitting(names, "main", 6)[4:] == scattered[:2]
+    assert fitting(names, "main", 6, goes_on=lambda: False) == []
+
+
+async def test_every_file_of_a_large_tree_is_found_and_said_to_be_looked_for(tmp_path: Path) -> None:
+    for folder in range(30):
+        (tmp_path / f"part{folder}").mkdir()
+        for number in range(1000):
+            os.close(os.open(tmp_path / f"part{folder}" / f"file{number}.txt", os.O_CREAT | os.O_WRONLY))
+    tree(tmp_path, "zz/last/needle.md", *[f"flat/{number}" for number in range(12_000)])
+    completer = Completer(folder=tmp_path)
+    wanted = completer.wanted("@needle.md", 10)
+    assert wanted is not None
+    notes: list[str] = []
+    async with asyncio.timeout(60):
+        while not (found := await completer.files(wanted)) or completer.is_reading:
+            notes.append(completer.note)
+            await completer.more()
+    assert [item.label for item in found] == ["zz/last/needle.md"]
+    assert completer.note == ""
+    assert all(note.startswith("still reading the folder") for note in notes)
+    last = completer.wanted("@flat/11999", 11)
+    assert last is not None
+    assert [item.label for item in await completer.files(last)] == ["flat/11999"]
+
+
+async def test_a_tree_past_the_bound_is_said_to_be_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.tui.composing.completer._MOST_PATHS", 5)
+    tree(tmp_path, *[f"{number}.txt" for number in range(9)])
+    completer = Completer(folder=tmp_path)
+    wanted = completer.wanted("@", 1)
+    assert wanted is not None
+    assert len(await completer.files(wanted)) == 5
+    assert completer.note == "the folder holds more than is listed: 5 were read"
 
 
 def test_letters_that_mean_something_in_patterns_are_letters() -> None:

@@ -197,3 +197,32 @@ def test_whatever_is_done_the_cursor_is_in_the_text_and_tokens_are_whole(steps: 
         assert 0 <= draft.before(draft.cursor) <= draft.cursor <= draft.after(draft.cursor) <= len(draft.text)
         assert draft.word_left() <= draft.cursor <= draft.word_right()
         assert all(character in draft.tokens or not 0xFF000 <= ord(character) <= 0xFFFFD for character in draft.text)
+
+
+def test_what_was_deleted_by_word_or_line_comes_back() -> None:
+    draft = Draft("one two three")
+    draft.delete_word_left()
+    draft.delete_word_left()
+    assert draft.text == "one "
+    assert draft.yank()
+    assert draft.text == "one two three"
+    draft.move(3)
+    draft.delete_to_line_end()
+    draft.move(0)
+    assert draft.yank()
+    assert draft.text == " two threeone"
+    draft.clear()
+    assert draft.yank()
+    assert draft.text == " two three"
+    assert not Draft("a").yank()
+
+
+def test_a_picture_that_was_deleted_comes_back_as_one() -> None:
+    draft = Draft()
+    draft.insert_token("image", "[image #: a.png]", "/a.png")
+    draft.delete_to_line_start()
+    assert draft.sent().images == ()
+    draft.clear()
+    draft.insert_token("image", "[image #: b.png]", "/b.png")
+    draft.yank()
+    assert draft.sent().images == ("/b.png", "/a.png")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.tui.composing import history as history_module
-from swink_agent.tui.composing.history import HistorySearch, HistoryWalk, PromptHistory
+from swink_agent.tui.composing import prompt_history as history_module
+from swink_agent.tui.composing.prompt_history import HistorySearch, HistoryWalk, PromptHistory
 
 
 def masked(text: str) -> str:
@@ -72,7 +72,7 @@ def test_two_programs_see_what_the_other_has_sent(tmp_path: Path) -> None:
 def test_programs_that_write_at_the_same_time_lose_nothing_of_each_other(tmp_path: Path) -> None:
     path = tmp_path / "history"
     code = (
-        "import sys; from pathlib import Path; from swink_agent.tui.composing.history import PromptHistory\n"
+        "import sys; from pathlib import Path; from swink_agent.tui.composing.prompt_history import PromptHistory\n"
         "history = PromptHistory(Path(sys.argv[1]))\n"
         "for number in range(60): history.add(f'{sys.argv[2]} {number} ' + 'x' * 500)\n"
     )

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from swink_agent.app.opening import Opening, OpeningOptions
-from swink_agent.app.sessions import WantedSession
+from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.runs.sessions import WantedSession
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.testing import scripted
 from swink_agent.tui.talk.conversation import Conversation
@@ -39,6 +39,7 @@ class RecordingFront:
         self.edits: list[str | None] = []
         self.given_back: list[str] = []
         self.pictures_back: list[str] = []
+        self.brought_back: list[str] = []
         self.copied: list[str] = []
         self.themes: list[str] = []
         self.left: list[int] = []
@@ -69,6 +70,9 @@ class RecordingFront:
 
     async def edit(self, text: str) -> str | None:
         return self.edits.pop(0) if self.edits else None
+
+    def bring_back(self, text: str, images: Sequence[str] = ()) -> None:
+        self.brought_back.append(text)
 
     def give_back(self, text: str, images: Sequence[str] = ()) -> None:
         self.given_back.append(text)
@@ -117,7 +121,7 @@ def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Talk:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "XAI_API_KEY", "MISTRAL_API_KEY", "SWINK_MODEL", "SWINK_APPROVE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("swink_agent.app.credentials.usable_keyring", lambda: None)
+    monkeypatch.setattr("swink_agent.app.keys.credentials.usable_keyring", lambda: None)
     return Talk(folder)
 
 

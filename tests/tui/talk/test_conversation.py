@@ -11,6 +11,7 @@ from swink_agent.core.types import Cost, Usage
 from swink_agent.testing import Request, call, fail, scripted, stall, text, think
 from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, UserBlock
+from swink_agent.tui.transcript.messages import HelpBlock
 
 from .conftest import Talk, told
 
@@ -164,10 +165,29 @@ async def test_a_failure_is_told_and_stays_until_the_next_prompt(talk: Talk) -> 
     await conversation.submit("hi")
     await conversation.settled()
     assert conversation.state == "error"
-    assert "no such key" in told(conversation, "error")[-1]
+    assert told(conversation, "error")[-1].endswith(
+        "no such key\nanthropic refused the request: its key came from environment ANTHROPIC_API_KEY; "
+        "#key anthropic stores another"
+    )
+    assert talk.front.brought_back == ["hi"]
     await conversation.submit("hi again")
     await conversation.settled()
     assert (conversation.state, conversation.answer) == ("idle", "Back.")
+    await conversation.close()
+
+
+async def test_where_a_person_sits_there_is_no_limit_of_turns_unless_one_is_set(talk: Talk) -> None:
+    (talk.folder / "a.txt").write_text("x\n" * 100)
+    turns = [[call("read_file", path="a.txt", offset=number + 1, limit=1)] for number in range(60)]
+    conversation = await talk.open(*turns, text("Done."))
+    await conversation.submit("go")
+    await conversation.settled()
+    assert (conversation.state, conversation.answer) == ("idle", "Done.")
+    await conversation.close()
+    conversation = await talk.open(*turns, text("Done."), max_turns=3)
+    await conversation.submit("go")
+    await conversation.settled()
+    assert conversation.answer != "Done."
     await conversation.close()
 
 
@@ -206,15 +226,15 @@ async def test_a_secret_in_a_prompt_is_masked_before_it_is_sent_or_kept_and_the_
     await conversation.close()
     assert secret not in str(stream.requests[0].messages[0].content)
     assert all(secret not in block.text for block in conversation.transcript.blocks)
-    assert any("masked before it was kept or sent" in text for text in told(conversation, "warning"))
+    assert any("masked before the prompt was stored or sent" in text for text in told(conversation, "warning"))
     assert not holding(tmp_path, secret)
 
 
 async def test_a_prompt_without_a_model_comes_back_with_what_to_do(talk: Talk, monkeypatch: Any) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    monkeypatch.setattr("swink_agent.app.models.has_local_extra", lambda: False)
+    monkeypatch.setattr("swink_agent.app.agent.models.has_local_extra", lambda: False)
     conversation = talk.make(model=None)
-    monkeypatch.setattr("swink_agent.app.models.choose_model.__kwdefaults__", {"has_local": lambda: False})
+    monkeypatch.setattr("swink_agent.app.agent.models.choose_model.__kwdefaults__", {"has_local": lambda: False})
     await conversation.open()
     assert conversation.state == "error"
     assert "there is no model to ask" in told(conversation, "error")[0]
@@ -243,7 +263,7 @@ async def test_a_picture_goes_with_a_prompt_and_one_that_is_none_sends_nothing(t
     stream = scripted(text("A picture."))
     conversation = await talk.open(stream)
     await conversation.submit("look", [str(bad)])
-    assert "is no picture of a kind that models see" in told(conversation, "error")[0]
+    assert "is not a picture of a kind that models accept" in told(conversation, "error")[0]
     assert talk.front.given_back == ["look"]
     await conversation.submit("look", [str(good)])
     await conversation.settled()
@@ -260,4 +280,32 @@ async def test_it_says_hello_with_the_model_and_how_to_get_help(talk: Talk) -> N
     assert welcome.kind == "welcome"
     assert "anthropic:claude-sonnet-4-6" in welcome.text
     assert "#help" in welcome.text
+    await conversation.close()
+
+
+async def test_what_was_asked_for_before_the_agent_is_there_stays_in_sight(talk: Talk) -> None:
+    conversation = talk.make(text("x"))
+    await conversation.submit("#help")
+    await conversation.open()
+    assert [isinstance(block, HelpBlock) for block in conversation.transcript.blocks] == [False, True]
+    await conversation.close()
+
+
+async def test_a_folder_is_trusted_after_its_files_were_shown(talk: Talk) -> None:
+    (talk.folder / ".swink").mkdir()
+    (talk.folder / ".swink" / "config.toml").write_text('thinking = "low"\nallow = ["bash: rm *"]\n')
+    conversation = await talk.open(text("hi"))
+    assert "#trust shows it and asks" in "\n".join(told(conversation))
+    talk.front.confirmations = ["no"]
+    await conversation.submit("#trust")
+    assert '│ thinking = "low"' in told(conversation)[-2]
+    assert "a project may not set allow" in told(conversation)[-2]
+    assert told(conversation)[-1] == "nothing was changed"
+    assert conversation.opening.settings.value("thinking") == "off"
+    talk.front.confirmations = ["yes"]
+    await conversation.submit("#trust")
+    assert told(conversation)[-1].endswith("is trusted, and its files are used from now on")
+    assert conversation.opening.settings.value("thinking") == "low"
+    await conversation.submit("#trust")
+    assert told(conversation)[-1].startswith("there is nothing here to trust")
     await conversation.close()

@@ -35,8 +35,8 @@ def holding(folder: Path, secret: str) -> list[str]:
 @pytest.fixture
 def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    monkeypatch.setattr("swink_agent.app.models.has_local_extra", lambda: True)
-    monkeypatch.setattr("swink_agent.app.models.choose_model.__kwdefaults__", {"has_local": lambda: True})
+    monkeypatch.setattr("swink_agent.app.agent.models.has_local_extra", lambda: True)
+    monkeypatch.setattr("swink_agent.app.agent.models.choose_model.__kwdefaults__", {"has_local": lambda: True})
 
 
 async def test_with_nothing_set_the_model_on_this_machine_answers_and_a_notice_says_how_to_add_a_key(
@@ -90,7 +90,7 @@ async def test_a_fetch_shows_as_progress_and_a_stop_ends_it(talk: Talk, promptly
     conversation = await talk.open(stream)
     assert conversation.opened is not None
     fetching = Fetching()
-    estimate = conversation.tally.estimate
+    estimate = conversation.usage.estimate
     conversation.opened.made.prepare = fetching
     await conversation.submit("hi")
     await asyncio.to_thread(fetching.began.wait)
@@ -104,8 +104,8 @@ async def test_a_fetch_shows_as_progress_and_a_stop_ends_it(talk: Talk, promptly
     await conversation.settled()
     assert (conversation.state, conversation.progress, stream.requests) == ("aborted", "", [])
     assert talk.front.given_back == ["hi"]
-    assert told(conversation)[-1] == "the model was not told that; it is in the line again"
-    assert conversation.tally.estimate == estimate
+    assert told(conversation)[-1] == "the prompt was not sent; it is in the input line again"
+    assert conversation.usage.estimate == estimate
     await conversation.close()
 
 
@@ -150,7 +150,7 @@ async def test_the_wizard_picks_a_provider_reads_the_key_and_offers_its_model(ta
     talk.front.secrets = [SECRET]
     await conversation.submit("#key")
     assert [item.key for item in talk.front.picked[0][1]][:2] == ["anthropic", "openai"]
-    assert talk.front.confirmed == ["Ask openai:gpt-5.6-terra?"]
+    assert talk.front.confirmed == ["Use openai:gpt-5.6-terra?"]
     assert conversation.model == "openai:gpt-5.6-terra"
     assert f"the key of openai is in {tmp_path / 'config' / 'keys.json'}" in told(conversation)
     await conversation.submit("#keys")
@@ -188,7 +188,7 @@ async def test_a_key_line_that_is_wrong_says_so_without_the_key(talk: Talk, tmp_
 
 async def test_a_first_key_opens_what_could_not_be_opened(talk: Talk, monkeypatch: Any) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    monkeypatch.setattr("swink_agent.app.models.choose_model.__kwdefaults__", {"has_local": lambda: False})
+    monkeypatch.setattr("swink_agent.app.agent.models.choose_model.__kwdefaults__", {"has_local": lambda: False})
     conversation = talk.make(model=None)
     await conversation.open()
     assert conversation.state == "error"

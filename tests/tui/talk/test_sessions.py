@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from swink_agent.app.sessions import open_store
+from swink_agent.app.runs.sessions import open_store
 from swink_agent.approvals.approvals import ApprovalChoice
 from swink_agent.core.types import AssistantMessage, Cost, Usage, UserMessage, extract_text
-from swink_agent.memory.session_file import SessionFile
+from swink_agent.memory.log.session_file import SessionFile
 from swink_agent.testing import call, scripted, stall, text
 from swink_agent.tui.talk.conversation import Conversation
+from swink_agent.tui.talk.first_run import branch_of
 from swink_agent.tui.transcript import ReplyBlock, ToolBlock, UserBlock
 
 from .conftest import Talk, told
@@ -80,7 +81,7 @@ async def test_resume_picks_from_a_list_with_a_preview(talk: Talk) -> None:
     talk.front.picks = [wanted]
     await conversation.submit("/resume")
     title, items = talk.front.picked[0]
-    assert title == "Go on with which session?"
+    assert title == "Continue which session?"
     assert [(item.key, item.label) for item in items] == [(wanted, "your favourite colour?")]
     preview = talk.front.previews[0]
     assert preview is not None
@@ -190,11 +191,29 @@ async def test_an_export_is_written_once_in_the_format_of_its_name(talk: Talk) -
     await conversation.submit("/export json out.txt")
     assert (talk.folder / "out.txt").read_text().lstrip().startswith("{")
     await conversation.submit("/export json out.txt")
-    assert "is there already" in told(conversation, "error")[-1]
+    assert "exists already" in told(conversation, "error")[-1]
     await conversation.submit("/export ~nobody-of-this-name/talk.md")
-    assert "nobody has a home folder of that name" in told(conversation, "error")[-1]
+    assert "there is no user of that name" in told(conversation, "error")[-1]
     await conversation.submit("/export")
     assert [path.suffix for path in talk.folder.glob("swink-*")] == [".md"]
+    await conversation.close()
+
+
+async def test_a_model_is_chosen_by_its_alias(talk: Talk, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir(exist_ok=True)
+    (tmp_path / "config" / "config.toml").write_text('aliases.big = "anthropic:claude-opus-4-6"\n')
+    conversation = await talk.open(text("x"))
+    talk.front.picks = ["big"]
+    await conversation.submit("/model")
+    assert ("big", "alias of anthropic:claude-opus-4-6") in [
+        (item.key, item.detail) for item in talk.front.picked[0][1]
+    ]
+    assert conversation.model == "anthropic:claude-opus-4-6"
+    await conversation.submit("/model anthropic:claude-sonnet-4-6")
+    await conversation.submit("/model big")
+    assert conversation.model == "anthropic:claude-opus-4-6"
+    await conversation.submit("/model bigg")
+    assert "no model is called 'bigg'; did you mean big?" in told(conversation, "error")[-1]
     await conversation.close()
 
 
@@ -240,7 +259,7 @@ async def test_what_is_to_be_recorded_nowhere_goes_on_with_no_session(talk: Talk
     await say(conversation, "off the record")
     for command in (f"/resume {wanted}", f"#load {wanted}", "#load colour?", "/resume", "#load"):
         await conversation.submit(command)
-        assert told(conversation, "error")[-1].startswith("--no-session records nothing, and a session that goes on is")
+        assert told(conversation, "error")[-1].startswith("--no-session records nothing, and a continued session is")
     assert talk.front.picked == [], "nobody is asked which one before"
     assert history(conversation) == ["off the record", "One."]
     assert (await conversation.close()).resume == ""
@@ -290,7 +309,7 @@ async def test_nothing_is_changed_under_a_run_that_goes_on(talk: Talk) -> None:
     await talk.front.asked.wait()
     for command in ("/model xai:grok-4.3", "/reset", "/rewind", "/fork", "/resume", "/compact", "/plan"):
         await conversation.submit(command)
-        assert "has to wait: a run goes on" in told(conversation)[-1]
+        assert "has to wait: a run is active" in told(conversation)[-1]
     conversation.stop()
     await conversation.settled()
     await conversation.close()
@@ -458,3 +477,63 @@ async def test_a_run_that_takes_too_long_is_stopped_and_says_so(talk: Talk) -> N
     assert conversation.state == "aborted"
     assert told(conversation, "warning") == ["stopped after 0.05 seconds (--timeout)"]
     await conversation.close()
+
+
+async def test_totals_go_on_when_a_session_is_resumed_and_turns_are_counted_by_run(talk: Talk) -> None:
+    spent = Usage(100, 20, total=120)
+    first = await talk.open(scripted(text("One."), usage=spent, cost=Cost(total=0.5)))
+    await first.submit("go")
+    await first.settled()
+    assert (first.tokens, first.cost, first.usage.turns) == (120, 0.5, 1)
+    assert first.opened is not None
+    info = first.opened.session.info
+    assert info is not None
+    await first.close()
+    again = await talk.open(scripted(text("Two."), usage=spent, cost=Cost(total=0.25)), resume=info.id)
+    assert (again.tokens, again.cost, again.usage.turns) == (120, 0.5, 0)
+    await again.submit("more")
+    await again.settled()
+    assert (again.tokens, again.cost, again.usage.turns) == (240, 0.75, 1)
+    await again.close()
+
+
+async def test_the_first_screen_offers_the_last_sessions_of_the_folder_until_something_is_said(talk: Talk) -> None:
+    ids: list[str] = []
+    for number in range(4):
+        conversation = await talk.open(text(f"Answer {number}."))
+        await say(conversation, f"question {number}")
+        ids.append(session_id(conversation))
+        await conversation.close()
+    conversation = await talk.open(text("New."))
+    await conversation.offer_sessions(("F3", "F4", "F5"))
+    offered = conversation.transcript.blocks[-1]
+    rows = offered.text.split("\n")
+    assert [row.split()[0] for row in rows[1:]] == ["F3", "F4", "F5"]
+    assert [f"question {number}" in row for number, row in zip((3, 2, 1), rows[1:], strict=True)] == [True] * 3
+    assert not offered.toggle(0)
+    assert offered.toggle(2)
+    await conversation.settled()
+    assert session_id(conversation) == ids[2]
+    conversation.resume_recent(0)
+    await conversation.settled()
+    assert session_id(conversation) == ids[2], "something has been said in this one"
+    await conversation.close()
+    fresh = await talk.open(text("New."), is_kept=False)
+    count = len(fresh.transcript.blocks)
+    await fresh.offer_sessions(("F3",))
+    assert len(fresh.transcript.blocks) == count
+    await fresh.close()
+
+
+def test_the_branch_is_read_from_the_repository_or_worktree(tmp_path: Path) -> None:
+    assert branch_of(tmp_path / "none") == ""
+    (tmp_path / "repo" / ".git" / "worktrees" / "w").mkdir(parents=True)
+    (tmp_path / "repo" / ".git" / "HEAD").write_text("ref: refs/heads/feature/x\n")
+    (tmp_path / "repo" / "inner").mkdir()
+    assert branch_of(tmp_path / "repo" / "inner") == "feature/x"
+    (tmp_path / "repo" / ".git" / "worktrees" / "w" / "HEAD").write_text("ref: refs/heads/w\n")
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / ".git").write_text(f"gitdir: {tmp_path}/repo/.git/worktrees/w\n")
+    assert branch_of(tmp_path / "w") == "w"
+    (tmp_path / "repo" / ".git" / "HEAD").write_text("0123456789abcdef\n")
+    assert branch_of(tmp_path / "repo") == ""

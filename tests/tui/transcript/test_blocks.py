@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +21,7 @@ from swink_agent.tui.transcript import (
     gap_before,
 )
 from swink_agent.tui.transcript.line import copied_text, plain
+from swink_agent.tui.transcript.messages import HelpBlock
 from swink_agent.tui.transcript.safe import ORDINARY, safe
 
 
@@ -174,6 +177,16 @@ deltas = st.lists(
 )
 
 
+def test_a_paragraph_is_final_when_it_ends_and_has_no_cursor_then() -> None:
+    reply = ReplyBlock()
+    reply.append_text("One para\ngraph.")
+    reply.lines(60)
+    assert reply.final_lines == []
+    reply.append_text("\n\n")
+    reply.lines(60)
+    assert [plain(line.spans) for line in reply.final_lines] == ["● One para graph."]
+
+
 @settings(max_examples=150)
 @given(deltas, st.sampled_from([20, 60]))
 def test_a_reply_looks_the_same_however_often_it_was_drawn(parts: list[tuple[bool, str]], width: int) -> None:
@@ -186,8 +199,8 @@ def test_a_reply_looks_the_same_however_often_it_was_drawn(parts: list[tuple[boo
         lines = list(seen.lines(width))
         assert lines[: seen.first_change] == before[: seen.first_change]
         before = lines
-        assert lines[: len(final)] == final  # what is final once stays so
-        final = lines[: seen.final_rows]
+        assert list(seen.final_lines)[: len(final)] == final  # what is final once stays so
+        final = list(seen.final_lines)
     for reply in (seen, unseen):
         reply.finish()
     assert seen.lines(width)[: len(final)] == final
@@ -213,7 +226,7 @@ def test_a_call_goes_from_waiting_to_one_line() -> None:
     assert drawn(tool)[0].endswith("done 250 ms")
     assert tool.is_open
     tool.fold()
-    assert drawn(tool) == ["\u2713 bash make test  done 250 ms \u2502 one"]
+    assert [plain(line.spans) for line in tool.lines(50)] == [f"\u2713 bash make test \u2502 one{'done 250 ms':>28}"]
 
 
 @pytest.mark.parametrize(
@@ -325,7 +338,7 @@ def test_the_users_own_command_is_told_apart() -> None:
     shell = ShellBlock("1", "bash", "ls")
     shell.finish(ToolOutcome.RAN, "a", is_error=False, seconds=0.1)
     shell.fold()
-    assert drawn(shell) == ["\u2713 ! ls  done 100 ms \u2502 a"]
+    assert [plain(line.spans) for line in shell.lines(50)] == [f"\u2713 ! ls \u2502 a{'done 100 ms':>40}"]
 
 
 HELP = "Keys\n  Enter            sends it\n  Ctrl+C twice, Q  leaves, whatever goes on at the moment"
@@ -341,6 +354,21 @@ def test_what_stands_beside_a_name_in_a_notice_stays_in_its_column() -> None:
     assert copied_text(NoticeBlock(HELP).lines(46)).endswith("leaves, whatever goes on at the moment")
 
 
+def test_help_has_its_parts_side_by_side_where_there_is_room() -> None:
+    parts = ["Keys\n  Enter  sends it\n  Esc    stops it", "Commands\n  #help  what there is"]
+    wide = [row.split() for row in drawn(HelpBlock(parts), 130)]
+    assert wide == [
+        ["\u00b7", "Keys", "Commands"],
+        ["Enter", "sends", "it", "#help", "what", "there", "is"],
+        ["Esc", "stops", "it"],
+    ]
+    rows = drawn(HelpBlock(parts), 130)
+    assert rows[0].index("Commands") == rows[1].index("#help") - 2 == 66
+    narrow = [*drawn(NoticeBlock("\n\n".join(parts)), 80)]
+    assert drawn(HelpBlock(parts), 80) == narrow
+    assert len(narrow) == 6
+
+
 def test_and_below_the_name_where_its_column_would_be_narrow() -> None:
     assert drawn(NoticeBlock(HELP), 34) == [
         "· Keys",
@@ -349,3 +377,24 @@ def test_and_below_the_name_where_its_column_would_be_narrow() -> None:
         "      leaves, whatever goes on at",
         "      the moment",
     ]
+
+
+def test_a_flood_of_text_is_laid_out_in_bounded_steps_that_end_as_one_would() -> None:
+    text = "".join([f"## Part {number}\n\nwords and *more* words\n\n" for number in range(400)])
+    reply, whole = ReplyBlock(), ReplyBlock()
+    for block in (reply, whole):
+        block.append_thinking("first\n\na thought")
+        block.append_text("Begun.\n\n")
+        block.lines(80)
+        block.append_text(text)
+        block.append_thinking("then another")
+        block.append_text("The end.")
+        block.finish("aborted", "stopped by hand")
+    heights = [len(reply.lines(80, 1000))]
+    while reply.is_behind:
+        assert reply.is_finished
+        heights.append(len(reply.lines(80, 1000)))
+    assert len(heights) >= len(text) // 1000
+    assert max([after - before for before, after in pairwise(heights)]) < 150
+    assert list(reply.lines(80)) == list(whole.lines(80))
+    assert reply.text == whole.text

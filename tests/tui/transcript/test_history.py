@@ -37,7 +37,7 @@ def test_a_history_becomes_blocks_in_order() -> None:
     assert [type(block) for block in blocks] == [UserBlock, ReplyBlock, ToolBlock, ReplyBlock]
     assert drawn(blocks[0]) == ["\u258c look", "\u258c \u25a3 /tmp/a.png"]
     assert drawn(blocks[1]) == ["\u25b8 thought \u00b7 1 line", "", "\u25cf I look"]
-    assert drawn(blocks[2]) == ["\u2713 bash ls  done \u2502 a.txt"]
+    assert [row.split() for row in drawn(blocks[2])] == [["\u2713", "bash", "ls", "\u2502", "a.txt", "done"]]
     assert isinstance(blocks[0], UserBlock)
     assert blocks[0].position == 4
 
@@ -52,11 +52,11 @@ def test_calls_without_a_result_and_replies_that_failed_say_so() -> None:
         ],
         redact=str,
     )
-    assert [drawn(block)[-1] for block in blocks] == [
-        "\u2717 bash ls  outcome unknown",
+    assert [" ".join(drawn(block)[-1].split()) for block in blocks] == [
+        "\u2717 bash ls outcome unknown",
         "\u2717 failed: overloaded",
         "\u2298 stopped",
-        "\u2717 bash   failed \u2502 late",
+        "\u2717 bash \u2502 late failed",
     ]
 
 
@@ -81,3 +81,11 @@ def test_text_is_masked_when_it_is_first_looked_at_and_then_always() -> None:
         block.open()
         assert "secret" not in "\n".join(drawn(block))
         assert "secret" not in block.text
+
+
+def test_two_calls_of_one_reply_with_the_same_id_have_a_result_each() -> None:
+    calls = [ToolCall("c", "bash", {"command": command}) for command in ("one", "two")]
+    results = [ToolResultMessage("c", text, tool_name="bash") for text in ("first", "second")]
+    blocks = blocks_of([AssistantMessage([*calls]), *results], redact=str)
+    shown = [block.text.split() for block in blocks]
+    assert [(words[1], words[-1]) for words in shown] == [("one", "first"), ("two", "second")]

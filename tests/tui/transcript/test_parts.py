@@ -54,21 +54,21 @@ def test_the_parts_of_a_long_reply_look_as_the_whole(text: str) -> None:
     assert rows_of(replies, 70) == [plain(line.spans).rstrip() for line in whole.lines(70)]
 
 
-def test_it_is_cut_in_the_same_places_whatever_the_deltas_are() -> None:
+@pytest.mark.parametrize("longest", [pytest.param(3, marks=pytest.mark.sweep), 50, 5000])
+def test_it_is_cut_in_the_same_places_whatever_the_deltas_are(longest: int) -> None:
     text = MIXED * 400 + CODE
     known = [reply.answer for reply in blocks(text)]
     some = random.Random(7)
-    for longest in (3, 50, 5000):
-        deltas: list[str] = []
-        at = 0
-        while at < len(text):
-            size = some.randint(1, longest)
-            deltas.append(text[at : at + size])
-            at += size
-        assert [reply.answer for reply in blocks(*deltas)] == known
+    deltas: list[str] = []
+    at = 0
+    while at < len(text):
+        size = some.randint(1, longest)
+        deltas.append(text[at : at + size])
+        at += size
+    assert [reply.answer for reply in blocks(*deltas)] == known
 
 
-@pytest.mark.parametrize("size", [7, 4000, len(LINE)])
+@pytest.mark.parametrize("size", [pytest.param(7, marks=pytest.mark.sweep), 4000, len(LINE)])
 def test_a_line_without_an_end_is_cut_between_words(size: int) -> None:
     cutter = Cutter()
     pieces: list[Piece] = []

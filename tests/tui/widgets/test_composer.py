@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from swink_agent.tui.composing.completer import Completer
-from swink_agent.tui.composing.history import PromptHistory
+from swink_agent.tui.composing.prompt_history import PromptHistory
 from swink_agent.tui.widgets.completion_list import CompletionList
 from swink_agent.tui.widgets.composer import Composer
 from swink_agent.tui.widgets.draft_view import DraftView
@@ -35,6 +35,7 @@ class Host(App[None]):
         super().__init__()
         self.heard: list[tuple[str, ...]] = []
         self.images: list[tuple[str, ...]] = []
+        self.commands: list[bool] = []
         self.keys: list[str] = []
         self.composer = Composer(
             history=history or PromptHistory(None), completer=Completer(commands=COMMANDS, folder=folder)
@@ -50,6 +51,7 @@ class Host(App[None]):
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         self.heard.append(("sent", event.text))
         self.images.append(event.images)
+        self.commands.append(event.may_be_command)
 
     def on_composer_queued(self, event: Composer.Queued) -> None:
         self.heard.append(("queued", event.text))
@@ -372,3 +374,70 @@ async def test_it_is_drawn_at_any_width(tmp_path: Path, width: int) -> None:
         assert {strip.cell_length for strip in strips} == {host.view.size.width}
 
     await with_host(tmp_path, steps, size=(width, 20))
+
+
+LONG = "!touch ran\n" + "x\n" * 11
+
+
+async def test_only_a_sign_that_was_typed_or_is_in_sight_begins_a_command(tmp_path: Path) -> None:
+    table: list[tuple[list[str], bool]] = [
+        ([LONG], False),
+        (["\n" + LONG], False),
+        (["!", *"ls "], True),
+        (["!", LONG], True),
+        (["!touch ran"], True),
+        (["!touch ran\nx"], True),
+        (["!" + "x" * 3000], False),
+        (["!" + "x" * 3000, "KEY:ctrl+home"], True),
+        ([LONG, "KEY:home", "!"], True),
+        ([LONG, "KEY:ctrl+o"], False),
+        ([LONG, "KEY:ctrl+o", "KEY:ctrl+home"], True),
+        (["#help", "KEY:shift+enter", *["KEY:a", "KEY:shift+enter"] * 12], False),
+        ([*["KEY:!", "KEY:l", "KEY:shift+enter"], *["KEY:a", "KEY:shift+enter"] * 12], True),
+    ]
+
+    async def work(host: Host, pilot: Pilot[None]) -> None:
+        for number, (steps, may_be_command) in enumerate(table):
+            for step in steps:
+                if step.startswith("KEY:"):
+                    await pilot.press({"!": "exclamation_mark"}.get(step[4:], step[4:]))
+                elif len(step) == 1 and step.isprintable():
+                    await pilot.press({"!": "exclamation_mark"}.get(step, step))
+                else:
+                    await paste(host, pilot, step)
+            await pilot.press("enter")
+            await pilot.pause()
+            assert (number, host.commands[number:]) == (number, [may_be_command])
+
+    await with_host(tmp_path, work, size=(80, 30))
+
+
+async def test_a_long_prompt_of_the_history_is_no_command_before_its_beginning_is_seen(tmp_path: Path) -> None:
+    history = PromptHistory(None)
+    history.add("!touch ran\n" + "x\n" * 30 + "end")
+
+    async def work(host: Host, pilot: Pilot[None]) -> None:
+        await pilot.press("up", "enter")
+        await pilot.press("up", "ctrl+home", "enter")
+
+    host = await with_host(tmp_path, work, history, size=(80, 30))
+    assert host.commands == [False, True]
+
+
+async def test_what_came_back_from_the_queue_is_a_command_only_in_sight(tmp_path: Path) -> None:
+    async def work(host: Host, pilot: Pilot[None]) -> None:
+        for text in (LONG * 3, "!ls"):
+            host.composer.give_back(text)
+            await pilot.press("enter")
+
+    host = await with_host(tmp_path, work, size=(80, 30))
+    assert host.commands == [False, True]
+
+
+async def test_a_folded_paste_holds_no_control_characters(tmp_path: Path) -> None:
+    async def work(host: Host, pilot: Pilot[None]) -> None:
+        await paste(host, pilot, "a\x1b[2J\x07b\n" * 12)
+        await pilot.press("enter")
+
+    host = await with_host(tmp_path, work)
+    assert host.heard == [("sent", "\n".join(["a[2Jb"] * 12))]

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
-import pytest
 from textual import events
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from swink_agent.tui.composing.picking import PickItem, matching
+from swink_agent.tui.composing.matching import PickItem, matching
+from swink_agent.tui.widgets.bars import WaitingMessages
 from swink_agent.tui.widgets.confirm import Confirm
 from swink_agent.tui.widgets.picker import Picker
 from swink_agent.tui.widgets.search_bar import SearchBar
 from swink_agent.tui.widgets.secret_input import SecretInput
-from swink_agent.tui.widgets.waiting_messages import WaitingMessages
 
 
 class Host(App[None]):
@@ -62,12 +61,23 @@ async def shown(
     return host
 
 
+async def results_of(make: Callable[[], ModalScreen[str | None]], table: Iterable[Sequence[str]]) -> list[str | None]:
+    """What a dialog gives for each row of keys, in one program."""
+    host = Host()
+    async with host.run_test(size=(110, 30)) as pilot:
+        for keys in table:
+            host.push_screen(make(), host.results.append)
+            await pilot.pause()
+            await pilot.press(*keys)
+            await pilot.pause()
+    return host.results
+
+
 PLAN = [("later", "switch only"), ("yes", "carry it out"), ("edit", "edit it first")]
 
 
-@pytest.mark.parametrize(
-    ("keys", "result"),
-    [
+async def test_enter_y_and_1_take_what_is_proposed_and_escape_declines() -> None:
+    table: list[tuple[list[str], str | None]] = [
         (["enter"], "yes"),
         (["y"], "yes"),
         (["1"], "yes"),
@@ -78,10 +88,9 @@ PLAN = [("later", "switch only"), ("yes", "carry it out"), ("edit", "edit it fir
         (["up", "enter"], "edit"),
         (["escape"], None),
         (["n"], None),
-    ],
-)
-async def test_enter_y_and_1_take_what_is_proposed_and_escape_declines(keys: list[str], result: str | None) -> None:
-    assert (await shown(Confirm("Carry the plan out?", PLAN, "yes"), *keys)).results == [result]
+    ]
+    results = await results_of(lambda: Confirm("Carry the plan out?", PLAN, "yes"), [keys for keys, _ in table])
+    assert results == [result for _, result in table]
 
 
 async def test_y_takes_what_is_proposed_whatever_it_is_called() -> None:
@@ -108,27 +117,25 @@ async def test_a_secret_is_given_and_never_drawn() -> None:
     assert host.results == ["sk-12-pasted"]
 
 
-@pytest.mark.parametrize("keys", [["escape"], ["a", "escape"], ["enter"], ["a", "ctrl+u", "enter"]])
-async def test_no_secret_is_nothing(keys: list[str]) -> None:
-    assert (await shown(SecretInput("The key"), *keys)).results == [None]
+async def test_no_secret_is_nothing() -> None:
+    table = [["escape"], ["a", "escape"], ["enter"], ["a", "ctrl+u", "enter"]]
+    assert await results_of(lambda: SecretInput("The key"), table) == [None] * len(table)
 
 
 ITEMS = [PickItem(str(number), f"Fix the test {number}", f"{number} h ago") for number in range(300)]
 
 
-@pytest.mark.parametrize(
-    ("keys", "result"),
-    [
+async def test_one_of_many_is_picked_by_typing_and_by_keys() -> None:
+    table: list[tuple[list[str], str | None]] = [
         (["enter"], "0"),
         (["down", "down", "up", "enter"], "1"),
         ([*"test 42", "enter"], "42"),
         ([*"zzz", "enter", "escape"], None),
         (["escape"], None),
         (["up", "enter"], "0"),
-    ],
-)
-async def test_one_of_many_is_picked_by_typing_and_by_keys(keys: list[str], result: str | None) -> None:
-    assert (await shown(Picker("Resume", ITEMS), *keys)).results == [result]
+    ]
+    results = await results_of(lambda: Picker("Resume", ITEMS), [keys for keys, _ in table])
+    assert results == [result for _, result in table]
 
 
 async def test_a_page_down_moves_a_page_and_what_is_chosen_stays_in_view() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 from textual import events
 from textual.app import App, ComposeResult
@@ -14,7 +15,11 @@ from textual.widgets import Static
 from swink_agent import ProposedCall
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.rendering.cells import cell_width
+from swink_agent.tui.themes import THEMES
+from swink_agent.tui.transcript.diffs import change_lines
+from swink_agent.tui.transcript.line import plain
 from swink_agent.tui.widgets.question_panel import QuestionPanel
+from swink_agent.tui.widgets.theme_styles import ThemeStyles
 
 BOX = "╭╮╰╯│─"
 
@@ -29,12 +34,17 @@ class Clock:
 class Host(App[None]):
     CSS = "Static { height: 1fr; }"
 
-    def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        question: ApprovalQuestion,
+        redact: Callable[[str], str] = str,
+        looks: Callable[[], ThemeStyles] | None = None,
+    ) -> None:
         super().__init__()
         self.answers: list[ApprovalAnswer] = []
         self.keys: list[str] = []
         self.clock = Clock()
-        self.panel = QuestionPanel(question, redact, clock=self.clock)
+        self.panel = QuestionPanel(question, redact, looks=looks, clock=self.clock)
 
     def compose(self) -> ComposeResult:
         yield Static()
@@ -57,9 +67,15 @@ Steps = Callable[[Host, Pilot[None]], Awaitable[None]]
 
 
 async def asked(
-    question: ApprovalQuestion, steps: Steps, *, redact: Callable[[str], str] = str, waits: bool = True, **options: Any
+    question: ApprovalQuestion,
+    steps: Steps,
+    *,
+    redact: Callable[[str], str] = str,
+    looks: Callable[[], ThemeStyles] | None = None,
+    waits: bool = True,
+    **options: Any,
 ) -> Host:
-    host = Host(question, redact)
+    host = Host(question, redact, looks)
     async with host.run_test(**options) as pilot:
         for _ in range(200):
             await pilot.pause(0.01)
@@ -93,6 +109,44 @@ OLD = "".join(f"line {number}\n" for number in range(60))
 NEW = OLD.replace("line 5\n", "line five\n").replace("line 30\n", "").replace("line 50\n", "line 50\nmore\n")
 
 NO = ApprovalAnswer(ApprovalChoice.NO, "the user said no")
+
+
+async def test_the_words_that_would_be_trusted_are_shown_whole() -> None:
+    prefix = "/opt/" + "very/long/" * 12 + "bin/tool build"
+
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        rows = host.shown()
+        begin = next(number for number, row in enumerate(rows) if "3 p" in row)
+        assert prefix in "".join([row.strip().removeprefix("│ ") for row in rows[begin + 1 :]])
+
+    question = command(f"{prefix} x")
+    await asked(msgspec.structs.replace(question, prefix=prefix), steps, size=(80, 40))
+
+
+async def test_one_hunk_is_not_offered_hunk_by_hunk() -> None:
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        assert "hunk by hunk" not in "\n".join(host.shown())
+        await pilot.press("h", "y")
+
+    host = await asked(change(OLD, OLD.replace("line 5\n", "line five\n")), steps)
+    assert host.answers == [ApprovalAnswer(ApprovalChoice.ONCE)]
+
+
+@pytest.mark.parametrize("width", [80, 170])
+async def test_a_change_is_drawn_as_the_finished_block_draws_it(width: int) -> None:
+    old = "".join(f"x = {number}\n" for number in range(60))
+    new = old.replace("x = 5\n", "y = 'five'\n")
+    looks = ThemeStyles(THEMES["dark"])
+
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        drawn = [f"│{plain(line.spans)}".rstrip() for line in change_lines("src/app.py", old, new, width - 5)]
+        assert [row for row in host.shown() if row.startswith("│")] == drawn
+        beside = [row for row in drawn if "6 - x = 5" in row and "y = 'five'" in row]
+        assert bool(beside) == (width > 160)
+        styles = {segment.text.strip(): segment.style for y in range(12) for segment in host.panel.render_line(y)}
+        assert styles["'five'"] == looks.style("code.string+added")
+
+    await asked(change(old, new), steps, looks=lambda: looks, size=(width, 40))
 
 
 def press(*keys: str) -> Steps:
@@ -134,11 +188,11 @@ async def test_what_is_not_offered_is_there_and_does_nothing(key: str) -> None:
     assert host.answers == []
 
 
-async def test_what_is_not_offered_says_so_without_colours() -> None:
+async def test_what_is_not_offered_is_not_listed() -> None:
     async def steps(host: Host, pilot: Pilot[None]) -> None:
-        rows = host.shown()
-        assert any("3 p  — (commands that begin so)" in row for row in rows)
-        assert not any("hunk" in row for row in rows)
+        rows = "\n".join(host.shown())
+        assert not any(word in rows for word in ("2 t", "3 p", "begin so", "hunk"))
+        assert all(word in rows for word in ("1 y", "4 n", "5 b"))
 
     await asked(command("git push", choices=(ApprovalChoice.ONCE, ApprovalChoice.NO)), steps)
 
@@ -210,7 +264,7 @@ async def test_a_long_call_scrolls_between_its_title_and_the_keys() -> None:
         assert content()[0] == "row 4"
         rows = host.shown()
         assert rows[0] == "◆ write_file src/app.py"
-        assert "1 y  yes, once" in rows[-3]
+        assert any("1 y  yes, once" in row for row in rows[-4:])
         assert len(rows) <= 17
         assert str(host.panel.border_subtitle).startswith("rows 5-")
 
@@ -317,3 +371,14 @@ async def test_a_call_that_cannot_be_shown_says_so_and_can_only_be_said_no_to(si
 
     host = await asked(command("word" + " word" * (size // 5)), steps, redact=redact)
     assert [answer.choice for answer in host.answers] == [ApprovalChoice.NO]
+
+
+async def test_in_the_smallest_window_the_answers_leave_room_for_the_call() -> None:
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        rows = host.shown()
+        assert rows[-2:] == ["1 y yes  2 t always  4 n no", "5 b no, because  6 k always here"]
+        assert len(rows) >= 5
+        await pilot.press("k")
+        assert host.panel.kept == "write_file"
+
+    await asked(change("one\n", "two\n"), steps, size=(40, 10))

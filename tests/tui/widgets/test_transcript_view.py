@@ -292,7 +292,7 @@ async def test_a_call_folds_a_while_after_its_end(monkeypatch: Any) -> None:
         assert screen(view)[1] == "  \u2502 first"
         await until(lambda: not tool.is_open)
         await settled(pilot)
-        assert screen(view)[0] == "\u2713 bash make  done 1.5 s \u2502 first"
+        assert screen(view)[0].split() == ["\u2713", "bash", "make", "\u2502", "first", "done", "1.5", "s"]
         assert screen(view)[1] == ""
 
 
@@ -330,6 +330,59 @@ async def test_calls_are_selected_and_opened_by_key() -> None:
         assert view.selected_block is tools[0]
 
 
+async def test_a_key_opens_what_is_in_sight_and_shows_its_beginning() -> None:
+    transcript = Transcript()
+    first = a_tool(transcript, "first")
+    first.finish(ToolOutcome.RAN, "\n".join(f"row {number}" for number in range(200)), is_error=False)
+    for number in range(60):
+        transcript.add(NoticeBlock(f"notice {number}", "info"))
+    second = a_tool(transcript, "second")
+    second.finish(ToolOutcome.RAN, "\n".join(f"row {number}" for number in range(200)), is_error=False)
+    for tool in (first, second):
+        tool.fold()
+    async with shown(transcript) as (view, pilot):
+        view.toggle_selected()
+        await settled(pilot)
+        assert (first.is_open, second.is_open) == (False, True)
+        assert any("second" in row for row in screen(view))
+        view.scroll_home(animate=False)
+        await settled(pilot)
+        view.toggle_selected()
+        await settled(pilot)
+        assert first.is_open
+        assert any("first" in row for row in screen(view))
+
+
+async def test_a_thought_opens_from_the_keyboard() -> None:
+    transcript = Transcript()
+    reply = ReplyBlock()
+    transcript.add(reply)
+    reply.append_thinking("a deep thought")
+    reply.append_text("The answer.")
+    reply.finish()
+    async with shown(transcript) as (view, pilot):
+        assert not any("a deep thought" in row for row in screen(view))
+        view.toggle_selected()
+        await settled(pilot)
+        assert any("a deep thought" in row for row in screen(view))
+
+
+@pytest.mark.parametrize(("lines", "is_open"), [(20, True), (60, False)])
+async def test_a_short_change_stays_open(monkeypatch: Any, lines: int, is_open: bool) -> None:
+    monkeypatch.setattr(call_timers, "FOLD_AFTER", 0.05)
+    transcript = Transcript()
+    async with shown(transcript) as (_, pilot):
+        tool = a_tool(transcript, "edit_file")
+        other = a_tool(transcript, "other")
+        details = {"path": "a.py", "old": "", "new": "x\n" * lines}
+        tool.finish(ToolOutcome.RAN, "Created", is_error=False, details=details)
+        await until(lambda: not other.is_open)
+        await settled(pilot)
+        if not is_open:
+            await until(lambda: not tool.is_open)
+        assert tool.is_open == is_open
+
+
 async def test_a_click_on_the_head_of_a_call_opens_it() -> None:
     transcript = Transcript()
     tool = a_tool(transcript)
@@ -339,6 +392,142 @@ async def test_a_click_on_the_head_of_a_call_opens_it() -> None:
         await settled(pilot)
         assert tool.is_open
         assert screen(view)[2] == "  \u2502 second"
+
+
+# -- runs of the same tool -----------------------------------------------------------------------------------------
+
+
+def a_read(transcript: Transcript, path: str, *, is_error: bool = False) -> ToolBlock:
+    tool = ToolBlock(path, "read_file", path)
+    transcript.add(tool)
+    tool.begin()
+    tool.finish(ToolOutcome.RAN, f"text of {path}", is_error=is_error, seconds=0.5)
+    tool.fold()
+    return tool
+
+
+def heads(view: TranscriptView) -> list[str]:
+    """The rows that are not empty, without what fills them up."""
+    return [" ".join(row.split()) for row in screen(view) if row]
+
+
+_SINGLE = [f"\u2713 read_file {name}.py \u2502 text of {name}.py done 500 ms" for name in "abc"]
+_RUN = "\u2713 read_file \u00d73 a.py, b.py, c.py done 1.5 s"
+
+
+async def test_calls_of_one_tool_that_follow_each_other_are_one_row() -> None:
+    transcript = Transcript()
+    async with shown(transcript) as (view, pilot):
+        a_read(transcript, "a.py")
+        await settled(pilot)
+        assert heads(view) == _SINGLE[:1]
+        for name in ("b.py", "c.py"):
+            a_read(transcript, name)
+        await settled(pilot)
+        assert heads(view) == [_RUN]
+        transcript.add(NoticeBlock("a word"))
+        a_read(transcript, "d.py")
+        await settled(pilot)
+        assert heads(view)[:2] == [_RUN, "\u00b7 a word"]
+        assert "d.py" in heads(view)[2]
+        assert view.total_rows == 3
+
+
+async def test_errors_and_calls_that_go_on_or_wait_for_an_answer_stay_rows_of_their_own() -> None:
+    transcript = Transcript()
+    async with shown(transcript) as (view, pilot):
+        a_read(transcript, "a.py")
+        a_read(transcript, "missing.py", is_error=True)
+        for name in ("b.py", "c.py"):
+            a_read(transcript, name)
+        running, asking = ToolBlock("r", "read_file", "r.py"), ToolBlock("q", "read_file", "q.py")
+        transcript.extend([running, asking])
+        running.begin()
+        asking.ask()
+        await settled(pilot)
+        found = [row.split("\u2502")[0].strip() for row in heads(view)]
+        assert found[:2] == ["\u2713 read_file a.py", "\u2717 read_file missing.py"]
+        assert found[2] == "\u2713 read_file \u00d72 b.py, c.py done 1.0 s"
+        assert [row.split()[1:3] for row in found[3:]] == [["read_file", "r.py"], ["read_file", "q.py"]]
+        running.finish(ToolOutcome.RAN, "", is_error=False, seconds=1)
+        running.fold()
+        await settled(pilot)
+        assert heads(view)[2] == "\u2713 read_file \u00d73 b.py, c.py, r.py done 2.0 s"
+
+
+async def test_a_run_opens_into_its_calls_and_folds_again_with_the_first() -> None:
+    transcript = Transcript()
+    first, second, third = [a_read(transcript, f"{name}.py") for name in "abc"]
+    async with shown(transcript) as (view, pilot):
+        assert heads(view) == [_RUN]
+        view.toggle_selected()
+        await settled(pilot)
+        assert heads(view) == _SINGLE
+        assert view.selected_block is first
+        view.select_tool(1)
+        assert view.selected_block is second
+        view.toggle_selected()
+        await settled(pilot)
+        assert (first.is_open, second.is_open, third.is_open) == (False, True, False)
+        view.toggle_selected()
+        view.select_tool(-1)
+        view.toggle_selected()
+        assert first.is_open
+        view.toggle_selected()
+        await settled(pilot)
+        assert heads(view) == [_RUN]
+        await pilot.click(TranscriptView, offset=(4, 1))  # below it, where nothing is
+        await settled(pilot)
+        assert heads(view) == [_RUN]
+        await pilot.click(TranscriptView, offset=(4, 0))
+        await settled(pilot)
+        assert heads(view) == _SINGLE
+
+
+async def test_a_call_that_is_selected_may_vanish_in_a_run() -> None:
+    transcript = Transcript()
+    first, second, _ = [a_read(transcript, f"{name}.py") for name in "abc"]
+    async with shown(transcript) as (view, pilot):
+        first.toggle()
+        view.select_tool(0)
+        view.select_tool(-1)
+        assert view.selected_block is second
+        first.toggle()
+        first.toggle()
+        await settled(pilot)
+        assert heads(view) == [_RUN]
+        view.toggle_selected()
+        await settled(pilot)
+        assert (view.selected_block, heads(view)) == (first, _SINGLE)
+
+
+async def test_a_search_takes_a_call_out_of_its_run() -> None:
+    transcript = Transcript()
+    tools = [a_read(transcript, f"{name}.py") for name in "abcde"]
+    async with shown(transcript) as (view, pilot):
+        assert view.search("text of c") == 1
+        await settled(pilot)
+        rows = [row.split("done")[0].strip() for row in heads(view)]
+        assert [tool.is_open for tool in tools] == [False, False, True, False, False]
+        assert rows == [
+            "\u2713 read_file \u00d72 a.py, b.py",
+            "\u2713 read_file c.py",
+            "\u2502 text of c.py",
+            "\u2713 read_file \u00d72 d.py, e.py",
+        ]
+
+
+async def test_a_long_run_says_that_it_has_more() -> None:
+    transcript = Transcript()
+    for number in range(40):
+        a_read(transcript, f"folder/file{number}.py")
+    async with shown(transcript) as (view, pilot):
+        (row,) = heads(view)
+        assert row.startswith("\u2713 read_file \u00d740 folder/file0.py, ")
+        assert row.endswith(", \u2026 done 20.0 s")
+        await pilot.resize_terminal(24, 12)
+        await settled(pilot)
+        assert heads(view) == ["\u2713 read_file \u00d740 done 2\u2026"]
 
 
 async def test_reduced_motion_turns_nothing() -> None:

@@ -1,13 +1,13 @@
-"""The kit that adapters are made of, for a provider of your own: docs/providers.md builds one with it.
+"""The parts that adapters are made of, also for your own provider: docs/providers.md builds one with them.
 
     http.py         HttpStreamFn: the life of a call                 transport.py  HTTP, with a limit on everything
     keyed.py        KeyedStreamFn: the same, with address and key    errors.py     what a provider's error means
-    frames.py       a body cut into frames                           documents.py  a frame as a typed value
-    reply.py        ReplyWriter: events that are always in order     outgoing.py   what can be sent of a conversation
-    bodies.py       request bodies, encoded once                     images.py     pictures as data, or a note instead
+    frames.py       divides a body into frames                       documents.py  decodes a frame to a typed value
+    reply.py        ReplyWriter: events that are always in order     outgoing.py   prepares messages for a request
+    bodies.py       request bodies, encoded once                     images.py     images as data, or a note instead
 
-What users of finished adapters need too (`Limits`, `Transport`, `AiohttpTransport`, `TransportError`, `ModelInfo`) is
-in `swink_agent.adapters`.
+`swink_agent.adapters` has what users of finished adapters need as well: `Limits`, `Transport`, `AiohttpTransport`,
+`TransportError`, `ModelInfo`.
 """
 
 from swink_agent.core.providers import ProviderDescription

@@ -1,7 +1,6 @@
-"""Building request bodies without encoding again what was encoded for the turn before.
+"""Builds request bodies without encoding again what was encoded for an earlier turn.
 
-Owns the pieces that every adapter's request builder is made of: encoded messages that are remembered, the joining of
-JSON that is already bytes, ids in the form that a provider takes. Images are in `images`.
+Caches encoded messages, joins JSON that is already bytes, and makes ids that every provider accepts.
 """
 
 from __future__ import annotations
@@ -11,17 +10,18 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
-__all__ = ["EncodedMessages", "json_array", "json_object", "short_id"]
+__all__ = ["EncodedMessages", "json_array", "json_object", "short_id", "unused_id"]
 
 _MOST_REMEMBERED = 64 * 1024 * 1024
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class EncodedMessages:
-    """The JSON of messages, kept for as long as the same message objects come back, as they do from turn to turn."""
+    """A cache of the JSON of messages, as long as the same message objects come back from turn to turn."""
 
     __slots__ = ("_known", "_size")
 
@@ -30,7 +30,7 @@ class EncodedMessages:
         self._size = 0
 
     def encode(self, message: object, encode: Callable[[Any], Any], variant: object = None) -> bytes:
-        """The JSON of what `encode` makes of the message; `variant` tells several of its forms apart."""
+        """Returns the JSON of what `encode` returns for the message; `variant` distinguishes forms of one message."""
         key = (id(message), variant)
         known = self._known.get(key)
         if known is not None and known[0] is message:
@@ -46,12 +46,12 @@ class EncodedMessages:
 
 
 def json_array(items: Iterable[bytes]) -> bytes:
-    """An array of documents that are JSON already."""
+    """Joins JSON documents to an array."""
     return b"[" + b",".join(items) + b"]"
 
 
 def json_object(fields: Mapping[str, Any]) -> bytes:
-    """An object whose values are JSON already where they are bytes; those that are `None` are left out."""
+    """Makes an object; values that are bytes are JSON already, and values that are `None` are left out."""
     parts = [
         msgspec.json.encode(name) + b":" + (value if isinstance(value, bytes) else msgspec.json.encode(value))
         for name, value in fields.items()
@@ -61,7 +61,14 @@ def json_object(fields: Mapping[str, Any]) -> bytes:
 
 
 def short_id(given: str, kind: str) -> str:
-    """The id if every provider takes it, else one made of it: always the same, and nothing of it to be read."""
+    """Returns the id if every provider accepts it, else a digest of it, which is always the same."""
     if _PLAIN_ID.fullmatch(given):
         return given
     return f"{kind}_{hashlib.sha256(given.encode(errors='replace')).hexdigest()[:32]}"
+
+
+def unused_id(given: str | None, used: set[str]) -> str:
+    """Returns the id of a call, or a new one if it is missing or used already in the reply."""
+    call = given if given and given not in used else f"call_{uuid4().hex[:24]}"
+    used.add(call)
+    return call

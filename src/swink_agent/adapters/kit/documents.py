@@ -1,7 +1,7 @@
-"""Reading JSON that anyone may have sent: what is not of the expected shape is empty, or named, never a surprise.
+"""Decodes the bytes of a frame to a typed value, whatever the server sent.
 
-Owns the way from the bytes of a frame to a typed value. Bytes that are no JSON are a `FrameError`, since a broken
-connection leaves such; JSON of a shape that nobody expected is a `ShapeError`, which no second try mends.
+Bytes that are not JSON are a `FrameError`, since a broken connection leaves such. JSON of an unexpected shape is a
+`ShapeError`, which a retry does not fix.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any, TypeVar, cast, get_args
 import msgspec
 from msgspec import Struct
 
+from swink_agent.core.values.decoders import converted
+
 from .frames import FrameError, ShapeError
 
 __all__ = ["UNREADABLE", "count", "document", "items", "json_text", "mapping", "read", "text"]
@@ -19,26 +21,26 @@ __all__ = ["UNREADABLE", "count", "document", "items", "json_text", "mapping", "
 T = TypeVar("T", bound=Struct)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MOST_TOKENS = 10**12
-"""More than any count can be; a larger one is a mistake, and must not spoil the sums."""
+"""More than any real count; a larger one is an error and must not distort the sums."""
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
+    """Returns the value if it is an object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def items(value: object) -> list[Any]:
-    """The value if it is an array, else an empty one."""
+    """Returns the value if it is an array, else an empty one."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def text(value: object) -> str:
-    """The value if it is a string, else an empty one."""
+    """Returns the value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def count(value: object, *path: str) -> int:
-    """The count at a path of names, or zero for anything that is none. A number in quotes is a number too."""
+    """Returns the count at a path of names, or zero if there is no valid one. A number may be in quotes."""
     for name in path:
         value = mapping(value).get(name)
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 16:
@@ -49,7 +51,7 @@ def count(value: object, *path: str) -> int:
 
 
 def json_text(value: object) -> str:
-    """The value as JSON, for showing it or passing it on."""
+    """Encodes the value as JSON text."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -62,10 +64,10 @@ def json_text(value: object) -> str:
 def read(
     payload: bytes, decode: Callable[[bytes], T], kind: type[T], noun: str, optional: frozenset[str] = frozenset()
 ) -> T:
-    """The frame's document as a struct, by the decoder of that struct.
+    """Decodes the frame's document to a struct, with the decoder of that struct.
 
-    A document that does not fit is looked at field by field: numbers in quotes are read, what is `optional` and does
-    not fit is left out, and beside an error nothing else matters. Raises `FrameError` or `ShapeError`.
+    A document that does not fit is converted field by field: numbers in quotes are accepted, `optional` fields that do
+    not fit are dropped, and if there is an error, all else is ignored. Raises `FrameError` or `ShapeError`.
     """
     try:
         return decode(payload)
@@ -78,17 +80,17 @@ def read(
 
 
 def document(payload: bytes, noun: str) -> object:
-    """The frame's document, whatever it is. Raises `FrameError` or `ShapeError`."""
+    """Decodes the frame's document, of any type. Raises `FrameError` or `ShapeError`."""
     try:
         return msgspec.json.decode(payload)
-    except msgspec.ValidationError as error:  # a number out of all range
+    except msgspec.ValidationError as error:  # a number out of range
         raise ShapeError(f"{noun} that cannot be read: {error}") from error
     except UNREADABLE as error:
         raise FrameError(f"{noun} that cannot be read: {error}") from error
 
 
 def _without_half_characters(payload: bytes) -> bytes | None:
-    """JSON that says the same without escapes of half a character, which some servers cut in two between frames."""
+    """Returns equivalent JSON without escaped half characters, which some servers split between two frames."""
     import json  # on use: only such frames need it
 
     try:
@@ -99,7 +101,7 @@ def _without_half_characters(payload: bytes) -> bytes | None:
 
 def _fitted(value: object, kind: type[T], noun: str, optional: frozenset[str]) -> T:
     if not isinstance(value, dict):
-        raise ShapeError(f"{noun} that is no object")
+        raise ShapeError(f"{noun} that is not an object")
     fields = cast("dict[str, Any]", value)
     is_error = fields.get("error") is not None
     values: dict[str, Any] = {}
@@ -122,7 +124,7 @@ def _value(value: object, kind: Any, noun: str, optional: frozenset[str]) -> Any
     if kind is msgspec.Raw:
         return msgspec.Raw(msgspec.json.encode(value))
     try:
-        return msgspec.convert(value, kind, strict=False)
+        return converted(value, kind, strict=False)
     except msgspec.ValidationError:
         for option in (kind, *get_args(kind)):
             if isinstance(option, type) and issubclass(option, Struct) and isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""What a provider's error means, in one of our kinds.
+"""Maps a provider's error to one of our kinds.
 
-Owns the wording: status codes first, then the names and phrases by which providers say that an input is too long, a
-key is bad, or a filter struck. Adapters hand over what they were sent, whole answers or error frames alike.
+The status code decides first, then the names and phrases by which providers say that an input is too long, a key is
+wrong, or a filter blocked the reply. Adapters pass whole answers or error frames.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["classify", "classify_error", "retry_after"]
 
 _LONGEST_MESSAGE = 2_000
 _LONGEST_WAIT = 1000 * 365 * 24 * 3600.0
-"""A thousand years: what is longer is a mistake, and would overflow a clock."""
+"""A thousand years: a longer wait is an error and would overflow a clock."""
 
 _OVERFLOW = re.compile(
     r"prompt is too long|prompt too long|(input|conversation|request) is too long|context.?length|context.?window"
@@ -40,7 +40,7 @@ _OVERFLOW = re.compile(
     # text-generation-inference and what is built on it, Cohere, DashScope
     r"|`?inputs`? tokens \+ `?max_new_tokens`? must be|`?inputs`? must have less than \d+ tokens"
     r"|too many tokens: (total )?|cannot exceed the .{0,20}token limit|range of input length should be"
-    # bodies that are too large before anybody counts a token
+    # bodies that are too large before their tokens are counted
     r"|request_too_large|request payload size exceeds|request exceeds the maximum size|exceeds the maximum size"
     r"|prompt exceeds max|context overflow|input exceeds the .{0,30}(limit|maximum)",
     re.IGNORECASE,
@@ -51,7 +51,7 @@ _NO_OVERFLOW = re.compile(
     r"|property '?[\w.]+'? is unsupported|maximum allowed number of output tokens|at most \d+ completion tokens",
     re.IGNORECASE,
 )
-"""Complaints about a field of the request, which may be called after the context."""
+"""Errors about a field of the request, whose name may contain words about the context."""
 _BAD_KEY = re.compile(
     r"api.?key not valid|api_key_invalid|invalid.{0,4}api.?key|incorrect api key|wrong.api.key|authentication"
     r"|unauthori[sz]ed|permission.denied|access.?denied|security token|unrecognizedclient|expiredtoken"
@@ -74,7 +74,7 @@ _NETWORK = re.compile(
 
 
 def classify(status: int, body: bytes) -> tuple[str, ErrorKind]:
-    """The message and the kind of an answer that is no stream."""
+    """Returns the message and the kind of an answer that is not a stream."""
     try:
         document = _decoded(body.strip())
     except (ValueError, RecursionError):
@@ -89,7 +89,7 @@ def classify(status: int, body: bytes) -> tuple[str, ErrorKind]:
 
 
 def classify_error(error: Any) -> tuple[str, ErrorKind]:
-    """The message and the kind of an error object that came with status 200, in the stream or instead of one."""
+    """Returns the message and the kind of an error object with status 200, in the stream or instead of one."""
     message, code = _words_in(error)
     status = _status_in(error)
     text = f"{message} {code}"
@@ -109,7 +109,7 @@ def classify_error(error: Any) -> tuple[str, ErrorKind]:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from either form of `Retry-After`, or from the header that counts milliseconds."""
+    """Returns the seconds to wait, from either form of `Retry-After`, or from the header in milliseconds."""
     value = headers.get("retry-after", "").strip()
     for seconds in (_number(value), _date(value), _number(headers.get("retry-after-ms", ""), 1000)):
         if seconds is not None:
@@ -159,14 +159,14 @@ def _without_json(status: int, body: bytes) -> tuple[str, ErrorKind]:
     text = body.decode(errors="replace").strip()
     if status == 200:
         start = text[:60] or "nothing"
-        return f"the answer is no stream but {start!r}: is the URL the provider's?", ErrorKind.NETWORK
+        return f"the answer is not a stream but {start!r}: is the URL the provider's?", ErrorKind.NETWORK
     if text.startswith("<"):
         text = _words_of_page(text[:20_000])
     return _shown(text[:300], status), _kind_of_status(status, text[:2_000])
 
 
 def _words_of_page(page: str) -> str:
-    """What stands between the tags, but for scripts and styles, in time linear in the page's length."""
+    """Extracts the text between the tags, without scripts and styles, in linear time."""
     words: list[str] = []
     is_hidden = False
     for piece in page.split("<"):
@@ -179,7 +179,7 @@ def _words_of_page(page: str) -> str:
 
 
 def _decoded(body: bytes) -> Any:
-    """The document. Numbers that are out of all range are none to the fast decoder; an error may hold any."""
+    """Decodes the document, also with numbers out of range, which the fast decoder rejects."""
     try:
         return msgspec.json.decode(body)
     except msgspec.ValidationError:
@@ -189,7 +189,7 @@ def _decoded(body: bytes) -> Any:
 
 
 def _error_in(document: Any) -> Any:
-    """The object that tells of the error: what stands under `error`, if that is one, alone or in a list."""
+    """Returns the object that describes the error: the value of `error`, if there is one, alone or in a list."""
     fields = mapping(document)
     inner = fields.get("error")
     if isinstance(inner, list):
@@ -198,7 +198,7 @@ def _error_in(document: Any) -> Any:
 
 
 def _words_in(document: Any) -> tuple[str, str]:
-    """The message, and the codes and types beside it, however the provider wraps them."""
+    """Returns the message, and the codes and types beside it, in any provider's form."""
     if isinstance(document, str):
         return document, ""
     inner = _error_in(document)

@@ -1,14 +1,15 @@
-"""Cutting a body into frames: server-sent events, JSON lines, a JSON array, and the binary AWS event stream.
+"""Divides a body into frames: server-sent events, JSON lines, a JSON array, and the binary AWS event stream.
 
-Owns framing alone: bytes in, frames out, at whatever points the bytes are split, no I/O. What a frame means is the
-business of the adapter that reads it. A frame over 8 MiB is refused, so that no body can fill memory.
+Bytes go in, in pieces of any size, and frames come out, without I/O. Adapters interpret the frames. A frame over 8 MiB
+is refused, so that no body can fill the memory.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 __all__ = [
     "MOST_BYTES",
@@ -19,25 +20,39 @@ __all__ = [
     "LineFrames",
     "ShapeError",
     "SseFrames",
+    "take_last",
 ]
+
+T = TypeVar("T")
 
 MOST_BYTES = 8 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
 class FrameError(Exception):
-    """The bytes are not frames of the kind they should be, or one is too large."""
+    """The bytes are not frames of the expected kind, or a frame is too large."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message)
 
 
 class ShapeError(FrameError):
-    """A frame came whole, but says something that nobody expected: no fault of the connection."""
+    """A complete frame has unexpected content, which is not a fault of the connection."""
+
+
+def take_last(frames: Iterable[T], take: Callable[[T], None]) -> None:
+    """Reads the frames that were left when the body ended. A frame that was cut off is ignored."""
+    for frame in frames:
+        try:
+            take(frame)
+        except ShapeError:
+            raise
+        except FrameError:
+            pass
 
 
 class LineFrames:
-    """Lines, as bytes without their end. NDJSON is one document a line."""
+    """Lines, as bytes without their line ends. NDJSON has one document in each line."""
 
     __slots__ = ("_pieces", "_size")
 
@@ -46,7 +61,7 @@ class LineFrames:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are complete now."""
+        """Returns the lines that are complete now."""
         if b"\n" not in data:
             self._hold(data)
             return []
@@ -61,7 +76,7 @@ class LineFrames:
         return lines
 
     def end(self) -> list[bytes]:
-        """What is left when the body is over: a last line that was not ended."""
+        """Returns the last line when the body ends, if it has no line end."""
         rest = b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
@@ -76,10 +91,10 @@ class LineFrames:
 
 
 class SseFrames:
-    """Server-sent events, as the data of each; the name of the last one's event is in `event`.
+    """Server-sent events.
 
-    Comments, ids and retry times are passed over. Lines may end in LF, CRLF or CR. An event that the body ends
-    without its blank line still counts.
+    Comments, ids and retry times are ignored. Lines may end in LF, CRLF or CR. The last event counts even without its
+    blank line.
     """
 
     __slots__ = ("_carriage", "_data", "_event", "_is_first", "_lines", "_size")
@@ -93,7 +108,7 @@ class SseFrames:
         self._is_first = True
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The events that are complete now, each as `(event name, data)`."""
+        """Returns the events that are complete now, each as `(event name, data)`."""
         if self._carriage or b"\r" in data:
             data = self._with_plain_ends(data)
         frames: list[tuple[bytes, bytes]] = []
@@ -111,14 +126,14 @@ class SseFrames:
         return frames
 
     def end(self) -> list[tuple[bytes, bytes]]:
-        """What is left when the body is over."""
+        """Returns the last event when the body ends."""
         frames = self.feed(b"\n\n")
         self._lines.end()
         return frames
 
     def _add(self, data: bytes) -> None:
         self._data.append(data)
-        self._size += len(data) + 1  # an empty line is a line too
+        self._size += len(data) + 1  # empty lines count too
         if self._size > MOST_BYTES:
             raise FrameError(f"an event of more than {MOST_BYTES} bytes")
 
@@ -130,7 +145,7 @@ class SseFrames:
         return frame
 
     def _with_plain_ends(self, data: bytes) -> bytes:
-        """The data with every line end as LF; a CR at its end waits for the LF that may follow."""
+        """Converts every line end to LF; a CR at the end of the data waits for the LF that may follow."""
         if self._carriage:
             data = b"\r" + data
         self._carriage = data.endswith(b"\r")
@@ -212,7 +227,7 @@ class AwsEventFrames:
                 messages.append(message)
         except FrameError:
             if not messages:
-                raise  # what came whole before it is read first; the next bytes, if any, find the fault again
+                raise  # complete messages before it are returned first; the next call finds the error again
         return messages
 
     def _next(self) -> AwsMessage | None:
@@ -240,7 +255,7 @@ _AWS_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
 def _aws_headers(data: bytes) -> dict[str, str]:
-    """The string headers by name; headers of other types are passed over."""
+    """Returns the string headers by name and ignores headers of other types."""
     headers: dict[str, str] = {}
     position = 0
     try:
@@ -259,7 +274,7 @@ def _aws_headers(data: bytes) -> dict[str, str]:
             else:
                 position += _AWS_SIZES[kind]
             if position > len(data):
-                raise IndexError("a value longer than its room")
+                raise IndexError("a value longer than its space")
     except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise FrameError(f"event-stream headers that cannot be read: {error}") from error
     return headers

@@ -1,8 +1,7 @@
-"""The one way from a request to stream events that all HTTP adapters share.
+"""The base of all HTTP adapters: from a request to stream events.
 
-Owns the life of a call: send, look at the status, feed the body to the parser, and end with exactly one terminal
-event, whatever the provider, the network or the caller does. An adapter adds a pure request builder, a pure parser,
-and its own wording of errors.
+Runs a call: sends the request, checks the status, feeds the body to the parser, and ends with exactly one terminal
+event, whatever the provider, the network or the caller does. An adapter adds a pure request builder and a pure parser.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ class Parser(Protocol):
     writer: ReplyWriter
 
     def feed(self, data: bytes) -> bool:
-        """Reads the next bytes; says whether they completed a frame.
+        """Reads the next bytes; returns whether they completed a frame.
 
-        Raises `FrameError` for bytes that are none, `ShapeError` for a frame that says nothing it could mean.
+        Raises `FrameError` for bytes that are not a frame, `ShapeError` for a frame with unexpected content.
         """
         ...
 
     def end(self) -> None:
-        """The body is over: reads what is left. A reply without its terminal frame is failed by the caller."""
+        """Reads the rest when the body ends. If the terminal frame is missing, the caller fails the reply."""
         ...
 
     def usage_so_far(self) -> Usage | None:
-        """What the provider has said so far about the tokens, for a reply that is not going to end well."""
+        """The usage that the provider has reported so far, for a reply that fails."""
         ...
 
 
@@ -64,23 +63,23 @@ class HttpStreamFn(ABC):
     """The base of the adapters."""
 
     description: ClassVar[ProviderDescription]
-    """What is to be known of its provider; a subclass that names one has its `provider` from there."""
+    """The description of its provider; it also gives `provider`."""
     provider: ClassVar[str] = ""
     kin: ClassVar[frozenset[str]] = frozenset()
-    """Other names for its provider: the same models and keys, by another wire format."""
+    """Other names of its provider, with the same models and keys and another wire format."""
     is_bound: ClassVar[bool] = True
-    """Whether it asks one provider or server, so that an agent with it cannot change to a model of another."""
+    """Whether it serves one provider or server only, so that its agent cannot change to a model of another."""
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream",)
-    """What the body of a good answer calls itself; anything but JSON and web pages is taken at its word."""
+    """Content types of a stream. Other types, except JSON and web pages, are accepted too."""
     session_field: ClassVar[str] = ""
-    """The field that carries `StreamOptions.session_id`, where a server may not know it and refuse the request."""
+    """The request field for `StreamOptions.session_id`, if servers that do not know it may refuse the request."""
     is_relay: ClassVar[bool] = False
-    """Whether somebody else decides what the model can take: then only files, which are here, are read here."""
+    """Whether another server decides what the model accepts: then only local files are read here."""
     base_url: str = ""
     address_source: str = "base_url"
-    """Where the address came from, for saying what to mend: a parameter or a variable."""
+    """The parameter or variable that gave the address, for error messages."""
     given_address: str = ""
-    """The address as it was given, before it was put into its usual form."""
+    """The address as the user gave it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -97,21 +96,21 @@ class HttpStreamFn(ABC):
         return f"<{type(self).__name__}>"
 
     def serves(self, provider: str) -> bool:
-        """Whether models of this provider can be asked for through this stream function."""
+        """Whether this stream function can serve models of the provider."""
         return provider == self.provider or provider in self.kin
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:  # noqa: B027 - most have nothing to check
-        """Raises an `AgentError` for what makes every call impossible, such as a missing key. Asks nobody."""
+        """Raises an `AgentError` if every call would fail, as with a missing key. Sends no request."""
 
     @abstractmethod
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
-        """The request. Raises `AgentError` or `RequestError` for what can be told before it is sent."""
+        """Builds the request. Raises `AgentError` or `RequestError` for errors that are found before sending."""
 
     def server(self) -> str:
-        """The address of the server. Raises `StreamError` for one that cannot be asked."""
+        """The address of the server. Raises `StreamError` for an invalid one."""
         if problem := address_problem(self.base_url):
             given = self.given_address or self.base_url
-            shown = given.rpartition("@")[2][:100]  # what stands before it may be a password
+            shown = given.rpartition("@")[2][:100]  # a password may come before it
             raise StreamError(
                 f"{self.provider} cannot be asked: {self.address_source} is {shown!r}, which {problem}",
                 kind=ErrorKind.INVALID_REQUEST,
@@ -124,10 +123,10 @@ class HttpStreamFn(ABC):
 
     @abstractmethod
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> Parser:
-        """A fresh parser for one reply."""
+        """Makes a parser for one reply."""
 
     def cost(self, model: ModelSpec, usage: Usage) -> Cost:
-        """What the reply cost."""
+        """Returns the cost of the reply."""
         from ..prices import cost_of
 
         return cost_of(model, usage)
@@ -138,7 +137,7 @@ class HttpStreamFn(ABC):
         return msgspec.structs.replace(self.limits, total=options.timeout)
 
     async def prepared(self, model: ModelSpec, context: AgentContext) -> AgentContext:
-        """The context as it can be sent to the model. Raises `RequestError`."""
+        """Prepares the context for the model. Raises `RequestError`."""
         prompt = await resolved_prompt(context)
         messages = await self._outgoing.prepare(
             context.messages, lambda: self.is_relay or takes_images(model), keeps_extensions=self.is_relay
@@ -199,7 +198,7 @@ class HttpStreamFn(ABC):
                 yield event
 
     async def advised(self, refused: StreamFailed, model: ModelSpec) -> StreamFailed:
-        """The refusal of a model that the provider does not know, with the names of some that there are."""
+        """Adds the names of existing models to the failure for a model that the provider does not know."""
         from ..catalog import ModelCatalog
 
         catalog = ModelCatalog.load()
@@ -211,12 +210,12 @@ class HttpStreamFn(ABC):
         return with_advice(refused, f"there are, for example, {', '.join(some)}") if some else refused
 
     def _is_about_the_session(self, refused: StreamFailed) -> bool:
-        """Whether a server refused the request for its session, which it could do without."""
+        """Whether a server refused the request because of its session field, which is optional."""
         is_refusal = refused.kind == ErrorKind.INVALID_REQUEST and not self._refuses_sessions
         return is_refusal and bool(self.session_field) and self.session_field in refused.message
 
     def _events(self, model: ModelSpec, parser: Parser, request: HttpRequest) -> Sequence[AssistantMessageEvent]:
-        """What the parser wrote, with the cost on the terminal event."""
+        """Returns the parser's new events, with the cost in the terminal event."""
         events = parser.writer.take()
         if not events:
             return events
@@ -230,19 +229,19 @@ class HttpStreamFn(ABC):
         return events
 
     def _is_stream(self, response: HttpResponse) -> bool:
-        """Whether the body may be one: some servers call a stream plain text, but none calls it JSON or a page."""
+        """Whether the body may be a stream: some servers call it plain text, but none calls it JSON or HTML."""
         content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return content_type in self.content_types or content_type not in ("application/json", "text/html")
 
 
 def _without_secrets(failed: StreamFailed, request: HttpRequest) -> StreamFailed:
-    """The failure without what the request was sent with: some providers repeat a key that they do not like."""
+    """Masks the request's headers in the failure: some providers repeat a wrong key."""
     from swink_agent.core.secrets.redaction import Redactor  # on use: most calls do not fail
 
     known = Redactor(environment={}, patterns=False)
     for name, value in request.headers.items():
         if is_secret_name(name):
-            for part in (value, value.partition(" ")[2]):  # the scheme, as in "Bearer …", is no part of it
+            for part in (value, value.partition(" ")[2]):  # without the scheme, as in "Bearer …"
                 known.register(part, "API key")
     message = known.redact(failed.message)
     half = len(message) - known.safe_length(message)
@@ -261,11 +260,11 @@ def with_advice(refused: StreamFailed, advice: str) -> StreamFailed:
 
 
 def takes_images(model: ModelSpec) -> bool:
-    """Whether the model can be shown images; one that is not known is believed to be.
+    """Whether the model accepts images; an unknown model is assumed to.
 
-    What Azure calls a model is a deployment, which may have the name of another.
+    On Azure a model is a deployment, which may have the name of another model.
     """
-    from ..catalog import ModelCatalog  # on use: most conversations hold none
+    from ..catalog import ModelCatalog  # on use: most conversations have no images
 
     if model.provider == "azure":
         return True
@@ -274,9 +273,9 @@ def takes_images(model: ModelSpec) -> bool:
 
 
 def _fed(parser: Parser, data: bytes, response: HttpResponse) -> Failure | None:
-    """Lets the parser read; returns what makes the rest of the body useless, if something does.
+    """Feeds the parser; returns a failure if the rest of the body is useless.
 
-    Nothing is raised from here: what the transport sees as an exception, it takes for one of the connection.
+    It raises nothing, because the transport would take an exception for one of the connection.
     """
     try:
         if parser.feed(data):
@@ -287,7 +286,7 @@ def _fed(parser: Parser, data: bytes, response: HttpResponse) -> Failure | None:
 
 
 def _finish(parser: Parser, failure: Failure) -> None:
-    """Lets the parser read what is left: a reply whose terminal frame had come is complete, whatever came after."""
+    """Lets the parser read the rest: a reply with its terminal frame is complete, whatever came after it."""
     if failure[1] not in (ErrorKind.ABORTED, ErrorKind.STREAM):
         try:
             parser.end()
@@ -298,7 +297,7 @@ def _finish(parser: Parser, failure: Failure) -> None:
 
 
 def _misread(error: Exception) -> Failure:
-    """What it means that bytes could not be read: a frame that came whole is no fault of the connection's."""
+    """Returns the failure for bytes that could not be read; for a complete frame the connection is not at fault."""
     if isinstance(error, FrameError):
         is_whole = isinstance(error, ShapeError)
         return f"the provider sent {error}", ErrorKind.STREAM if is_whole else ErrorKind.NETWORK
@@ -308,7 +307,7 @@ def _misread(error: Exception) -> Failure:
 
 
 async def _refusal(response: HttpResponse) -> StreamFailed:
-    """The failure that an answer other than a stream stands for."""
+    """Returns the failure for an answer that is not a stream."""
     body = bytearray()
     try:
         while len(body) <= _MOST_ERROR_BYTES and (data := await response.read()):

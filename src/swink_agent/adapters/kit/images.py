@@ -1,7 +1,7 @@
-"""Images as data, and the words in place of one that cannot be sent.
+"""Images as data, or a `Note` instead of one that cannot be sent.
 
-Owns reading image files: never for long, never a thing that is no file, never more than a provider takes. A picture
-that is gone is no error: the conversation that it was part of goes on with a `Note` where it stood.
+Reads image files without blocking, only ordinary files, and no more than a provider accepts. A missing image is not an
+error: the conversation continues with a note in its place.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _SIGNATURES = (
 )
 _LOOKED_AT = 512
 _LEAST_TEXT = 32
-"""So many bytes of text are no picture; fewer may be anything."""
+"""This many bytes of text are not an image; fewer may be anything."""
 
 
 class Note(NamedTuple):
-    """What a model reads in place of an image that cannot be sent."""
+    """The text that a model reads instead of an image that cannot be sent."""
 
     text: str
 
 
 class Picture(NamedTuple):
-    """An image as requests carry it."""
+    """An image as it is sent in requests."""
 
     media_type: str
     data: str
@@ -44,7 +44,7 @@ class Picture(NamedTuple):
 
 
 def picture(image: Image) -> Picture | Note:
-    """The data of an image, which may be in a file, or a note that says why there is none."""
+    """Returns the data of an image, which may be in a file, or a note that explains why it is missing."""
     source = image.source
     if isinstance(source, Base64Image):
         return Picture(source.media_type, source.data)
@@ -57,7 +57,7 @@ def picture(image: Image) -> Picture | Note:
 
 
 def image_url(image: Image) -> str | Note:
-    """A URL for the image: its own, or one that holds its data."""
+    """Returns a URL for the image: its own, or a data URL."""
     if isinstance(image.source, UrlImage):
         return image.source.url
     found = picture(image)
@@ -79,23 +79,23 @@ def _in_file(source: FileImage) -> Picture | Note:
     media_type = source.media_type or mimetypes.guess_type(source.path)[0] or ""
     found = _sniffed(data) or media_type
     if not data or (not found.startswith("image/") and not source.media_type) or _is_text(data):
-        return Note(f"[image missing: {name} is {'empty' if not data else 'no image'}]")
+        return Note(f"[image missing: {name} is {'empty' if not data else 'not an image'}]")
     return Picture(found, base64.b64encode(data).decode())
 
 
 def _read(path: str) -> bytes:
-    """The file's content. Raises `OSError`, or `ValueError` whose text goes on behind the name."""
+    """Reads the file. Raises `OSError`, or `ValueError` with a text that follows the file's name."""
     try:
-        # A named pipe is opened at once this way, and seen to be none of ours; a plain open would wait for a writer.
+        # This opens a named pipe at once, so that it can be refused; a plain open would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except ValueError:
-        raise ValueError("is no name that a file can have") from None
+        raise ValueError("is not a valid file name") from None
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
             raise ValueError("is a folder")
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError("is no ordinary file")
+            raise ValueError("is not an ordinary file")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(MOST_IMAGE_BYTES + 1) if status.st_size <= MOST_IMAGE_BYTES else b""
     finally:
@@ -106,14 +106,14 @@ def _read(path: str) -> bytes:
 
 
 def _sniffed(data: bytes) -> str:
-    """The media type that the first bytes tell; providers refuse data that calls itself something else."""
+    """Returns the media type by the first bytes; providers refuse data with a wrong type."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((media_type for start, media_type in _SIGNATURES if data.startswith(start)), "")
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether it is words, such as the page that a failed download left under a picture's name."""
+    """Whether the data is text, such as a page that a failed download saved under an image's name."""
     if len(data) < _LEAST_TEXT or _sniffed(data):
         return False
     start = data[:_LOOKED_AT]
@@ -122,5 +122,5 @@ def _is_text(data: bytes) -> bool:
     try:
         start.decode()
     except UnicodeDecodeError as error:
-        return error.start >= len(start) - 4  # cut inside a character
+        return error.start >= len(start) - 4  # the data was cut inside a character
     return True

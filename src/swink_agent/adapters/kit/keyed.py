@@ -1,6 +1,6 @@
-"""Adapters that need an address and a key, which is most of them.
+"""The base of adapters with an address and a key, which is most of them.
 
-Owns where the two come from: the constructor, the environment, or the provider's own address, at which a key is a must.
+Both come from the constructor or the environment. The provider's own address is the default and requires a key.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _WITH_THEIR_OWN_WIRE = frozenset({"anthropic", "bedrock", "gemini", "local", "ol
 
 
 class KeyedStreamFn(HttpStreamFn):
-    """The base of adapters with an address and a key: a subclass names its `description` and its `default_url`.
+    """The base of adapters with an address and a key; a subclass sets `description` and `default_url`.
 
-    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
-    the provider's own may need none.
+    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. Other servers than the
+    provider's own may work without a key.
     """
 
     serves_all_elsewhere: ClassVar[bool] = False
-    """Whether models of every provider are hosted by servers that speak this wire format."""
+    """Whether servers with this wire format host models of every provider."""
     default_url: ClassVar[str] = ""
     url_variable: ClassVar[str] = ""
     key_variable: ClassVar[str] = ""
-    """The variables that are named to a user, which are the first of the description's."""
+    """The variables that error messages name, which are the first of the description."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -62,16 +62,16 @@ class KeyedStreamFn(HttpStreamFn):
         self._needs_key = given is None
         self._api_key = api_key or os.environ.get(_first_set(self.description.key_variables)) or None
         self.encoded = EncodedMessages()
-        """Messages as this provider takes them, each encoded once."""
+        """Messages in this provider's form, each encoded once."""
 
     def with_version(self, url: str) -> str:
-        """The address with the version part that it may or may not have, and no slash at its end."""
+        """Returns the address with its version part, which the user may have left out, and without a final slash."""
         url = url.rstrip("/")
         return url if url.endswith("/v1") else f"{url}/v1"
 
     def serves(self, provider: str) -> bool:
-        """Models of its own provider; at an address that was given, also those of providers without a wire format of
-        their own: a server may host what it likes."""
+        """Serves models of its own provider; at an address that the user gave, also those of providers without their
+        own wire format, since a server may host any model."""
         if super().serves(provider) or not self._has_own_address:
             return super().serves(provider)
         return self.serves_all_elsewhere or provider not in _WITH_THEIR_OWN_WIRE
@@ -81,7 +81,7 @@ class KeyedStreamFn(HttpStreamFn):
         self.server()
 
     def key(self, options: StreamOptions) -> str | None:
-        """The key for one call. Raises `AuthError` if there must be one and is none."""
+        """Returns the key for one call. Raises `AuthError` if a required key is missing."""
         key = options.api_key or self._api_key
         if key is None and self._needs_key:
             raise AuthError(f"no key for {self.provider}: set {self.key_variable}, or pass api_key")
@@ -89,5 +89,5 @@ class KeyedStreamFn(HttpStreamFn):
 
 
 def _first_set(variables: Iterable[str]) -> str:
-    """The first of the variables that holds something; none of them if none does."""
+    """Returns the first of the variables that is set and not empty, or an empty string."""
     return next((name for name in variables if os.environ.get(name)), "")

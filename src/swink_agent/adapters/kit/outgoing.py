@@ -1,7 +1,6 @@
-"""A conversation as it can be sent now: files read, notes where a block cannot go.
+"""Prepares a context for a request: reads image files, and replaces blocks that cannot be sent by notes.
 
-Owns what is done to a context before a request is built of it, off the event loop where it may take time. What one
-provider cannot take beyond that is the business of its own builder.
+Slow work runs outside the event loop. Each adapter's request builder handles further limits of its provider.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _Key = tuple[int, bool]
 
 
 class RequestError(ValueError):
-    """The conversation cannot be put into a request, such as one without a region to send it to."""
+    """No request can be built, for example because the region is missing."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message)
@@ -46,7 +45,7 @@ class RequestError(ValueError):
 
 
 class OutgoingMessages:
-    """Messages with what can be sent in them. One that had to be changed is changed once, and then the same object."""
+    """Replaces what cannot be sent in messages. A message is changed once; later calls return the same object."""
 
     __slots__ = ("_known", "_size")
 
@@ -57,7 +56,7 @@ class OutgoingMessages:
     async def prepare(
         self, messages: Sequence[AgentMessage], takes_images: Callable[[], bool], *, keeps_extensions: bool = False
     ) -> Sequence[AgentMessage]:
-        """The messages, with files read and notes in place of what cannot be sent; the same ones if all can be."""
+        """Reads files and replaces what cannot be sent by notes; returns the same messages if nothing changes."""
         found = [position for position, message in enumerate(messages) if _needs_a_look(message)]
         if not found:
             return messages
@@ -107,11 +106,11 @@ def _sendable(blocks: Sequence[UserBlock], takes_images: bool, keeps_extensions:
 
 
 def _or_note(block: UserBlock, takes_images: bool, keeps_extensions: bool) -> UserBlock:
-    """The block as it can be sent; a note where it cannot."""
+    """Returns the block if it can be sent, else a note."""
     if type(block) is Extension:
         if keeps_extensions:
             return block
-        return Text(f"[a block of the type {block.type_name[:60]!r} stood here, which cannot be sent]")
+        return Text(f"[a block of the type {block.type_name[:60]!r} was here, which cannot be sent]")
     if type(block) is not Image:
         return block
     if not takes_images:
@@ -131,7 +130,7 @@ def _size_of(block: UserBlock) -> int:
 
 
 def refused_files(messages: Sequence[AgentMessage]) -> Iterator[AgentMessage]:
-    """The messages with a note for every file: for those that come from another machine, whose files are not here."""
+    """Replaces every file by a note, for messages from another machine, whose files are not here."""
     for message in messages:
         if type(message) in (UserMessage, ToolResultMessage) and any(map(_is_file, cast("Any", message).content)):
             content = [

@@ -1,7 +1,6 @@
-"""Writing the stream events of one reply, so that they are always in order.
+"""Writes the stream events of one reply in the right order.
 
-Owns the indices of blocks and which of them are open. Every adapter's parser writes through it; a parser only says
-what it read.
+Keeps track of the indices of blocks and which of them are open, so that an adapter's parser only reports what it read.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ __all__ = ["ReplyWriter"]
 
 
 class ReplyWriter:
-    """Turns what a parser reads into events. `take()` hands over what was written since the last time.
+    """Converts what a parser reads to events. `take()` returns the events since the last call of it.
 
-    Text and thinking that follow each other belong to one block until something else opens or `end_speech` is
-    called. Calls are known by a key of the provider's (an index, an id) and may be written in any order.
+    Consecutive pieces of text, or of thinking, belong to one block until another block opens or `end_speech` is called.
+    Calls have a key of the provider (an index, an id) and may be written in any order.
     """
 
     __slots__ = ("_calls", "_events", "_next", "_signature", "_speech", "_speech_index", "is_finished")
@@ -46,7 +45,7 @@ class ReplyWriter:
         self._signature: str | None = None
         self._calls: dict[Hashable, int] = {}
         self.is_finished = False
-        """Whether the terminal event has been written: nothing more is."""
+        """Whether the terminal event has been written; then nothing more is written."""
 
     def take(self) -> list[AssistantMessageEvent]:
         events, self._events = self._events, []
@@ -55,7 +54,7 @@ class ReplyWriter:
     # -- speech --------------------------------------------------------------------------------------------------
 
     def text(self, delta: str) -> None:
-        """A piece of text; an empty one opens nothing."""
+        """Writes a piece of text; an empty one opens no block."""
         if not delta or self.is_finished:
             return
         if self._speech != "text":
@@ -65,21 +64,21 @@ class ReplyWriter:
         self._events.append(TextDelta(self._speech_index, delta))
 
     def thinking(self, delta: str) -> None:
-        """A piece of reasoning; an empty one opens nothing."""
+        """Writes a piece of reasoning; an empty one opens no block."""
         if not delta or self.is_finished:
             return
         self._open_thinking()
         self._events.append(ThinkingDelta(self._speech_index, delta))
 
     def signature(self, signature: str) -> None:
-        """The signature of the thinking block that is open, or of one that holds nothing else."""
+        """Writes the signature of the open thinking block, or of an empty one."""
         if not signature or self.is_finished:
             return
         self._open_thinking()
         self._signature = (self._signature or "") + signature
 
     def end_speech(self) -> None:
-        """Closes the text or thinking block that is open, if one is."""
+        """Closes the open text or thinking block, if any."""
         if self._speech == "text":
             self._events.append(TextEnd(self._speech_index))
         elif self._speech == "thinking":
@@ -106,7 +105,7 @@ class ReplyWriter:
         self._events.append(ToolCallStart(index, call_id, name))
 
     def arguments(self, key: Hashable, delta: str) -> None:
-        """A piece of the arguments of an open call."""
+        """Writes a piece of the arguments of an open call."""
         if delta and not self.is_finished and key in self._calls:
             self._events.append(ToolCallDelta(self._calls[key], delta))
 
@@ -122,7 +121,7 @@ class ReplyWriter:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def done(self, stop_reason: StopReason, usage: Usage, cost: Cost | None = None) -> None:
-        """The reply is complete. A call that the length limit cut off stays open, any other is closed."""
+        """Ends a complete reply. Closes all blocks, except a call that the length limit cut off."""
         if self.is_finished:
             return
         self.end_speech()
@@ -139,7 +138,7 @@ class ReplyWriter:
         usage: Usage | None = None,
         cost: Cost | None = None,
     ) -> None:
-        """The reply failed; what is open is closed."""
+        """Ends a failed reply and closes all blocks."""
         if self.is_finished:
             return
         self.end_speech()

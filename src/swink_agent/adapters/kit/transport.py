@@ -1,7 +1,6 @@
-"""HTTP, as little of it as a streaming adapter needs.
+"""The HTTP that a streaming adapter needs: one POST, its status, its headers, and its body in pieces.
 
-Owns the connection: one POST, its status, its headers, and its body in pieces, with a limit on everything. aiohttp is
-imported when the first request is made. What a body means is the business of the adapters.
+Everything has a limit. aiohttp is imported when the first request is made.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ class Limits(Value, frozen=True, kw_only=True):
     """Seconds that a call may take."""
 
     connect: float = 20.0
-    """Until the provider's machine answers the connection."""
+    """Until the connection is open."""
     progress: float = 120.0
-    """From one frame to the next, the first one included; bytes that make no frame do not count."""
+    """From one frame to the next, including the first; bytes that complete no frame do not count."""
     total: float = 1800.0
     """For the whole call."""
 
 
 class HttpRequest(Value, frozen=True, kw_only=True):
-    """One POST. Its headers and its body, which may hold keys and prompts, never show in a repr."""
+    """One POST. The repr never shows headers and body, which may hold keys and prompts."""
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset({"headers", "body"})
 
@@ -45,7 +44,7 @@ class HttpRequest(Value, frozen=True, kw_only=True):
 
 
 class TransportError(Exception):
-    """The call failed below HTTP, or was given up."""
+    """The call failed below HTTP, or a limit or the caller ended it."""
 
     def __init__(self, message: str, kind: ErrorKind = ErrorKind.NETWORK) -> None:
         super().__init__(message)
@@ -53,7 +52,7 @@ class TransportError(Exception):
 
 
 class HttpResponse(Protocol):
-    """An answer whose body is still to come."""
+    """An answer whose body has not been read yet."""
 
     @property
     def status(self) -> int: ...
@@ -64,27 +63,27 @@ class HttpResponse(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """The next bytes of the body as they arrive, or none at its end. Raises `TransportError`."""
+        """Returns the next bytes of the body, or none at its end. Raises `TransportError`."""
         ...
 
     def progress(self) -> None:
-        """To be called when a frame is complete: the progress deadline starts anew."""
+        """Restarts the progress deadline. Called when a frame is complete."""
         ...
 
 
 class Transport(Protocol):
-    """What carries requests. Tests and users with networks of their own can give another one."""
+    """Sends requests. Tests, and users with special networks, can provide their own."""
 
     def post(self, request: HttpRequest, cancel: CancellationToken) -> Any:
-        """An async context manager that gives the `HttpResponse`, and closes the connection when it is left.
+        """Returns an async context manager that gives the `HttpResponse` and closes the connection at its end.
 
-        Raises `TransportError`, also from the body, when a limit is reached or the token is cancelled.
+        Raises `TransportError`, also while reading the body, if a limit is reached or the token is cancelled.
         """
         ...
 
 
 class AiohttpTransport:
-    """The transport that adapters use. It keeps connections alive, per event loop, for as long as it lives."""
+    """The default transport. It keeps connections alive for each event loop as long as it exists."""
 
     __slots__ = ("__weakref__", "_sessions")
 
@@ -97,13 +96,13 @@ class AiohttpTransport:
         if keeper is None:
             keeper = self._sessions[loop] = _keep_session()
             session = await anext(keeper)
-            # Held here as well, so that collecting the transport closes the session instead of complaining about it.
+            # Referenced here too, so that collecting the transport closes the session without a warning.
             finalize(self, _let_go, session).atexit = False
             return session
         return await keeper.asend(None)
 
     async def get(self, url: str, headers: Mapping[str, str], *, seconds: float = 2.0) -> bytes:
-        """A small document, for advice after a failure. Raises `TransportError`, soon."""
+        """Fetches a small document, for advice after a failure. Raises `TransportError` after a short time."""
         import aiohttp
 
         session = await self._session()
@@ -134,7 +133,7 @@ class AiohttpTransport:
             try:
                 response = await watch.first(pending)
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                # ValueError: a URL or header that cannot be sent. A call that was given up says why instead.
+                # ValueError: an invalid URL or header. If the call was ended, the reason for that is raised instead.
                 raise watch.reason or TransportError(_explain(error, request.url)) from error
             watch.attach(response.close)
             yield _AiohttpResponse(response, watch, request.url)  # what its reader does wrong is not caught here
@@ -145,11 +144,11 @@ class AiohttpTransport:
 
 
 def _let_go(session: Any) -> None:
-    """The transport is gone; its session is closed by the generator that keeps it."""
+    """Closes the session of a collected transport through the generator that holds it."""
 
 
 async def _keep_session() -> AsyncGenerator[Any]:
-    """A session that is closed with its event loop, which ends its async generators, or with the transport."""
+    """Holds a session until its event loop ends, which closes async generators, or the transport does."""
     import aiohttp
 
     session = aiohttp.ClientSession(
@@ -166,7 +165,7 @@ async def _keep_session() -> AsyncGenerator[Any]:
 
 
 class _Watch:
-    """Watches one call's limits and its token, and closes the response when one is reached."""
+    """Watches the limits and the token of one call, and closes the response when one is reached."""
 
     __slots__ = ("_cancel", "_close", "_deadline", "_key", "_last", "_limits", "_loop", "_timer", "reason")
 
@@ -179,11 +178,11 @@ class _Watch:
         self._deadline = self._last + limits.total
         self._timer: asyncio.TimerHandle | None = None
         self.reason: TransportError | None = None
-        """Why the call was given up, if it was."""
+        """Why the watch ended the call, if it did."""
         self._key = cancel.add_callback(self._on_cancel)
 
     async def first(self, pending: Any) -> Any:
-        """The response, once its headers are there."""
+        """Waits for the response and its headers."""
         task = asyncio.ensure_future(pending)
         self._close = task.cancel
         if self.reason is not None:
@@ -265,7 +264,7 @@ class _AiohttpResponse:
 
 
 class _Unpacker:
-    """Undoes gzip and deflate in small pieces, so that a tiny body cannot become a huge one at once."""
+    """Decompresses gzip and deflate in small pieces, so that a tiny body cannot become a huge one at once."""
 
     __slots__ = ("_inner", "_packed", "has_more")
 
@@ -281,7 +280,7 @@ class _Unpacker:
         self.has_more = True
 
     def next(self) -> bytes:
-        """The next piece, or none until more is fed."""
+        """Returns the next piece, or nothing until more data is fed."""
         try:
             piece = self._inner.decompress(self._packed, 64 * 1024)
         except zlib.error as error:
@@ -292,7 +291,7 @@ class _Unpacker:
 
 
 def _explain(error: Exception, url: str) -> str:
-    """What went wrong, to whom, in words: the names of Python's classes tell a user nothing."""
+    """Describes an error for a user, without the names of Python's classes."""
     where = url.split("?", 1)[0]  # a query may hold a key
     place = urlsplit(where)
     where = where.replace(f"{place.netloc.rpartition('@')[0]}@", "") if "@" in place.netloc else where

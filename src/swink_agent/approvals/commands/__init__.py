@@ -1,1 +1,1 @@
-"""Which shell commands may run unasked: how they are read, and what each may reach."""
+"""Decides which shell commands may run unasked: parses them and checks what each part may reach."""

@@ -1,4 +1,4 @@
-"""A rule of the user's on which commands may run unasked, as it is written and what it covers."""
+"""Parses a user's allow rule for commands and decides what it covers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ..display import safe_display
+from .prefixes import does_more
 from .shell_words import NotPlain, pattern_words, plain_words
 
 __all__ = ["AllowRule", "parsed"]
 
 T = TypeVar("T")
-_ANYTHING = ("", "")  # a word that is one star
+_ANYTHING = ("", "")  # a word that is a single star
 
 
 class AllowRule:
-    """The words that a command begins with, or is, to be allowed; each in pieces with any text between them."""
+    """The words that an allowed command begins with or consists of; any text may be between the pieces of a word."""
 
     __slots__ = ("_is_whole", "_text", "_words")
 
@@ -31,16 +32,17 @@ class AllowRule:
         return f"'{safe_display(' '.join(self._text.split()), 120)}'"
 
     def covers(self, words: tuple[str, ...]) -> bool:
-        """Whether the command is one that the rule allows."""
+        """Whether the rule allows the command."""
         if len(words) < len(self._words) or (self._is_whole and len(words) > len(self._words)):
             return False
-        return all(map(_fits, self._words, words))
+        return all(map(_fits, self._words, words)) and not does_more(words, len(self._words))
 
 
 def _fits(pieces: tuple[str, ...], word: str) -> bool:
-    """Whether the word is these pieces with something, or nothing, between them.
+    """Whether the word consists of these pieces with any text between them.
 
-    What stands there is never an option where the rule names none, nor a way up and out: `src/*` is no `src/../etc`.
+    That text never makes an option of a word that is not one, and never leaves a folder: `src/*` does not match
+    `src/../etc`.
     """
     if len(pieces) == 1:
         return word == pieces[0]
@@ -59,7 +61,7 @@ def _fits(pieces: tuple[str, ...], word: str) -> bool:
 
 
 def parsed(text: str, kind: str, parse: Callable[[str], T]) -> T:
-    """The rule, or a `ValueError` that says what is wrong with it."""
+    """The parsed rule. Raises `ValueError` with the problem."""
     if isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a rule may come from a settings file
         try:
             return parse(text)
@@ -68,7 +70,7 @@ def parsed(text: str, kind: str, parse: Callable[[str], T]) -> T:
     else:
         why = f"it is a {type(text).__name__}"
     raise ValueError(
-        f"the {kind} rule {text!r} is no plain command: {why}; a rule is a program and words that follow it"
+        f"the {kind} rule {text!r} is not a plain command: {why}; a rule is a program and words that follow it"
     )
 
 

@@ -1,8 +1,8 @@
-"""What git would run or read by itself in a folder, as its settings there say.
+"""Checks what git would run or read by itself in a folder, before git runs there unasked.
 
-Owns the look at a repository before git is let loose on it unasked: the settings of the repository, of its worktree and
-of its submodules hold nothing but what is known to start no program, no hook is there that reading would start, and the
-repository is the folder's own. Settings in the home folder are the user's; only what they take from the folder counts.
+The settings of the repository, its worktree and its submodules may contain only what is known to start no program,
+a reading command must not start any hook, and the repository must belong to the folder. Settings in the home
+folder are the user's: only what they take from the folder matters. The sandbox's `git_config` parses settings.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+
+from swink_agent.sandbox.repositories.git_config import read_settings
 
 from ..display import safe_display
 from .places import Place
@@ -22,7 +24,7 @@ _LARGEST_INDEX = 64 * 1024 * 1024
 _MOST_REPOSITORIES = 64
 _DEEPEST_INCLUDE = 5
 
-# Settings that neither start a program nor read a file, whatever their value.
+# Settings that start no program and read no file, with any value.
 _HARMLESS = re.compile(
     r"core\.(abbrev|autocrlf|bare|bigfilethreshold|checkstat|commentchar|compression|eol|filemode|filesreflocktimeout"
     r"|fscache|hidedotfiles|ignorecase|ignorestat|logallrefupdates|longpaths|loosecompression|maxtreedepth|multipackindex"
@@ -48,39 +50,49 @@ _HARMLESS = re.compile(
     r"|lfs\.(repositoryformatversion|.*\.access|.*\.locksverify)|svn-remote\..*|gitflow\..*|vscode\..*|blame\.date"
 )
 _NO = frozenset({"", "0", "false", "no", "off"})
-# Settings of the user that name a program; one in the folder may have come from the model.
+# A web address has a user name and password, or a token, before the @; an ssh address only a user name.
+_WITH_PASSWORD = re.compile(r"(?<!ssh)://[^/\s@]*@|://[^/\s@:]*:[^/\s@]*@")
+# Settings of the user that name a program. If it is in the folder, the model may have written it.
 _RUNS = re.compile(
     r"core\.(fsmonitor|hookspath|sshcommand|pager|editor)|diff\.external|diff\..*\.(textconv|command)"
     r"|filter\..*\.(clean|process|smudge)|gpg\.program|gpg\..*\.program"
 )
-# What git starts when it has looked at the files and notes down what it saw.
+# Git runs this hook when it updates its index, which reading commands do too.
 _HOOK = "post-index-change"
 
-_SECTION = re.compile(r'\[[ \t]*([A-Za-z0-9.-]+)[ \t]*(?:"((?:[^"\\\n]|\\.)*)")?[ \t]*\]')
-_NAME = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=)?")
 _GITLINK = b"\x00\x00\xe0\x00"
 
 
 class _Doubt(Exception):
-    """Something of the repository that is not known to be harmless."""
+    """Something in the repository is not known to be harmless."""
 
 
-def git_problem(place: Place, environment: Mapping[str, str], *, contents: bool) -> str | None:
-    """Why git, run here, might start a program or show what is not of this folder; or `None`.
+def git_problem(
+    place: Place,
+    environment: Mapping[str, str],
+    *,
+    contents: bool,
+    remotes: bool = False,
+    misplaced: Callable[[str], str | None] = lambda program: None,
+) -> str | None:
+    """Why git, run here, might start a program or show something from outside of the folder, or `None`.
 
-    `contents`: whether the command shows what is in files, and not only their names.
+    `contents`: the command shows the content of files, not only names. `remotes`: it shows addresses of remotes, which
+    may contain a password. `misplaced(program)` returns why a program is not the system's own, or `None`.
     """
     try:
-        _check_own(place, environment)
+        _check_own(place, environment, misplaced, remotes=remotes)
         for folder in _parents(place.current):
             for repository in _repositories_in(place, folder):
                 repository.check(contents=contents)
+                if remotes:
+                    repository.check_remotes()
                 if repository.is_whole():
                     return None
     except _Doubt as doubt:
         return str(doubt)
     except OSError as error:
-        return f"the repository could not be looked at: {error.strerror}"
+        return f"the repository could not be checked: {error.strerror}"
     return None
 
 
@@ -94,14 +106,14 @@ def _parents(folder: str) -> Iterator[str]:
 
 
 def _looks_bare(folder: str) -> bool:
-    """Whether git may take the folder itself for a repository."""
+    """Whether git may use the folder itself as a repository."""
     return os.path.lexists(os.path.join(folder, "HEAD")) and any(
         os.path.lexists(os.path.join(folder, name)) for name in ("objects", "commondir")
     )
 
 
 def _repositories_in(place: Place, folder: str) -> Iterator[_Repository]:
-    """What git may take for a repository here, in its order: what it does not, it passes over."""
+    """What git may use as a repository here, in the order in which it looks."""
     if os.path.lexists(os.path.join(folder, ".git")):
         yield _Repository(place, folder)
     if _looks_bare(folder):
@@ -109,7 +121,7 @@ def _repositories_in(place: Place, folder: str) -> Iterator[_Repository]:
 
 
 class _Repository:
-    """One repository, by the folder in which git finds it."""
+    """One repository, identified by the folder in which git finds it."""
 
     def __init__(self, place: Place, folder: str, seen: set[str] | None = None, *, is_bare: bool = False) -> None:
         self.place = place
@@ -123,9 +135,9 @@ class _Repository:
             return
         self.seen.add(self.settings)
         if len(self.seen) > _MOST_REPOSITORIES:
-            raise _Doubt("it has more submodules than are looked at here")
+            raise _Doubt("it has more submodules than are checked here")
         if contents and not self.place.holds(self.folder):
-            raise _Doubt("the repository lies above the folder, and it would show files from there")
+            raise _Doubt("the repository is above the folder, and it would show files from there")
         self._check_objects()
         bases = [self.folder, self.place.current, self.settings]
         hooks = [os.path.join(self.common, "hooks")]
@@ -148,8 +160,15 @@ class _Repository:
                 if os.path.lexists(os.path.join(base, path, ".git")):
                     _Repository(self.place, os.path.join(base, path), self.seen).check(contents=contents)
 
+    def check_remotes(self) -> None:
+        for folder in dict.fromkeys((self.settings, self.common)):
+            for file in ("config", "config.worktree"):
+                for key, value in _settings(os.path.join(folder, file)):
+                    if _has_password(key, value):
+                        raise _Doubt("an address of a remote has a password in it")
+
     def is_whole(self) -> bool:
-        """Whether git surely takes it for a repository, and looks no further."""
+        """Whether git certainly uses it as a repository and looks no further."""
         head = os.path.join(self.settings, "HEAD")
         if os.path.islink(head) or not os.path.isfile(head):
             return False
@@ -172,7 +191,7 @@ class _Repository:
         real = os.path.realpath(os.path.join(self.folder, text[7:].strip()))
         if self.place.holds(real) or not self.place.holds(self.folder):
             return real
-        # Elsewhere only if the repository there says of itself that this is one of its worktrees or submodules.
+        # Elsewhere only if the repository there names this as one of its worktrees or submodules.
         if os.path.realpath(path) not in _worktrees_of(real):
             raise _Doubt(f"{_shown(path)} leads to a repository out of the folder")
         return real
@@ -189,7 +208,7 @@ class _Repository:
         if os.path.lexists(os.path.join(objects, "info", "alternates")):
             raise _Doubt("the repository takes objects from another one")
         if os.path.lexists(objects) and os.path.dirname(os.path.realpath(objects)) != home:
-            raise _Doubt("the objects of the repository lie elsewhere")
+            raise _Doubt("the objects of the repository are elsewhere")
 
     def _check_setting(self, key: str, value: str) -> None:
         if key == "core.fsmonitor" and value.casefold() in _NO:
@@ -209,7 +228,7 @@ class _Repository:
 
 
 def _worktrees_of(settings: str) -> list[str]:
-    """Which files the repository of these settings takes for the ones that lead to it."""
+    """The `.git` files that the repository with these settings expects to lead to it."""
     back = os.path.join(settings, "gitdir")
     found = [_text(back).strip()] if os.path.isfile(back) else []
     for key, value in _settings(os.path.join(settings, "config")):
@@ -218,8 +237,17 @@ def _worktrees_of(settings: str) -> list[str]:
     return [os.path.realpath(os.path.join(settings, path)) for path in found]
 
 
-def _check_own(place: Place, environment: Mapping[str, str]) -> None:
-    """What the user's own settings would run from the folder."""
+def _has_password(key: str, value: str) -> bool:
+    """Whether the setting adds what may be a password or a token to addresses that git shows."""
+    if re.fullmatch(r"url\..*\.(push)?insteadof", key, re.DOTALL):
+        return _WITH_PASSWORD.search(key) is not None
+    return key.startswith("remote.") and _WITH_PASSWORD.search(value) is not None
+
+
+def _check_own(
+    place: Place, environment: Mapping[str, str], misplaced: Callable[[str], str | None], *, remotes: bool
+) -> None:
+    """Checks what the user's own settings would run from the folder, or show."""
     home = environment.get("HOME") or os.path.expanduser("~")
     further = environment.get("XDG_CONFIG_HOME")
     files = ["/etc/gitconfig", f"{home}/.gitconfig", f"{home}/.config/git/config"]
@@ -230,8 +258,12 @@ def _check_own(place: Place, environment: Mapping[str, str]) -> None:
             if re.fullmatch(r"include(if\..*)?\.path", key, re.DOTALL) and depth < _DEEPEST_INCLUDE:
                 path = re.sub(r"^~(?=/)", home, value)
                 pending.append((os.path.join(os.path.dirname(file), path), depth + 1))
+            elif remotes and _has_password(key, value):
+                raise _Doubt("your own git settings put a password into addresses of remotes")
             elif _RUNS.fullmatch(key) and _is_from_the_folder(re.sub(r"^~(?=/)", home, value), key, place):
-                raise _Doubt(f"your own settings of git have {safe_display(key, 60)}, which names a file in the folder")
+                raise _Doubt(f"your own git settings have {safe_display(key, 60)}, which names a file in the folder")
+            elif _RUNS.fullmatch(key) and (name := _program_of(value)) and (problem := misplaced(name)) is not None:
+                raise _Doubt(f"your own git settings have {safe_display(key, 60)}: {problem}")
 
 
 def _is_from_the_folder(value: str, key: str, place: Place) -> bool:
@@ -246,104 +278,57 @@ def _is_from_the_folder(value: str, key: str, place: Place) -> bool:
     return not os.path.isabs(program) or os.path.realpath(program).startswith(place.root + os.sep)
 
 
+def _program_of(value: str) -> str:
+    """The name of the program that git would look for in `PATH`, or an empty text."""
+    program = value.removeprefix("!").split()[0] if value.removeprefix("!").split() else ""
+    return program if re.fullmatch(r"[\w.+-]+", program) else ""
+
+
 def _shown(path: str) -> str:
     return safe_display(path, 80)
 
 
 def _text(path: str) -> str:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would keep us waiting
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would block
     with open(descriptor, "rb") as file:
         data = file.read(_LONGEST_SETTINGS + 1)
     if len(data) > _LONGEST_SETTINGS:
-        raise _Doubt(f"{_shown(path)} is too long to be looked at")
+        raise _Doubt(f"{_shown(path)} is too long to be checked")
     return data.decode("utf-8", "surrogateescape")
 
 
-# -- the format of settings ----------------------------------------------------------------------------------
-
-
 def _settings(path: str) -> list[tuple[str, str]]:
-    """The settings of a file: names in lower case, but for what stands in quotes. None where there is no file."""
+    """The settings of a file, with names in lower case. A missing file has none."""
     if not os.path.lexists(path):
         return []
     try:
-        text = _text(path).removeprefix("\ufeff").replace("\r\n", "\n")
+        settings, is_whole = read_settings(_text(path))
     except FileNotFoundError:
         return []
-    found: list[tuple[str, str]] = []
-    section = ""
-    position = 0
-    while position < len(text):
-        if text[position].isspace():
-            position += 1
-        elif text[position] in "#;":
-            position = _end_of_line(text, position)
-        elif text[position] == "[":
-            match = _SECTION.match(text, position)
-            if match is None:
-                raise _Doubt(f"{_shown(path)} cannot be read")
-            section, position = _section(match), match.end()
-        else:
-            match = _NAME.match(text, position)
-            if match is None or not section:
-                raise _Doubt(f"{_shown(path)} cannot be read")
-            value, position = _value(text, match.end()) if match[2] else ("true", _end_of_line(text, match.end()))
-            found.append((f"{section}.{match[1].lower()}", value))
-    return found
-
-
-def _section(match: re.Match[str]) -> str:
-    name = match[1].lower()
-    if match[2] is None:
-        return name
-    inner = re.sub(r"\\(.)", r"\1", match[2]).lower()
-    return f"{name}.{inner}"
-
-
-def _end_of_line(text: str, position: int) -> int:
-    end = text.find("\n", position)
-    return len(text) if end < 0 else end
-
-
-def _value(text: str, position: int) -> tuple[str, int]:
-    """The value that begins here, and where it ends: quotes, escapes, comments and lines that go on."""
-    parts: list[str] = []
-    is_quoted = False
-    while position < len(text) and (character := text[position]) != "\n":
-        position += 1
-        if character == "\\":
-            following = text[position : position + 1]
-            position += 1
-            if following != "\n":
-                parts.append({"n": "\n", "t": "\t", "b": "\b"}.get(following, following))
-        elif character == '"':
-            is_quoted = not is_quoted
-        elif character in "#;" and not is_quoted:
-            position = _end_of_line(text, position)
-        else:
-            parts.append(character)
-    return "".join(parts).strip(), position
+    if not is_whole:
+        raise _Doubt(f"{_shown(path)} cannot be read")
+    return [(str(setting).lower(), "true" if setting.value is None else setting.value) for setting in settings]
 
 
 # -- submodules ----------------------------------------------------------------------------------------------
 
 
 def _submodules(settings: str) -> list[str]:
-    """The folders of submodules, which git looks into with a git of their own."""
+    """The folders of submodules. Git starts another git in each of them."""
     path = os.path.join(settings, "index")
     if any(name.startswith("sharedindex.") for name in os.listdir(settings)):
-        raise _Doubt("the repository's index is split, and not looked at")
+        raise _Doubt("the repository's index is split and cannot be checked")
     if not os.path.lexists(path):
         return []
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         data = file.read(_LARGEST_INDEX + 1)
     if len(data) > _LARGEST_INDEX:
-        raise _Doubt("the repository's index is too large to be looked at")
+        raise _Doubt("the repository's index is too large to be checked")
     if _GITLINK not in data:
         return []
     if data[:4] != b"DIRC" or len(data) < 12 or struct.unpack(">I", data[4:8])[0] not in (2, 3):
-        raise _Doubt("the repository's index is of a kind that is not looked at")
+        raise _Doubt("the repository's index is of a kind that cannot be checked")
     return list(_gitlinks(data))
 
 

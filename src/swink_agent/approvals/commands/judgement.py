@@ -1,7 +1,7 @@
-"""Whether every part of a command may run unasked.
+"""Decides whether every part of a command may run unasked.
 
-Owns the way through a command that was read, in the order in which bash would come to its parts: which folder each may
-run in, which rule speaks of it, and what of that is asked about. The rules themselves are in `rules`.
+Walks through a parsed command in the order in which bash would run its parts: which folder each may run in, which rule
+applies, and what must be asked about. The rules themselves are in `rules`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from .prefixes import prefix_covers
 from .read_only import READ_ONLY
 from .reading import ReadOnly
 from .shell_words import Pipeline, SimpleCommand, Word, is_builtin
+from .xargs import consumer
 
 __all__ = ["Allowed", "Judgement", "show"]
 
-# Folders of programs that read a file in the current folder to find out what they are to run.
+# Folders of programs that read a file in the current folder to decide what they run.
 _REDIRECTING_FOLDERS = frozenset({"shims", ".volta"})
 _MOST_WORDS = 2_000
 _MOST_PLACES = 8
@@ -31,7 +32,7 @@ _MOST_PLACES = 8
 _STANDARD = tuple(
     sorted(((tuple(prefix.split()), check) for prefix, check in READ_ONLY.items()), key=lambda entry: -len(entry[0]))
 )
-# What `git log` may be given without showing what is in files.
+# Options of `git log` that do not show the content of files.
 _LOG_OF_NAMES = re.compile(
     r"-[0-9]+|-n[0-9]*|--(oneline|stat|graph|all|decorate|no-decorate|format|pretty|since|until|after|before|author|date"
     r"|grep|name-only|name-status|numstat|shortstat|merges|no-merges|first-parent|reverse|abbrev-commit|max-count|skip"
@@ -41,26 +42,26 @@ _LOG_OF_NAMES = re.compile(
 
 
 class Allowed(Value, frozen=True):
-    """What may run unasked: rules of the user's, and perhaps the standard ones."""
+    """What may run unasked: the user's rules, and the standard ones if they are on."""
 
     rules: tuple[AllowRule, ...]
     has_standard: bool = False
     compound: bool = False
-    """Whether several commands in a row may be allowed by rules of the user's."""
+    """Whether the user's rules may allow several commands in a row."""
     search_path: str | None = None
 
     def rule_for(self, words: tuple[str, ...]) -> AllowRule | None:
-        """The rule of the user's that allows the words, if there is one."""
+        """The user's rule that allows the words, if there is one."""
         return next((rule for rule in self.rules if rule.covers(words)), None)
 
     def standard_for(self, words: tuple[Word, ...]) -> tuple[tuple[str, ...], ReadOnly] | None:
-        """What the standard rules know of the command, if they do."""
+        """The standard rule for the command, if there is one."""
         texts = tuple(word.text for word in words[:3])
         known = _STANDARD if self.has_standard else ()
         return next(((rule, check) for rule, check in known if texts[: len(rule)] == rule), None)
 
     def misplaced(self, program: str, folder: str | None) -> str | None:
-        """Why the program that the name would run is perhaps not the system's own, or `None`."""
+        """Why the program that this name would run may not be the system's own, or `None`."""
         if is_builtin(program):
             return None
         search_path = os.environ.get("PATH", os.defpath) if self.search_path is None else self.search_path
@@ -68,12 +69,15 @@ class Allowed(Value, frozen=True):
             if not os.path.isabs(place):
                 return f"PATH looks in {safe_display(place) or 'the current folder'}, where {program} may be anything"
             found = os.path.join(place, program)
-            if os.path.isfile(found) and os.access(found, os.X_OK):
-                real = os.path.realpath(found)
-                if folder is not None and any(
-                    _is_beneath(path, folder) for path in (found, os.path.realpath(place), real)
-                ):
-                    return f"{program} is {safe_display(found, 200)}, in a folder that the model can write"
+            is_there = os.path.isfile(found) and os.access(found, os.X_OK)
+            real = os.path.realpath(found)
+            # A link into the folder may have no target yet.
+            if folder is not None and (
+                (is_there and any(_is_beneath(path, folder) for path in (found, os.path.realpath(place), real)))
+                or (os.path.islink(found) and _is_beneath(real, folder))
+            ):
+                return f"{program} is {safe_display(found, 200)}, in a folder that the model can write"
+            if is_there:
                 if not _REDIRECTING_FOLDERS.isdisjoint(found.split(os.sep)):
                     return f"{program} is {safe_display(found, 200)}, which lets files of the folder choose what runs"
                 return None
@@ -81,7 +85,7 @@ class Allowed(Value, frozen=True):
 
 
 class Judgement:
-    """The decision on one command, part by part, in the order in which bash would come to them."""
+    """The decision on one command, part by part, in the order in which bash would run them."""
 
     def __init__(
         self,
@@ -96,13 +100,15 @@ class Judgement:
         self.folder = folder
         place = Place(_current_folder() if folder is None else folder)
         self.places = {place}
-        """Where the commands so far may have led: bash may or may not have come to a `cd`, and it may have failed."""
+        """The folders that bash may be in by now: a `cd` may not have run, or may have failed."""
         self.here = {place}
-        """Where the next command runs, which is less where it runs only if all before it succeeded."""
+        """The folders that the next command may run in: fewer if it runs only after all before it succeeded."""
         self.has_run_own = False
         self.may_go_anywhere = self.is_lost = False
-        """Whether a rule of the user's allows `cd`; and whether it led where nobody has looked."""
+        """Whether the user's rules allow `cd`; and whether it led to a folder that was not checked."""
         self.reasons: list[str] = []
+        self.before: tuple[SimpleCommand, ...] = ()
+        """What is piped into the current command."""
 
     def problem(self) -> str | None:
         """Why the command is asked about, or `None`."""
@@ -112,6 +118,7 @@ class Judgement:
             if pipeline.joint != "&&" or self._has_alternatives(position):
                 self.here = self.places
             for number, command in enumerate(pipeline.commands):
+                self.before = pipeline.commands[:number]
                 problem = self._problem(command, is_piped=number > 0, is_alone=len(pipeline.commands) == 1)
                 if problem is not None:
                     return problem
@@ -119,11 +126,18 @@ class Judgement:
 
     @property
     def reason(self) -> str:
-        """Why it is allowed, after it was found to be."""
+        """Why the command is allowed, once `problem` has returned `None`."""
         return self.reasons[0] if len(set(self.reasons)) == 1 else "rules allow each part of it"
 
+    def has_own(self) -> bool:
+        """Whether the user's rules or trust cover a part of it."""
+        commands = (command for pipeline in self.script for command in pipeline.commands)
+        return any(
+            not command.inputs and not command.repeated and self._own(command.plain) is not None for command in commands
+        )
+
     def _has_alternatives(self, position: int) -> bool:
-        """Whether there is a `||` in the same list of commands, so that not all before it need have succeeded."""
+        """Whether the same list of commands has a `||`, so that not all commands before must have succeeded."""
         start = position
         while start > 0 and self.script[start].joint != ";":
             start -= 1
@@ -135,10 +149,12 @@ class Judgement:
                 problem = place.problem(word.text)
                 if problem is not None:
                     return f"the command is asked about: {problem}"
-        rule = None if command.inputs else self._own(command.plain)
+        rule = None if command.inputs or command.repeated else self._own(command.plain)
         if command.words[0].text == "cd":
+            if command.repeated:
+                return "the command changes its folder in a loop"
             problem = self._go(command, is_alone=is_alone)
-            if rule is not None:  # wherever it leads
+            if rule is not None:  # the user allows it to any folder
                 self.may_go_anywhere = True
                 self.is_lost = self.is_lost or problem is not None
             return problem if rule is None else None
@@ -166,7 +182,7 @@ class Judgement:
             return f"no rule allows {show([word.text for word in command.words[:2]])}"
         there = _reached(self.here, words[1])
         if there is None:
-            return f"'cd' is asked about: {safe_display(words[1], 60)} is no folder in the folder, or a link"
+            return f"'cd' is asked about: {safe_display(words[1], 60)} is not a folder in the folder, or is a link"
         self.here = there
         self.places = self.places | there
         self.reasons.append("'cd' only reads")
@@ -176,13 +192,19 @@ class Judgement:
         words, places = command.words, self.here
         if words[0].text == "git":
             words, places = _without_git_options(words, places)
+        if words[0].text == "xargs" and self.allowed.has_standard:
+            words = consumer(words, self.before, places) or words
+            programs: tuple[str, ...] = ("xargs",) if words[0].text != "xargs" else ()
+        else:
+            programs = ()
         found = self.allowed.standard_for(words)
-        if found is None:
+        if found is None or (programs and not found[1].patterns):
             return f"no rule allows {show([word.text for word in command.words[:2]])}"
         rule, check = found
         rest = words[len(rule) :]
-        problem = self.allowed.misplaced(words[0].text, self.folder)
-        # What a rule of the user's allowed may have made links and names by then: only what was piped is read.
+        programs = (*programs, words[0].text, *check.starts)
+        problem = next(filter(None, (self.allowed.misplaced(name, self.folder) for name in programs)), None)
+        # A command that the user's rule allowed may have made links and files: after it, only piped text may be read.
         if self.is_lost:
             problem = "it would read in another folder"
         elif (
@@ -193,13 +215,28 @@ class Judgement:
         ):
             problem = "it reads files after a command that may have changed them"
         for place in places:
-            problem = problem or check.problem(rest, place) or _git_problem(check, rest, place)
+            problem = problem or check.problem(rest, place) or self._git_problem(check, rest, place)
         self.reasons.append(f"{show(rule)} only reads")
         return None if problem is None else f"{show(rule)} is asked about: {problem}"
 
+    def _git_problem(self, check: ReadOnly, words: tuple[Word, ...], place: Place) -> str | None:
+        if check.git is None:
+            return None
+        shows_names = check.git in ("names", "remotes") or (
+            check.git == "log"
+            and all(_LOG_OF_NAMES.fullmatch(word.text) for word in words if word.text.startswith("-"))
+        )
+        return git_problem(
+            place,
+            os.environ,
+            contents=not shows_names,
+            remotes=check.git == "remotes",
+            misplaced=lambda program: self.allowed.misplaced(program, self.folder),
+        )
+
 
 def _current_folder() -> str:
-    """Where commands run that nobody gave a folder: this process's own, if it is somewhere in particular."""
+    """The folder of commands that were given none: this process's own, unless that is the root folder."""
     try:
         current = os.getcwd()
     except OSError:
@@ -207,17 +244,8 @@ def _current_folder() -> str:
     return os.devnull if current in ("/", os.path.expanduser("~")) else current
 
 
-def _git_problem(check: ReadOnly, words: tuple[Word, ...], place: Place) -> str | None:
-    if check.git is None:
-        return None
-    shows_names = check.git == "names" or (
-        check.git == "log" and all(_LOG_OF_NAMES.fullmatch(word.text) for word in words if word.text.startswith("-"))
-    )
-    return git_problem(place, os.environ, contents=not shows_names)
-
-
 def _without_git_options(words: tuple[Word, ...], places: set[Place]) -> tuple[tuple[Word, ...], set[Place]]:
-    """The command of git without what only says where it runs, and that no pager does."""
+    """The git command without the options for its folder and for no pager, and the folders that it runs in."""
     program, rest = words[0], words[1:]
     while rest:
         if rest[0].text in ("--no-pager", "-P", "--no-optional-locks"):
@@ -233,7 +261,7 @@ def _without_git_options(words: tuple[Word, ...], places: set[Place]) -> tuple[t
 
 
 def _reached(places: set[Place], name: str) -> set[Place] | None:
-    """Where `cd` leads from all of them, if it does from each."""
+    """Where `cd` leads from each of the folders, or `None` if it fails in one of them."""
     there: set[Place] = set()
     for place in places:
         reached = place.folder(name)
@@ -244,7 +272,7 @@ def _reached(places: set[Place], name: str) -> set[Place] | None:
 
 
 def show(words: Sequence[str]) -> str:
-    """The words in quotes, for a reason."""
+    """The words in quotes, for use in a reason."""
     return f"'{safe_display(' '.join(words), 120)}'"
 
 

@@ -1,125 +1,247 @@
-"""What a command names openly, however it is wrapped: for rules that forbid.
+"""Finds the programs that a command names, however it is wrapped, for deny rules.
 
-Owns a rough reading of text that may be anything. It sees through quotes, redirections, assignments, keywords and
-programs that run others, and is no proof of what does not run: a name can be put together in ways that only bash can
-follow. What is permitted goes by the strict reading in `shell_words`.
+This is a rough parser for any text. It sees through quotes, redirections, assignments, keywords and programs that run
+others. It does not prove that something does not run: a name can be put together in ways that only bash can follow.
+Allow rules use the strict parser in `shell_words`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from .shell_words import ASSIGNMENT, KEYWORDS, names
+from .shell_words import ASSIGNMENT, DOCUMENT, KEYWORDS, names
 
 __all__ = ["is_runner", "named_commands", "program_name", "simple_commands"]
 
 _SHELLS = names("ash bash busybox dash eval fish ksh mksh sh source zsh .")
-# Programs that run the program named in their arguments, or text given in them. Any of their words may be one.
+# Programs that run a program or text given in their arguments. Any of their words may be one.
 _RUNNERS = _SHELLS | names(
-    "arch builtin caffeinate catchsegv chroot chrt command coproc doas entr env exec fakeroot find firejail flock gdb "
-    "ionice ltrace nice nocache nohup nsenter numactl parallel perf pkexec prlimit proxychains rlwrap runuser script "
-    "setarch setpriv setsid ssh start-stop-daemon stdbuf strace su sudo systemd-run taskset time timeout torsocks "
-    "toybox trap unbuffer unshare valgrind watch xargs xvfb-run"
+    "arch builtin bunx bwrap caffeinate catchsegv cgexec chronic chroot chrt command coproc dbus-run-session doas "
+    "dotenv eatmydata entr env exec expect faketime fakeroot find firejail flock gdb hyperfine ionice ltrace "
+    "machinectl nice nix-shell nocache nohup npx nsenter numactl parallel perf pkexec prlimit proxychains rlwrap "
+    "run-one runcon runuser screen script setarch setpriv setsid sg socat ssh sshpass start-stop-daemon stdbuf strace "
+    "su sudo systemd-inhibit systemd-run taskset time timeout tmux torsocks toybox trap tsocks unbuffer unshare "
+    "uvx valgrind watch xargs xvfb-run "
+    "concurrently cpulimit daemonize distrobox-enter dumb-init fakechroot gchroot genv gfind gnice gnohup gosu gstdbuf "
+    "gtimeout gxargs i386 ld-linux-aarch64.so ld-linux-x86-64.so ld-linux.so ld.so linux32 linux64 nodemon "
+    "proot run-parts su-exec tini trickle watchexec x86_64"
 )
-# Where git runs what is named behind one of these.
+# These run others after one of these words, and otherwise install or list.
+_RUNNING_WORDS = {
+    **dict.fromkeys(("conda", "mamba", "micromamba", "pdm", "pipenv", "pipx", "pixi", "poetry", "rye"), names("run")),
+    **dict.fromkeys(("asdf", "bundle", "direnv", "pyenv", "rbenv", "rtx"), names("exec")),
+    **dict.fromkeys(("docker", "nerdctl", "podman"), names("run exec compose")),
+    **dict.fromkeys(("kubectl", "oc"), names("exec run debug")),
+    "bun": names("x run exec"),
+    "devbox": names("run"),
+    **dict.fromkeys(("fd", "fdfind"), names("-x -X --exec --exec-batch")),
+    "hatch": names("run shell"),
+    "mise": names("exec x"),
+    "nix": names("run shell develop"),
+    "npm": names("exec x"),
+    "pnpm": names("exec dlx x"),
+    "uv": names("run tool x"),
+    "yarn": names("exec dlx"),
+}
+# Programs that run their input, or some lines of it, or pass it on to a shell.
+_FED = names("at batch bmake crontab ed ex ftp gmake just lftp make nc ncat nvim psql sftp vi vim") | frozenset(
+    _RUNNING_WORDS
+)
+# Git runs what follows one of these words.
 _GIT_RUNS = names("bisect foreach difftool filter-branch hook mergetool --exec -x --tree-filter for-each-repo")
 _TELLERS = names("cat echo printf")
 _VERSION = re.compile(r"[-.]?\d[\d.]*$")
 _MORE_THAN_A_NAME = re.compile(r"[\s;&|<>(){}$`'\"\\=]")
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_BRACES = re.compile(r"(.*?)\{([^{}]*,[^{}]*)\}(.*)", re.DOTALL)
+_MOST_BRACES = 50
+_NAMED_STREAM = re.compile(r"\{\w+\}", re.ASCII)
+_GIT_ALIAS = re.compile(r"alias\.[^=]+=([^!].*)", re.DOTALL)
 _ANSI = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 _SIMPLE_ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 _DEEPEST = 4
+_FIELD_SEPARATORS = re.compile(r"\{IFS\}|IFS(?![A-Za-z0-9_])")
+# In `a[1<<2]=3`, `<<` is a shift.
+_FAR = 500
+_MOST_DOCUMENTS = 20
+_IN_AN_INDEX = re.compile(r"[\w$]\[[^\]]*$")
+_SYSTEM = re.compile(r"/(usr/(local/)?)?s?bin/")
 
 
 def named_commands(command: str, depth: int = 0) -> list[tuple[str, ...]]:
-    """What the command would run as far as that shows, with what its parts give to a shell as text."""
+    """What the command would run, as far as it shows, including text that its parts give to a shell."""
     found: list[tuple[str, ...]] = []
-    parts = simple_commands(command)
+    splitter = _Splitter(command)
+    parts = [words for part in splitter.split() if (words := _without_prefixes(part))]
     feeds_a_shell = any(program_name(words[0]) in _SHELLS for words in parts)
     for words in parts:
         found.append(words)
+        found.extend(_of_git(words))
         if depth >= _DEEPEST:
             continue
-        if is_runner(words):
+        if is_runner(words) or program_name(words[0]) == "alias":
             for word in words[1:]:
-                text = _text_in(word)
+                text = _text_in(word, is_alias=program_name(words[0]) == "alias")
                 if text is not word or _MORE_THAN_A_NAME.search(word):
-                    found.extend(named_commands(text, depth + 1))
+                    inner = named_commands(text, depth + 1)
+                    found.extend(inner)
+                    if word.startswith("-") and inner:
+                        # Letters before the text are options too; how many depends on the program: `env -ivSrm`.
+                        found.extend([(inner[0][0][cut:], *inner[0][1:]) for cut in (1, 2) if inner[0][0][cut:]])
         elif feeds_a_shell and program_name(words[0]) in _TELLERS:
             found.extend(named_commands(" ".join(words[1:]), depth + 1))
+    if depth < _DEEPEST and any(_runs_what_it_reads(words) for words in parts):
+        for text in splitter.documents:
+            found.extend(named_commands(text, depth + 1))
     return found
 
 
-def _text_in(word: str) -> str:
-    """What a word gives to run: `-S…` of env, `alias.x=!…` of git."""
+def _runs_what_it_reads(words: tuple[str, ...]) -> bool:
+    """Whether the program, or one that it starts, may run the text of a here-document, also from a file."""
+    return program_name(words[0]) in _FED or is_runner(words) or ("/" in words[0] and not _SYSTEM.match(words[0]))
+
+
+def _text_in(word: str, *, is_alias: bool) -> str:
+    """The command in a word: `-S…` of env, `alias.x=!…` of git, `x=…` of alias, a text attached to an option."""
     if word.startswith("-S"):
         return word[2:]
-    return word.partition("=!")[2] or word.removeprefix("--split-string=")
+    hanging = re.match(r"--?[\w-]+=|-[A-Za-z0-9]|[\w.-]+=!" + (r"|[^=]+=" if is_alias else ""), word)
+    return word[hanging.end() :] if hanging is not None and _MORE_THAN_A_NAME.search(word) else word
+
+
+def _of_git(words: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The same git command under its usual name: for `git-push`, and for an alias given on the command line."""
+    name = program_name(words[0])
+    if name.startswith("git-"):
+        return [("git", name[4:], *words[1:])]
+    aliases = (_GIT_ALIAS.fullmatch(word) for word in words[1:50]) if name == "git" else ()
+    return [("git", *match[1].split()) for match in aliases if match is not None]
 
 
 def program_name(program: str) -> str:
-    """What a program is called, wherever it lies and however it is written."""
+    """The program's name without its folder, however it is written."""
     return program.rpartition("/")[2].casefold().removesuffix(".exe")
 
 
 def is_runner(words: tuple[str, ...]) -> bool:
-    """Whether any of the further words may be a program that this one runs."""
+    """Whether any of the later words may be a program that this one runs."""
     name = program_name(words[0])
     if name == "git":
         return not _GIT_RUNS.isdisjoint(words) or any("=!" in word for word in words[:50])
+    if name in _RUNNING_WORDS:
+        return not _RUNNING_WORDS[name].isdisjoint(words)
     return name in _RUNNERS or _VERSION.sub("", name) in _RUNNERS
 
 
 def simple_commands(command: str) -> list[tuple[str, ...]]:
-    """What the parts of a compound command would probably run: quotes taken off, assignments, keywords and
-    redirections left out, or put behind where they hold text for the command to read."""
-    return [words for part in _Splitter().split(command) if (words := _without_prefixes(part))]
+    """What the parts of a compound command would probably run: without quotes, assignments, keywords and redirections.
+
+    Text that a part reads is appended to its words.
+    """
+    return [words for part in _Splitter(command).split() if (words := _without_prefixes(part))]
 
 
 class _Splitter:
-    """One pass over a command that may be anything."""
+    """One pass over a command, which may be any text."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self.position = 0
         self.parts: list[list[str]] = [[]]
+        self.documents: list[str] = []
+        """The texts of here-documents: input of a program, which runs only if the program is a shell."""
         self.later: list[str] = []
-        """What the command is given to read as text."""
+        """The text that the command reads."""
         self.word: list[str] | None = None
         self.is_quoted = False
         self.target: str | None = None
-        """The sign of a redirection whose file has not come yet."""
+        """The operator of a redirection whose file has not been read yet."""
         self.modes = ["bare"]
-        """How the text is quoted here, and around it: bare, double, or tick."""
+        """How the text is quoted here and around it: bare, double, tick, brace (of a variable), or sum."""
+        self.awaited: list[re.Match[str]] = []
+        """The here-documents that begin at the end of this line."""
 
-    def split(self, command: str) -> list[list[str]]:
-        characters = iter(command.replace("\\\n", "").replace("${IFS}", " ").replace("$IFS", " "))
-        for character in characters:
-            if character == "\\":
-                self.is_quoted = True
-                self._add(next(characters, ""))
-            elif character == '"':
-                self._quote()
-                self._enter("double")
-            elif character == "'" and self.modes[-1] != "double":
-                self._single_quoted(characters, is_ansi=self._quote())
-            elif character == "`" or (character == "(" and self._starts_a_command()):
-                self._end_word(substitution=True)
-                self._end_command()
-                self._enter("tick" if character == "`" else "bare")
-            elif self.modes[-1] == "double":
-                self._add(character)
-            elif character in ";&|()\n\r":
-                self._separator(character)
-            elif character in "<>":
-                self._redirection(character)
-            elif character in " \t":
-                self._end_word()
-            else:
-                self._add(character)
+    def split(self) -> list[list[str]]:
+        while character := self._take():
+            self._character(character)
         self._end_word()
         self._end_command()
         return [part for part in self.parts if part]
+
+    def split_document(self) -> list[list[str]]:
+        """What the substitutions in a text run, where bash replaces substitutions and nothing else."""
+        self.modes = ["document"]
+        found: list[list[str]] = []
+        while character := self._take():
+            if character == "\\":
+                self._take()
+            elif len(self.modes) == 1 and not (character == "`" or (character == "(" and self._before(2) == "$")):
+                continue
+            elif len(self.modes) == 1:
+                self._enter("tick" if character == "`" else "bare")
+                self.parts = [[]]
+            else:
+                self._character(character)
+            if len(self.modes) == 1:
+                found += self.parts
+        self._end_word()
+        return [part for part in (*found, *self.parts) if part]
+
+    def _character(self, character: str) -> None:
+        mode = self.modes[-1]
+        if character == "\\":
+            if (following := self._take()) != "\n":  # a backslash at the end of a line joins the next line
+                self.is_quoted = True
+                self._add(following)
+        elif character == '"':
+            self._quote()
+            self._enter("double")
+        elif character == "'" and mode != "double":
+            self._single_quoted(is_ansi=self._quote())
+        elif character == "`" or (character == "(" and self._starts_a_command()):
+            is_sum = character == "(" and self._before(2) == "("
+            self._end_word(substitution=True)
+            self._end_command()
+            self._enter("tick" if character == "`" else "sum" if is_sum else "bare")
+        elif mode == "double":
+            self._add(character)
+        elif character == "#" and self.word is None and mode != "brace":
+            self._comment()
+        elif character == "$" and (match := _FIELD_SEPARATORS.match(self.command, self.position)):
+            self.position = match.end()
+            self._end_word()
+        elif character == "{" and (self.word or [""])[-1] == "$" and self._is_dollar():
+            self._add(character)
+            self.modes.append("brace")
+        elif character == "}" and mode == "brace":
+            self._add(character)
+            self.modes.pop()
+        elif character in ";&|()\n\r":
+            self._separator(character)
+        elif character in "<>":
+            self._redirection(character)
+        elif character in " \t":
+            self._end_word()
+        else:
+            self._add(character)
+
+    def _take(self) -> str:
+        character = self.command[self.position : self.position + 1]
+        self.position += 1
+        return character
+
+    def _before(self, back: int) -> str:
+        """The character `back` places before the next one."""
+        return self.command[self.position - back : self.position - back + 1] if self.position >= back else ""
+
+    def _is_dollar(self) -> bool:
+        """Whether the previous character begins a variable: it is neither escaped nor the end of `13090`."""
+        signs = re.search(r"(\\*)(\$+)$", self.command[max(0, self.position - 50) : self.position - 1])
+        return signs is not None and (len(signs[1]) + len(signs[2])) % 2 == 1
+
+    def _comment(self) -> None:
+        ends = "\n`" if "tick" in self.modes else "\n"
+        while self.command[self.position : self.position + 1] not in ("", *ends):
+            self.position += 1
 
     def _separator(self, character: str) -> None:
         if self.target is not None and self.word is None and character in "&|":
@@ -127,24 +249,51 @@ class _Splitter:
         self._end_word()
         if character == "\n" or not (character == "&" and self.target):
             self._end_command()
-        if character == ")" and len(self.modes) > 1:
+        if character == ")" and len(self.modes) > 1 and self.modes[-1] in ("bare", "sum"):
             self.modes.pop()
+            self.awaited.clear()  # only the shell knows which program reads the text, and where
+        if character == "\n":
+            self._read_documents()
 
     def _redirection(self, character: str) -> None:
         if self.target is not None and self.word is None:
             self.target += character
-            return
-        if self.word and not self.is_quoted and "".join(self.word).isdigit():
-            self.word = None  # the number of a stream
-        self._end_word()
-        self.target = character
+        else:
+            text = "".join(self.word or ())
+            if self.word and not self.is_quoted and (text.isdigit() or _NAMED_STREAM.fullmatch(text)):
+                self.word = None  # the number of a stream, or the variable that receives it
+            self._end_word()
+            self.target = character
+        if self.target == "<<" and self.modes[-1] in ("bare", "tick"):
+            match = DOCUMENT.match(self.command, self.position)
+            begun = self.command.rfind("\n", max(0, self.position - _FAR), self.position) + 1
+            line = self.command[max(begun, self.position - _FAR) : self.position]
+            if match is not None and len(self.awaited) < _MOST_DOCUMENTS and not _IN_AN_INDEX.search(line):
+                self.awaited.append(match)
 
-    def _single_quoted(self, characters: Iterator[str], *, is_ansi: bool) -> None:
+    def _read_documents(self) -> None:
+        """Skips the texts of here-documents that the line before announced, if they end as announced."""
+        awaited, self.awaited = self.awaited, []
+        for match in awaited:
+            indent = "\t*" if match["tabs"] else ""
+            name = match["single"] or match["double"] or match["escaped"] or match["bare"]
+            end = re.compile(rf"^{indent}{re.escape(name)}$", re.MULTILINE).search(self.command, self.position)
+            if end is None or end.start() < self.position:
+                return
+            text = self.command[self.position : end.start()]
+            self.position = end.end() + 1
+            self.documents.append(text)
+            if match["bare"]:
+                inner = _Splitter(text)
+                self.parts[-1:-1] = inner.split_document()
+                self.documents += inner.documents
+
+    def _single_quoted(self, *, is_ansi: bool) -> None:
         text: list[str] = []
-        while (character := next(characters, "'")) != "'":
+        while (character := self._take() or "'") != "'":
             text.append(character)
             if is_ansi and character == "\\":
-                text.append(next(characters, ""))
+                text.append(self._take())
         for character in _ANSI.sub(_unescaped, "".join(text)) if is_ansi else text:
             self._add(character)
 
@@ -152,13 +301,15 @@ class _Splitter:
         return self.modes[-1] != "double" or (self.word or [""])[-1] == "$"
 
     def _enter(self, mode: str) -> None:
-        if mode != "bare" and self.modes[-1] == mode:
+        if mode not in ("bare", "sum") and self.modes[-1] == mode:
             self.modes.pop()
+            if mode == "tick":
+                self.awaited.clear()
         else:
             self.modes.append(mode)
 
     def _quote(self) -> bool:
-        """Whether the quote is one of $'…' and $"…"."""
+        """Whether the quote belongs to $'…' or $"…"."""
         is_special = bool(self.word) and (self.word or [""])[-1] == "$" and self.modes[-1] != "double"
         if is_special and self.word:
             self.word.pop()
@@ -184,7 +335,7 @@ class _Splitter:
                 self.later.append(text)
             self.target = None
         elif text == "{" and not quoted:
-            self._end_command()  # of a function, or of a group with a name
+            self._end_command()  # of a function, or of a named group
         else:
             self.parts[-1].append(text)
 
@@ -207,11 +358,22 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _without_prefixes(words: list[str]) -> tuple[str, ...]:
+    words = [part for word in words for part in _spread(word)]
     for position, word in enumerate(words):
-        if word in KEYWORDS or ASSIGNMENT.fullmatch(word) or (position > 0 and word.startswith("-")):
-            continue
-        braces = _BRACES.fullmatch(word)
-        if braces is not None:  # {rm,-rf,x} is three words
-            return (*(part for part in braces[1].split(",") if part), *words[position + 1 :]) or (word,)
-        return tuple(words[position:])
+        if not (word in KEYWORDS or ASSIGNMENT.fullmatch(word) or (position > 0 and word.startswith("-"))):
+            return tuple(words[position:])
     return ()
+
+
+def _spread(word: str) -> list[str]:
+    """The words that bash makes of braces: {rm,-rf,x} is three."""
+    done: list[str] = []
+    waiting = [word]
+    while waiting:
+        text = waiting.pop(0)
+        match = _BRACES.fullmatch(text) if "," in text and len(done) + len(waiting) < _MOST_BRACES else None
+        if match is None:
+            done.append(text)
+        else:
+            waiting[:0] = [made for part in match[2].split(",") if (made := match[1] + part + match[3])]
+    return done

@@ -1,8 +1,8 @@
-"""Where the words of a command lead: folders, links and file patterns, looked at on the disk.
+"""Decides where the words of a command lead, following folders, links and file patterns on the disk.
 
-Owns the question whether what a word names lies in the folder that the model works in. It is answered for the disk as
-it is at this moment, with bounded effort, and with no where the bound is reached. Which words name files is in
-`reading`; that nothing hidden can be read, whatever happens between the look and the run, is up to the sandbox.
+The question is whether a word stays in the folder that the model works in. The answer holds for the disk as it is now,
+takes bounded effort, and is "no" if the bound is reached. `reading` decides which words name files. The sandbox makes
+sure that nothing hidden can be read, even if the disk changes before the command runs.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import fnmatch
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 
 from ..display import safe_display
 
 __all__ = ["Place"]
 
-# Where looking tells nobody anything about the person: part of the operating system.
+# Parts of the operating system, which reveal nothing about the user.
 _PUBLIC = ("/bin", "/dev/null", "/etc/os-release", "/lib", "/lib64", "/proc/cpuinfo", "/proc/meminfo", "/usr")
-_LONGEST = 4096  # of a path that a system takes
+_LONGEST = 4096  # of a path, on most systems
 _MOST_LISTED = 5_000
 _MOST_WALKED = 20_000
 
@@ -39,14 +40,14 @@ class Place:
         return hash((self.root, self.current))
 
     def holds(self, path: str) -> bool:
-        """Whether a path without links lies in the folder, or where everybody may look."""
+        """Whether a path without links is in the folder or in a public one."""
         return any(_is_beneath(path, place) for place in (self.root, *_PUBLIC))
 
     def folder(self, name: str) -> Place | None:
-        """The place that `cd` leads to: a folder that is there, in ours, by a way that has no link in it."""
+        """The place that `cd` leads to: an existing folder in ours, without a link on the way."""
         if not name or name.startswith("-") or len(name) > _LONGEST:
             return None
-        # bash goes by the names and the kernel by what they are: without links the two agree.
+        # bash follows names and the kernel what they are: without links the two agree.
         path = os.path.normpath(os.path.join(self.current, name))
         if _is_beneath(path, self.given):
             path = self.root + path[len(self.given) :]
@@ -55,7 +56,7 @@ class Place:
         return Place(self.root, path)
 
     def problem(self, text: str) -> str | None:
-        """Why what the text may name is not in the folder, or `None`. A text that names nothing is no problem."""
+        """Why the text may name something outside of the folder, or `None`."""
         if os.path.isabs(text):
             return None if self._is_public_path(text) else f"{safe_display(text, 60)} leads out of the folder"
         if not text or (".." not in text and "/" not in text and not self._is_link(text)):
@@ -72,7 +73,7 @@ class Place:
         plain = plain[1:] if plain.startswith("//") else plain
         if any(_is_beneath(plain, place) for place in places):
             return self.holds(os.path.realpath(path))
-        # A pattern to look for may begin with a slash too, and then names nothing that is there.
+        # A search pattern may begin with a slash too; then it names nothing that exists.
         first = plain.lstrip("/").partition("/")[0]
         return bool(first) and not os.path.lexists(f"/{first}")
 
@@ -81,8 +82,18 @@ class Place:
 
     # -- file patterns ---------------------------------------------------------------------------------------
 
-    def pattern_problem(self, pattern: str, text: str) -> str | None:
-        """Why the names that a pattern becomes are not all of files in the folder, or `None`."""
+    def becomes_something(self, pattern: str) -> bool:
+        """Whether the pattern matches a name; otherwise bash leaves it as it is."""
+        try:
+            return any(True for _ in self._matches(pattern))
+        except _TooMany:
+            return True
+
+    def pattern_problem(self, pattern: str, text: str, *, splits: bool = False) -> str | None:
+        """Why some of the names that the pattern expands to are not files in the folder, or `None`.
+
+        `splits`: bash splits and expands the names once more.
+        """
         shown = safe_display(text, 60)
         if ".." in pattern.split("/") or any(_matches_dots(part) for part in pattern.split("/")):
             return f"{shown} may lead out of the folder"
@@ -94,14 +105,16 @@ class Place:
             for path, name in self._matches(pattern):
                 if name.startswith("-"):
                     return f"{shown} becomes {safe_display(name, 60)}, which reads as an option"
+                if splits and re.search(r"[\s*?\[\\]", name):
+                    return f"{shown} becomes {safe_display(name, 60)}, which is split into words"
                 if not self.holds(os.path.realpath(path)):
                     return f"{shown} becomes {safe_display(name, 60)}, which leads out of the folder"
         except _TooMany:
-            return f"{shown} is looked for among more files than are looked at here"
+            return f"{shown} is searched for among more files than are checked here"
         return None
 
     def _matches(self, pattern: str) -> Iterator[tuple[str, str]]:
-        """The paths that the pattern becomes, and how they are written."""
+        """The paths that the pattern expands to, and how they are written."""
         parts = [part for part in pattern.split("/") if part]
         start = "/" if pattern.startswith("/") else ""
         found: list[tuple[str, str]] = [(start or self.current, start)]
@@ -111,6 +124,8 @@ class Place:
                 found = [(os.path.join(path, part), f"{name}{part}/") for path, name in found]
                 continue
             matcher = re.compile(fnmatch.translate(re.sub(r"\*+", "*", part)))
+            # The locale decides how many characters such a name has: in some, each byte is one.
+            loose = re.compile(fnmatch.translate(re.sub(r"[*?]+(?!\])", "*", part)))
             following: list[tuple[str, str]] = []
             for path, name in found:
                 entries = _names_in(path, left + 1)
@@ -118,7 +133,9 @@ class Place:
                 if left < 0:
                     raise _TooMany
                 following += [
-                    (os.path.join(path, entry), f"{name}{entry}/") for entry in entries if matcher.match(entry)
+                    (os.path.join(path, entry), f"{name}{entry}/")
+                    for entry in entries
+                    if (matcher if entry.isascii() else loose).match(entry)
                 ]
             found = following
         return iter([(path, name.rstrip("/")) for path, name in found if os.path.lexists(path)])
@@ -126,25 +143,43 @@ class Place:
     # -- links in a tree -------------------------------------------------------------------------------------
 
     def has_way_out(self, folders: Iterable[str]) -> bool:
-        """Whether a program that follows every link beneath these folders might leave ours."""
-        left = _MOST_WALKED
-        stack = [os.path.join(self.current, name) for name in folders]
-        while stack:
-            try:
-                with os.scandir(stack.pop()) as entries:
-                    for entry in entries:
-                        left -= 1
-                        if left < 0 or (entry.is_symlink() and not self.holds(os.path.realpath(entry.path))):
-                            return True
-                        if entry.is_dir(follow_symlinks=False):
-                            stack.append(entry.path)
-            except OSError:
-                continue
-        return False
+        """Whether a program that follows every link beneath these folders could leave ours."""
+        try:
+            return any(map(self._leads_out, _entries_beneath(os.path.join(self.current, name) for name in folders)))
+        except _TooMany:
+            return True
+
+    def is_plain(self) -> bool:
+        """Whether names of files beneath can be passed on as words: none leads out, is split, or is like an option."""
+        try:
+            return not any(
+                re.search(r"^-|[\s'\"\\]", entry.name) or not entry.name.isprintable() or self._leads_out(entry)
+                for entry in _entries_beneath([self.root])
+            )
+        except _TooMany:
+            return False
+
+    def _leads_out(self, entry: os.DirEntry[str]) -> bool:
+        return entry.is_symlink() and not self.holds(os.path.realpath(entry.path))
 
 
 class _TooMany(Exception):
-    """There are more files than are looked at."""
+    """There are more files than are checked."""
+
+
+def _entries_beneath(folders: Iterable[str]) -> Iterator[os.DirEntry[str]]:
+    """Every entry beneath the folders. Raises `_TooMany`."""
+    left = _MOST_WALKED
+    stack = list(folders)
+    while stack:
+        with suppress(OSError), os.scandir(stack.pop()) as entries:
+            for entry in entries:
+                left -= 1
+                if left < 0:
+                    raise _TooMany
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    stack.append(entry.path)
 
 
 def _names_in(folder: str, most: int) -> list[str]:
@@ -156,7 +191,7 @@ def _names_in(folder: str, most: int) -> list[str]:
 
 
 def _matches_dots(part: str) -> bool:
-    """Whether a part of a pattern may become `.` or `..`, which bash before 5.2 lets it."""
+    """Whether a part of a pattern may match `.` or `..`, as it does in bash before 5.2."""
     if not part.startswith(".") or not re.search(r"[*?]", part):
         return False
     matcher = re.compile(fnmatch.translate(re.sub(r"\*+", "*", part)))

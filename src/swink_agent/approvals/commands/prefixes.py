@@ -1,14 +1,13 @@
-"""Which first words of a command a person may trust for a session, and what such trust covers.
+"""Decides which first words of a command a person may trust for a session, and what that trust covers.
 
-Owns a list of what can be offered. Trust in a prefix is trust in whatever follows it, so it is offered only where what
-follows is known to be data: never for a program that runs what its words name or say, under whatever name or path, nor
-for a name that stands for a text or a file of the folder (`npm run x`, `make x`, `./x`), which a model can write. What
-is not in the list is asked about each time.
+Trusting a prefix means trusting everything that follows it. It is therefore offered only for listed programs whose
+later words are data: never for programs that run what their words name or contain, and never for names that mean a text
+or a file of the folder (`npm run x`, `make x`, `./x`), which a model can write.
 
-Test runners, and builds that run steps of the project, are not in the list: what they run is the project's code, which
-a model can write. Nor is what lies in an environment in the folder, or looks for its parts there first (`python -m`),
-nor a checker that loads plugins by the project's settings. Who wants them unasked says so in a rule. Trust that was
-given by hand all the same does not cover options that would run something else.
+Test runners and builds are not listed, because they run the project's code, which a model can write. Neither are
+programs of an environment in the folder, programs that look for their parts there first (`python -m`), or checkers that
+load plugins from the project's settings. A user who wants them unasked writes a rule. If a person trusts such a prefix
+by hand, that does not cover options that would run something else.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import re
 from .named_commands import program_name
 from .shell_words import names
 
-__all__ = ["prefix_covers", "prefix_length"]
+__all__ = ["does_more", "has_known_options", "prefix_covers", "prefix_length"]
 
 _VERSION = re.compile(r"[-.]?\d[\d.]*[a-z]?$")
 
@@ -28,9 +27,9 @@ _PLAIN = names(
     "md5sum mkdir mv nl paste readlink realpath rm rmdir ruff sha256sum shellcheck stat tail touch tr tsc "
     "uniq wc yamllint"
 )
-# These run a script that is named first, and what follows is the script's.
+# These run the script that is named first; later words are arguments of the script.
 _INTERPRETERS = names("node nodejs perl php pypy python ruby")
-# `git` is not offered for what fetches (--upload-pack names a program), bisects, rebases (--exec) or configures.
+# Not offered for git commands that fetch (--upload-pack names a program), bisect, rebase (--exec) or configure.
 _SUBCOMMANDS = {
     "git": names(
         "add blame branch checkout cherry-pick clean commit diff log merge mv reset restore revert rm show "
@@ -38,15 +37,30 @@ _SUBCOMMANDS = {
     ),
     "go": names("build fmt vet"),
 }
-# A strategy of another name is a program of that name.
-_MERGES = names("merge cherry-pick revert")
-_STRATEGY = re.compile(r"-s.*|--str.*", re.DOTALL)
+# Options of git that start another program or write a named file, in any abbreviation. Git runs an unknown merge
+# strategy as a program of that name.
+_GIT_DOES_MORE = re.compile(
+    r"--(ou(t(p(u(t(?!-indicator).*)?)?)?)?|ext(-.*|cmd.*)?|exe.*|s(t(r.*)?)?|upl.*|rec(e.*)?|open.*|show-si.*)(=.*)?"
+    r"|--(format|pretty)=.*%[-+ ]?G.*",
+    re.DOTALL,
+)
+# The same as letters, by subcommand: those that do more, and those after which the rest of the word is a value.
+_GIT_LETTERS = {
+    "merge": ("s", "mFXS"),
+    "pull": ("s", "XSj"),
+    "rebase": ("sx", "XSC"),
+    "cherry-pick": ("s", "mXS"),
+    "revert": ("s", "mXS"),
+    "grep": ("O", "efABCm"),
+    "difftool": ("x", "tGSUO"),
+    "clone": ("cu", "bjo"),
+}
 
 _PYTEST = (
     "-[qvxslh]+|-[qvxs]*[kmr].*|-n.*|--(tb|maxfail|lf|last-failed|ff|failed-first|durations|collect-only|co|no-header"
     "|cov|cov-report|timeout|disable-warnings|showlocals|verbose|quiet|exitfirst|capture|color|stepwise|sw|nf)(=.*)?"
 )
-# What may follow, before a `--`, also where somebody gave trust by hand; of others whatever may.
+# What may follow, before a `--`, even if a person gave trust by hand. For other programs anything may follow.
 _OPTIONS = {
     "pytest": _PYTEST,
     "unittest": "-[qvfbc]+|-[kstp].*|--(quiet|verbose|failfast|buffer|locals)",
@@ -65,7 +79,7 @@ _OPTIONS = {
         "(=.*)?"
     ),
 }
-# Where a program is the one that it is called like.
+# Folders in which a program of a name is the usual one.
 _SYSTEM = re.compile(r"/(usr/(local/)?)?s?bin/[^/]+")
 
 
@@ -82,11 +96,11 @@ def prefix_length(words: tuple[str, ...]) -> int:
 
 
 def prefix_covers(prefix: tuple[str, ...], words: tuple[str, ...]) -> bool:
-    """Whether the words begin with the prefix, and what follows is nothing that would run something else."""
+    """Whether the words begin with the prefix and nothing after it would run something else."""
     if words[: len(prefix)] != prefix:
         return False
-    if _name(prefix[0]) == "git" and not _MERGES.isdisjoint(prefix[1:2]):
-        return not any(_STRATEGY.fullmatch(word) for word in words[len(prefix) :])
+    if does_more(words, len(prefix)):
+        return False
     allowed = _options(prefix)
     if allowed is None:
         return True
@@ -96,6 +110,26 @@ def prefix_covers(prefix: tuple[str, ...], words: tuple[str, ...]) -> bool:
         if word.startswith("-") and not re.fullmatch(allowed, word, re.DOTALL):
             return False
     return True
+
+
+def has_known_options(prefix: tuple[str, ...]) -> bool:
+    """Whether trust in the prefix covers only options that are listed here. A rule would cover all options."""
+    return _options(prefix) is not None
+
+
+def does_more(words: tuple[str, ...], start: int) -> bool:
+    """Whether options from `start` on make a git command start another program or write a named file.
+
+    A user who allows `git merge` allows a merge, not the program that `-s` names.
+    """
+    if start < 2 or _name(words[0]) != "git":
+        return False
+    running, valued = _GIT_LETTERS.get(words[1], ("", ""))
+    cluster = re.compile(rf"-[^-{valued}{running}]*[{running}]") if running else None
+    return any(
+        _GIT_DOES_MORE.fullmatch(word) or (cluster is not None and not word.startswith("--") and cluster.match(word))
+        for word in words[start:]
+    )
 
 
 def _options(prefix: tuple[str, ...]) -> str | None:
@@ -108,6 +142,6 @@ def _options(prefix: tuple[str, ...]) -> str | None:
 
 
 def _name(program: str) -> str:
-    """What a program is called, without its path and its version: python for /usr/bin/python3.12."""
+    """The program's name without its path and version: python for /usr/bin/python3.12."""
     name = program_name(program)
     return name if name in _PLAIN else _VERSION.sub("", name) or name

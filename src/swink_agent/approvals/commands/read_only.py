@@ -1,9 +1,8 @@
-"""Which commands only read, option by option.
+"""The commands that only read, with their options.
 
-Owns the table behind `CommandRules.standard()`. An entry names every option with which its program is known to read
-and print and nothing else; an option that is not named is asked about, so one that a later version adds is too. Left
-out are programs that run others (env, xargs, less, man), write a file (tee), or load code of the folder they are called
-in (npm, cargo, go, make).
+This is the table behind `CommandRules.standard()`. An entry lists every option with which its program is known only to
+read and print. Other options are asked about, so options of later versions are too. Not listed are programs that run
+others (env with words, xargs, less, man), write a file (tee), or load code of the current folder (npm, cargo, make).
 """
 
 from __future__ import annotations
@@ -26,7 +25,13 @@ __all__ = ["READ_ONLY"]
 
 
 def _sed_form(words: tuple[Word, ...]) -> str | None:
-    """A script first, or behind each `-e`; then files."""
+    """Checks for options, then a script unless there was one after `-e`, then files.
+
+    An option after an operand is refused: not every sed sorts its words, so the operand may be the script.
+    """
+    operands = [place for place in range(len(words)) if _is_operand(place, words)]
+    if operands and any(word.text.startswith("-") and word.text != "-" for word in words[operands[0] :]):
+        return "it has an option after a script or a file"
     scripts = [after for before, after in pairwise(words) if re.fullmatch("-[nErs]*e", before.text)]
     scripts += [Word(match[1]) for word in words if (match := re.match("-[nErs]*e((?s:.+))", word.text))]
     if not scripts:
@@ -35,29 +40,41 @@ def _sed_form(words: tuple[Word, ...]) -> str | None:
 
 
 def _awk_form(words: tuple[Word, ...]) -> str | None:
-    """A program behind the options, each of which is whole or has its value in the next word; then files."""
+    """Checks for options that are complete or have their value in the next word, then a program, then files."""
     position = 0
     while position < len(words) and words[position].text.startswith("-"):
         text = words[position].text
+        if text == "--":
+            position += 1
+            break
+        if not re.match("-[Fv]", text):
+            return None if text in _HELP.split() and len(words) == 1 else f"{safe_display(text, 60)} is not read here"
         value = text[2:] or (words[position + 1].text if position + 1 < len(words) else "")
         if text.startswith("-v") and not re.fullmatch(r"([a-z_][a-z0-9_]*|O?[FR]S)=(?s:.*)", value):
             return f"with {safe_display(value, 60)} it may do more than read"
         position += 1 if text[2:] else 2
     files = words[position + 1 :]
-    if any(re.match("-|[A-Za-z_][A-Za-z0-9_]*=", word.text) for word in files):
+    # gawk uses /inet/… as a network address.
+    if any(re.match("-|/inet|[A-Za-z_][A-Za-z0-9_]*=", word.text) for word in files):
         return "it is given more than a program and files"
     return _script_problem(list(words[position : position + 1]), is_reading_awk)
 
 
 def _jq_form(words: tuple[Word, ...]) -> str | None:
-    """No word of it loads another file, whichever of them is the program."""
+    """Checks that no word loads another file, whichever of them is the program."""
     operands = [word for word in words if not word.text.startswith("-")]
     if any(word.pattern is not None for word in operands[:1]) or (
         any(word.pattern is not None for word in operands) and any(word.text.startswith("--arg") for word in words)
     ):
-        return "its program is put together"
+        return "its program is put together from parts"
     bad = next((word for word in words if not is_reading_jq(word.text)), None)
     return None if bad is None else f"with {safe_display(bad.text, 60)} it may read more than its input"
+
+
+def _is_operand(place: int, words: tuple[Word, ...]) -> bool:
+    """Whether the word is neither an option of sed nor the script of one."""
+    before = words[place - 1].text if place else ""
+    return (not words[place].text.startswith("-") or words[place].text == "-") and not re.fullmatch("-[nErs]*e", before)
 
 
 def _script_problem(scripts: list[Word], is_reading: Callable[[str], bool]) -> str | None:
@@ -86,7 +103,7 @@ def _printf_form(words: tuple[Word, ...]) -> str | None:
 
 
 def _one_input(valued: str) -> Form:
-    """For programs that write their second operand, and take whatever follows the first one for it."""
+    """For programs that write their second operand, and treat any word after the first as that."""
 
     def form(words: tuple[Word, ...]) -> str | None:
         is_value = False
@@ -100,17 +117,87 @@ def _one_input(valued: str) -> Form:
 
 
 def _archive_form(words: tuple[Word, ...]) -> str | None:
+    """Checks for the operation, then names without a colon: tar uses the part before a colon as a host.
+
+    A pattern is refused too, because it may match such a name.
+    """
     names = [word.text for word in words]
-    if not re.fullmatch("-?t[zjJv]*f", names[0] if names else "") or not all(
-        re.fullmatch("[^-:][^:]*", name) for name in names[1:]
+    if (
+        not re.fullmatch("-?t[zjJv]*f", names[0] if names else "")
+        or not all(re.fullmatch("[^-:][^:]*", name) for name in names[1:])
+        or any(word.pattern is not None for word in words)
     ):
         return "only tar tf and the file is known to only read"
+    return None
+
+
+def _ps_form(words: tuple[Word, ...]) -> str | None:
+    """Checks for values of options, numbers, and letters that do not show the environment."""
+    before = ""
+    # If there is no user called x, ps reads every word again in BSD style, where `-e` is the environment.
+    plain = [word.text for word in words if not word.text.startswith("--")]
+    if len(plain) > 1 and any(text.startswith("-aux") for text in plain):
+        return "with -aux and more it may show the environment of programs"
+    for word in words:
+        text = word.text
+        if re.fullmatch("-[eAdfFljHLwyT]*o", before):
+            wanted = rf"{_PS_COLUMN}(,{_PS_COLUMN})*"
+        elif re.fullmatch("-[eAdfFljHLwyT]*[CpuU]|--(pid|ppid|user)", before):
+            wanted = r"[\w.,-]+"
+        elif re.match("-[eAdfFljHLwyT]*[oCpuU].", text) and text not in _PS.split():
+            wanted = rf"-o{_PS_COLUMN}(,{_PS_COLUMN})*|-p[0-9,]+"
+        elif text.startswith("-"):
+            wanted = ".*"
+        else:
+            wanted = rf"{_PS_WORD}|[0-9]+(,[0-9]+)*"
+        if not re.fullmatch(wanted, text) or word.pattern is not None:
+            return f"with {safe_display(text, 60)} it may show the environment of programs"
+        before = text
+    return None
+
+
+def _ss_form(words: tuple[Word, ...]) -> str | None:
+    """Checks for numbers, states and ports. The name of a host would be looked up."""
+    tokens = (token for word in words if not word.text.startswith("-") for token in re.split("[ ()]+", word.text))
+    strange = next((token for token in tokens if not re.fullmatch(_SS_TOKEN, token)), None)
+    return None if strange is None else f"with {safe_display(strange, 60)} it may ask the network"
+
+
+def _netstat_form(words: tuple[Word, ...]) -> str | None:
+    texts = [word.text for word in words]
+    if "--numeric" in texts or any(re.match("-[^-]*n", text) for text in texts):
+        return None
+    return "without -n it asks the network for the names of hosts"
+
+
+def _openssl_form(words: tuple[Word, ...]) -> str | None:
+    if not any(word.text == "-noout" for word in words) or any(word.pattern is not None for word in words):
+        return "only with -noout it is known to only read"
     return None
 
 
 # -- options -------------------------------------------------------------------------------------------------
 
 _HELP = " --help --version"
+_BINUTILS = "--demangle" + _HELP
+_PS = "-aux -auxf -auxww --sort --no-headers --forest --pid --ppid --user --version"
+# Without `e`, which shows the environment of programs, and without letters that take a value.
+_PS_WORD = "[axufljvwTr]+"
+_PS_COLUMN = (
+    "(pid|ppid|pgid|sid|user|uid|ruser|group|comm|args|cmd|command|etime|etimes|time|cputime|pcpu|%cpu|pmem|%mem|rss|vsz"
+    "|stat|state|s|tty|tt|tname|start|lstart|stime|ni|nice|pri|nlwp|psr|wchan)(=[^,]*)?"
+)
+_PS_OPERAND = rf"{_PS_WORD}|[0-9]+(,[0-9]+)*|[\w.-]+|{_PS_COLUMN}(,{_PS_COLUMN})*"
+_SS_TOKEN = (
+    "|state|exclude|sport|dport|src|dst|or|and|not|eq|neq?|[lg][te]|=|==|!=|!|[<>]=?|:[a-z0-9-]+|[0-9.*/:]+"
+    "|[0-9a-f]*:[0-9a-f:*/]*|all|connected|synchronized|bucket|big|established|listening|closed|close-wait|last-ack"
+    "|closing|time-wait|syn-sent|syn-recv|fin-wait-[12]|inet6?|unix|link|netlink|tcp|udp|raw|packet"
+)
+_OPENSSL = (
+    "-in -inform -noout -text -subject -issuer -dates -startdate -enddate -serial -fingerprint -hash -issuer_hash"
+    " -subject_hash -pubkey -purpose -modulus -email -ocsp_uri -ext -checkend -nameopt -sha1 -sha256 -check -verify"
+    " -pubin"
+)
 _TESTS = "-a -b -c -d -e -f -g -G -h -k -L -n -N -O -p -r -s -S -u -w -x -z -nt -ot -ef -eq -ne -lt -le -gt -ge"
 
 READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
@@ -158,7 +245,7 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "comm": reads("123z", "", "--check-order --nocheck-order --total" + _HELP, patterns=True),
         "stat": reads("Lt", "c", "-f --dereference --file-system --format --printf --terse" + _HELP, patterns=True),
         "file": reads("bhiLN", "F", "--brief --dereference --mime --mime-encoding --mime-type" + _HELP),
-        # tree reads on behind a letter with a value, so these stand alone
+        # tree reads on after a letter with a value, so these are separate words
         "tree": reads(
             "aACdDfFgGhilnNpqQrstuUvx",
             "",
@@ -186,7 +273,7 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
             name: reads("btz", "", "--tag" + _HELP, patterns=True, filters=0)
             for name in ("b2sum", "cksum", "md5sum", "sha1sum", "sha256sum", "sha512sum")
         },
-        # looking for things
+        # searching
         "grep": reads(
             "abcEFGHhIiLlnoPqRrsTUvwxyZz",
             "ABCDdefm",
@@ -231,13 +318,13 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "which": reads("as", "", "--all", paths=False),
         "type": reads("aftpP", "", "", paths=False),
         "command -v": reads(operands=r"[\w.+-]+", paths=False),
-        # languages of their own, of which a part only reads
+        # programs with a language, of which a part only reads
         "sed": reads("nErs", "e", _HELP, form=_sed_form, filters=1),
         "awk": reads("", "Fv", _HELP, form=_awk_form, filters=1),
         "test": reads(options=_TESTS, operands="(?s:.*)", form=_test_form),
         "[": reads(options=_TESTS, operands="(?s:.*)", form=_bracket_form),
         "printf": reads("".join(map(chr, range(33, 127))), form=_printf_form, paths=False),
-        # one file or what is piped, with little to it
+        # filters for one file or piped input
         "uniq": reads(
             "cdDiuz",
             "fsw",
@@ -259,9 +346,12 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "rev": reads("", "", _HELP, patterns=True, filters=0),
         "hexdump": reads("bcCdovx", "ns", "--canonical --length --skip", filters=0),
         "strings": reads("a", "nt", "--all --bytes --radix" + _HELP, operands="[^@].*", numbers=True, filters=0),
-        "zcat": reads("", "", _HELP, patterns=True, filters=0),
-        "tar": reads("tzjJvf", form=_archive_form),
-        "unzip -l": reads(operands="[^-].*"),
+        "zcat": reads(
+            "", "", _HELP, patterns=True, filters=0, starts="gzip", endings=".gz .z .Z -gz -z _z .tgz .taz .tar.gz"
+        ),
+        # it detects the compression by itself
+        "tar": reads("tzjJvf", form=_archive_form, starts="gzip bzip2 xz zstd lzip lzma lzop compress"),
+        "unzip -l": reads(operands=r"[^-*?\[][^*?\[]*", endings=".zip .ZIP"),
         # data
         "jq": reads(
             "acCejMnRrSs",
@@ -276,8 +366,8 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "pwd": reads("LP", "", "", operands=None),
         "true": reads(operands=None),
         "false": reads(operands=None),
-        "basename": reads("az", "s", "--multiple --suffix", paths=False),
-        "dirname": reads("z", "", "--zero", paths=False),
+        "basename": reads("az", "s", "--multiple --suffix", paths=False, patterns=True),
+        "dirname": reads("z", "", "--zero", paths=False, patterns=True),
         "seq": reads("w", "fs", "--equal-width --format --separator", operands=r"[0-9.]+", numbers=True),
         "date": reads(
             "Ru", "d", "--date -I -Idate -Iseconds --iso-8601 --rfc-3339 --utc", operands=r"\+.*", paths=False
@@ -290,7 +380,77 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "free": reads("bghkmtw", "", "--human", operands=None),
         "lscpu": reads(operands=None),
         "sleep": reads(operands=r"[0-9]{0,2}(\.[0-9]{1,3})?"),
-        # versions; of programs that ask no file in the folder which version of themselves to be
+        # running processes and open ports, without the environment of others
+        "ps": reads("eAdfFljHLwyT", "oCpuU", _PS, operands=_PS_OPERAND, numbers=False, form=_ps_form, paths=False),
+        "pgrep": reads(
+            "aflnovxciw", "uUPgs", "--full --list-name --list-full --newest --oldest --exact --count", paths=False
+        ),
+        "ss": reads(
+            "tuxwlnpaemiosHh46",
+            "fA",
+            "--tcp --udp --listening --numeric --processes --all --summary",
+            form=_ss_form,
+            paths=False,
+        ),
+        "netstat": reads(
+            "tuxwlnpaeirsgW46",
+            "",
+            "--tcp --udp --listening --numeric --programs --all --route",
+            operands=None,
+            form=_netstat_form,
+            paths=False,
+        ),
+        # programs and libraries, without options that show the source files which a file names
+        "objdump": reads(
+            "dDhxtTfpsrRCwaz",
+            "jM",
+            _BINUTILS + " --disassemble --section-headers --all-headers --syms"
+            " --dynamic-syms --file-headers --full-contents --reloc",
+            operands="[^@].*",
+        ),
+        "readelf": reads(
+            "ahlSsdrnVegWuAItC",
+            "px",
+            _BINUTILS + " --all --file-header --program-headers --section-headers"
+            " --syms --dyn-syms --dynamic --relocs --notes --wide --sections --segments --headers",
+            operands="[^@].*",
+        ),
+        "nm": reads(
+            "aABCDgopPrsSuvn",
+            "ft",
+            _BINUTILS + " --dynamic --extern-only --undefined-only --defined-only"
+            " --print-size --size-sort --numeric-sort --no-sort --format --print-file-name",
+            operands="[^@].*",
+        ),
+        "size": reads("ABdoxtG", "", _BINUTILS + " --format --totals --common", operands="[^@].*"),
+        "openssl version": reads("abdefopvmrc", operands=None),
+        **{
+            f"openssl {name}": reads(options=_OPENSSL, operands=r"(?![A-Za-z][\w+.-]*:)[^-].*", form=_openssl_form)
+            for name in ("x509", "req", "rsa")
+        },
+        # packages
+        **{
+            f"dpkg {name}": reads(operands=r"[\w.+:*?-]+", paths=False, starts="dpkg-query")
+            for name in ("-l", "-L", "-s", "--list", "--listfiles", "--status")
+        },
+        "apt list": reads("a", "", "--installed --upgradable --all-versions", operands=r"[\w.+*?-]+", paths=False),
+        # the system's pip: it does not import from the folder
+        **{
+            f"{name} {what}": reads(
+                "v",
+                "",
+                "--format --not-required --user --local --exclude --verbose --disable-pip-version-check --files",
+                operands=operands,
+                paths=False,
+                starts="python3 python",
+            )
+            for name in ("pip", "pip3")
+            for what, operands in (("list", None), ("show", r"[\w.-]+"))
+        },
+        # The command's own environment: the sandbox leaves secrets out, and printed ones are masked.
+        "env": reads(operands=None),
+        "printenv": reads(operands=r"[A-Za-z_]\w*", paths=False),
+        # versions, of programs that do not let a file in the folder choose their version
         **{
             f"{name} --version": reads(operands=None)
             for name in ("bash", "gcc", "git", "node", "python", "python3", "tar")

@@ -1,7 +1,6 @@
-"""Which commands of git only read, option by option.
+"""The git commands that only read, with their options.
 
-Owns git's part of the table in `read_only`. What git does by itself, as its settings say, is looked at in
-`git_settings`.
+This is git's part of the table in `read_only`. `git_settings` checks what git does by itself because of its settings.
 """
 
 from __future__ import annotations
@@ -16,7 +15,11 @@ __all__ = ["GIT"]
 
 
 def _git(
-    shows: Literal["names", "log", "contents"], flags: str = "", valued: str = "", options: str = "", **more: Any
+    shows: Literal["names", "remotes", "log", "contents"],
+    flags: str = "",
+    valued: str = "",
+    options: str = "",
+    **more: Any,
 ) -> ReadOnly:
     return reads(flags, valued, options, git=shows, **more)
 
@@ -39,10 +42,11 @@ _LOG = _DIFF + (
 )
 # The placeholders of a signature make git run gpg.
 _SIGNATURE = "%[-+ ]?G"
+_SORTED_BY_SIGNATURE = "signature"
 
 GIT: Mapping[str, ReadOnly] = MappingProxyType(
     {
-        # git, as far as the repository's own settings name no program: see docs/approvals.md
+        # Git, if the repository's own settings name no program: see docs/approvals.md.
         "git status": _git(
             "names",
             "bsuz",
@@ -93,13 +97,24 @@ GIT: Mapping[str, ReadOnly] = MappingProxyType(
         "git branch": _git(
             "names", "arv", "", "--all --color --no-color --remotes --show-current --verbose", operands=None
         ),
-        "git branch --list": _git("names", "arv", "", "--all --color --no-color --remotes --sort --verbose"),
-        "git tag": _git("names", "", "n", "--sort", operands=None),
-        "git tag --list": _git("names", "", "n", "--contains --merged --no-merged --points-at --sort"),
-        "git tag -l": _git("names", "", "n", "--contains --merged --no-merged --points-at --sort"),
-        "git remote": _git("names", "v", "", "--verbose", operands=None),
-        "git remote get-url": _git("names", "", "", "--all --push", operands=r"[\w./-]+"),
-        "git config --get": _git("names", operands=r"[\w.-]+"),
+        "git branch --list": _git(
+            "names", "arv", "", "--all --color --no-color --remotes --sort --verbose", never=_SORTED_BY_SIGNATURE
+        ),
+        "git tag": _git("names", "", "n", "--sort", operands=None, never=_SORTED_BY_SIGNATURE),
+        **{
+            f"git tag {name}": _git(
+                "names",
+                "",
+                "n",
+                "--contains --merged --no-merged --points-at --sort",
+                never=_SORTED_BY_SIGNATURE,
+            )
+            for name in ("--list", "-l")
+        },
+        "git remote": _git("names", operands=None),
+        **{f"git remote {name}": _git("remotes", operands=None) for name in ("-v", "--verbose")},
+        "git remote get-url": _git("remotes", "", "", "--all --push", operands=r"[\w./-]+"),
+        # `git config` is not here: the user's own settings may contain tokens.
         "git show-ref": _git("names", "dhs", "", "--abbrev --hash --heads --tags --verify"),
         "git count-objects": _git("names", "vH", "", "--human-readable --verbose", operands=None),
         "git check-ignore": _git("names", "nqv", "", "--no-index --non-matching --quiet --verbose"),

@@ -1,7 +1,7 @@
-"""How a command that only reads is told from one that does more.
+"""Decides whether a command only reads.
 
-Owns `ReadOnly`, one entry of the table in `read_only`: which options, operands and files a program may be given. Where
-a word leads is asked of `places`; what a small language does of `small_languages`.
+`ReadOnly` is one entry of the table in `read_only`: the options, operands and files that a program may be given.
+`places` decides where a word leads, `small_languages` what a program in sed, awk or jq does.
 """
 
 from __future__ import annotations
@@ -20,52 +20,56 @@ from .shell_words import Word
 __all__ = ["Form", "ReadOnly", "reads"]
 
 Form: TypeAlias = Callable[[tuple[Word, ...]], "str | None"]
-"""Why words are not in a form that only reads, or `None`."""
+"""Returns why the words are not in a form that only reads, or `None`."""
 
 _NUMBER = re.compile(r"-[0-9]+[bcwkMG]?")
 
 
 class ReadOnly(Value, frozen=True, kw_only=True):
-    """What a command that only reads may be given."""
+    """The arguments with which a command only reads."""
 
     flags: str = ""
-    """One-letter options without a value; they may stand together: `-la`."""
+    """One-letter options without a value. They may be written together: `-la`."""
     valued: str = ""
     """One-letter options whose value is the rest of the word, or the next word."""
     options: frozenset[str] = frozenset()
-    """Longer options, whole: `--stat`, also as `--stat=…`, and `-name` for programs that have such."""
+    """Longer options, in full: `--stat`, also as `--stat=…`, and `-name` for programs that have such options."""
     numbers: bool = False
-    """Whether `-20` is an option or a value here."""
+    """Whether `-20` is an option or a value."""
     operands: str | None = ".*"
-    """What a word that is no option must be like; `None`: there are none."""
+    """What words that are not options must look like. `None`: such words are not allowed."""
     never: str | None = None
-    """What no word may have in it."""
+    """What no word may contain."""
     form: Form | None = None
-    """A further look at all the words."""
+    """A further check of all words."""
     harmless: bool = False
-    """Whether no word at all makes it do more than print."""
+    """Whether it only prints, with any words."""
     paths: bool = True
-    """Whether words name files: those outside of the folder are asked about."""
+    """Whether words name files. Files outside of the folder are asked about."""
     patterns: bool = False
-    """Whether not one of its options, known here or not, writes or runs: a file may be called like one, and so a
-    pattern may become one."""
+    """Whether none of its options, known here or not, writes or runs anything: a pattern may expand to a file name
+    that looks like an option."""
     follows: frozenset[str] = frozenset()
-    """Options with which it goes where links lead; "" for always, in folders."""
+    """Options that make it follow links. An empty text: it always does, in folders."""
     filters: int | None = None
-    """For a program that reads what is piped to it: how many operands it has then."""
-    git: Literal["names", "log", "contents"] | None = None
-    """For git: what it shows."""
+    """For a program that reads piped input: how many operands it has then."""
+    starts: tuple[str, ...] = ()
+    """Programs that it may start, by name, to do a part of its work."""
+    endings: tuple[str, ...] = ()
+    """Suffixes that it tries if a file of the given name does not exist."""
+    git: Literal["names", "remotes", "log", "contents"] | None = None
+    """For git: what it shows. Addresses of remotes may contain passwords."""
 
     def problem(self, words: tuple[Word, ...], place: Place) -> str | None:
-        """Why the command with these further words is not known to only read, or `None`."""
+        """Why the command with these arguments may do more than read, or `None`."""
         return self._form_problem(words) or self._place_problem(words, place)
 
     def is_filter(self, words: tuple[Word, ...]) -> bool:
-        """Whether it reads what is piped to it and no file."""
+        """Whether it reads piped input and no file."""
         if self.filters is None or any(word.pattern is not None for word in words):
             return False
         texts = [word.text for word in words]
-        # What searches may be told to look for files by itself.
+        # Options can make a search look for files by itself.
         searches = self.follows and any(re.match("-[a-zA-Z]*[rRf]|--[rfd]", text) for text in texts)
         return not searches and len(self._operands(texts)) <= self.filters
 
@@ -96,10 +100,12 @@ class ReadOnly(Value, frozen=True, kw_only=True):
         text = word.text
         shown = safe_display(text, 60)
         if word.varies:
-            return "it is given what the command before it ended with"
+            return f"what {shown} is shows only when it runs"
         if self.never is not None and re.search(self.never, text):
             return f"with {shown} it may run another program"
         if word.pattern is not None:
+            if self._is_option_with_pattern(word):
+                return None
             if text.startswith("-") or self.operands != ".*" or (text[0] in "*?" and not self.patterns):
                 return f"{shown} may become an option"
         elif text.startswith("-") and text != "-":
@@ -109,8 +115,13 @@ class ReadOnly(Value, frozen=True, kw_only=True):
             return f"with {shown} it may do more than read"
         return None
 
+    def _is_option_with_pattern(self, word: Word) -> bool:
+        """Whether the pattern is in the value of a long option, as in `--include=*.py`: few files have such a name."""
+        name, equals, _ = word.text.partition("=")
+        return bool(equals) and name.startswith("--") and name in self.options and not re.search(r"[*?]", name)
+
     def _has_option(self, word: str) -> bool:
-        # What follows `--` is looked at all the same: it may have been the value of the option before it.
+        # Words after `--` are checked too: `--` may be the value of the option before it.
         if word == "--":
             return True
         name = word.partition("=")[0] if word.startswith("--") else word
@@ -130,16 +141,26 @@ class ReadOnly(Value, frozen=True, kw_only=True):
     def _place_problem(self, words: tuple[Word, ...], place: Place) -> str | None:
         for word in dict.fromkeys(words):
             problem = None
-            if word.pattern is not None:
-                problem = place.pattern_problem(word.pattern, word.text)
+            if word.pattern is not None and self._is_option_with_pattern(word):
+                if place.becomes_something(word.pattern):
+                    problem = f"there is a file that {safe_display(word.text, 60)} may become"
+                else:
+                    problem = next(filter(None, map(place.problem, self._paths(word.text))), None)
+            elif word.pattern is not None:
+                tries = (
+                    place.pattern_problem(word.pattern + end, word.text + end, splits=word.splits)
+                    for end in ("", *self.endings)
+                )
+                problem = next(filter(None, tries), None)
             elif self.paths and not self.harmless:
-                problem = next(filter(None, map(place.problem, self._paths(word.text))), None)
+                paths = (path + end for path in self._paths(word.text) for end in ("", *self.endings))
+                problem = next(filter(None, map(place.problem, paths)), None)
             if problem is not None:
                 return problem
         return self._link_problem([word.text for word in words], place) if self.follows else None
 
     def _paths(self, word: str) -> list[str]:
-        """What in a word may be the name of a file."""
+        """The parts of a word that may be names of files."""
         if not word.startswith("-") or word == "-":
             return [word]
         if word.startswith("--"):
@@ -150,7 +171,8 @@ class ReadOnly(Value, frozen=True, kw_only=True):
         return []
 
     def _link_problem(self, words: list[str], place: Place) -> str | None:
-        letters = {letter for word in words if re.match("-[A-Za-z]", word) for letter in word[1:]}
+        # Everything after one dash: a letter may follow digits, dots and the values of other options.
+        letters = {letter for word in words if re.match("-[^-]", word) for letter in word[1:]}
         given = {word.partition("=")[0] for word in words if word.startswith("--")} | letters | set(words) | {""}
         if self.follows.isdisjoint(given):
             return None
@@ -175,9 +197,11 @@ def reads(
     patterns: bool = False,
     follows: str | None = None,
     filters: int | None = None,
-    git: Literal["names", "log", "contents"] | None = None,
+    git: Literal["names", "remotes", "log", "contents"] | None = None,
+    starts: str = "",
+    endings: str = "",
 ) -> ReadOnly:
-    """An entry of the table, with names of options as one text."""
+    """An entry of the table, with option names as one text."""
     return ReadOnly(
         flags=flags,
         valued=valued,
@@ -191,4 +215,6 @@ def reads(
         follows=frozenset() if follows is None else frozenset(follows.split() or [""]),
         filters=filters,
         git=git,
+        starts=tuple(starts.split()),
+        endings=tuple(endings.split()),
     )

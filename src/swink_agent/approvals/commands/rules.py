@@ -1,9 +1,8 @@
-"""Which shell commands may run unasked.
+"""Decides which shell commands may run unasked.
 
-Owns the rules and the decision on one command. How a command is read is in `shell_words` and, for what is forbidden,
-`named_commands`; how its parts are judged in `judgement`; what the standard rules know of each program in
-`read_only`; where words lead in `places`; asking people in `approvals`. A rule decides what is asked about, it does
-not confine what runs: that is the sandbox.
+Contains the rules and the decision on one command. `shell_words` parses commands, `named_commands` parses them roughly
+for deny rules, `judgement` judges their parts, `read_only` is the table of programs, `places` decides where words
+lead, and `approvals` asks people. A rule decides what is asked about; the sandbox confines what runs.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -30,17 +28,51 @@ __all__ = ["COMMAND_TOOLS", "CommandRules", "Decision"]
 CommandVerdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 COMMAND_TOOLS: Mapping[str, str] = MappingProxyType({"bash": "command"})
-"""The tools that run shell commands, and the argument that holds the command."""
+"""The tools that run shell commands, and the argument with the command."""
 
 STANDARD_DENY = ("sudo", "su", "doas", "pkexec", "shutdown", "reboot", "halt", "poweroff")
 
+# Different names of the same options, for well-known programs.
+_SPELLINGS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
+    {
+        "rm": (("r", "R", "recursive"), ("f", "force"), ("d", "dir"), ("i", "interactive")),
+        "cp": (("r", "R", "recursive"), ("f", "force"), ("a", "archive")),
+        "mv": (("f", "force"),),
+        "ln": (("s", "symbolic"), ("f", "force")),
+        **dict.fromkeys(("chmod", "chown", "chgrp"), (("R", "recursive"),)),
+        "sed": (("i", "in-place"),),
+        "tar": (("x", "extract", "get"), ("c", "create"), ("r", "append"), ("u", "update"), ("P", "absolute-names")),
+        "curl": (
+            *(("T", "upload-file"), ("d", "data"), ("F", "form"), ("o", "output"), ("O", "remote-name")),
+            *(("X", "request"), ("k", "insecure"), ("K", "config"), ("H", "header"), ("u", "user")),
+        ),
+        "wget": (("O", "output-document"), ("r", "recursive"), ("i", "input-file")),
+        "rsync": (("r", "recursive"), ("a", "archive"), ("e", "rsh")),
+        "npm": (("g", "global"), ("f", "force")),
+        "git push": (("f", "force"), ("d", "delete"), ("n", "dry-run"), ("u", "set-upstream")),
+        "git clean": (("f", "force"), ("n", "dry-run"), ("i", "interactive")),
+        "git commit": (("n", "no-verify"), ("a", "all"), ("S", "gpg-sign"), ("m", "message"), ("F", "file")),
+        "git branch": (("d", "delete"), ("D",), ("m", "move"), ("f", "force")),
+        "git checkout": (("f", "force"),),
+        "git switch": (("f", "force", "discard-changes"), ("C", "force-create"), ("c", "create")),
+        "git tag": (("d", "delete"), ("f", "force")),
+        "git add": (("f", "force"), ("A", "all")),
+        "git rm": (("f", "force"), ("r",)),
+        "git rebase": (("i", "interactive"), ("x", "exec")),
+    }
+)
 _LETTERS = re.compile(r"-[A-Za-z]+", re.ASCII)
-_LONGEST = 131_071  # of bytes, for one argument on Linux
+_LONGEST = 131_071  # bytes of one argument on Linux
 _MOST_LOOKED_AT = 200
+_MOST_WHOLE = 5
+# Options of git, before its subcommand, that take a value.
+_GIT_VALUED = frozenset(
+    ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env", "--attr-source"]
+)
 
 
 class Decision(Value, frozen=True):
-    """What the rules say of a command, and why, in words for whoever asked."""
+    """The verdict of the rules on a command, and the reason in words for a person."""
 
     hidden_fields = frozenset({"reason"})  # it may quote the command
 
@@ -51,18 +83,18 @@ class Decision(Value, frozen=True):
 class CommandRules:
     """Rules by the first words of a command: `CommandRules(allow=["git status", "npm test"], deny=["git push"])`.
 
-    A command is allowed if it is read exactly as bash reads it and each of its parts is allowed: it consists of nothing
-    but words and begins with those of an allow rule; the program must be written as in the rule, so `ls` is neither
-    `./ls` nor `/tmp/ls`. Denying wins over allowing, and looks further: into the parts of compound commands, behind
-    redirections, paths, options and programs that run others, as far as they can be recognised. Everything else is
-    asked about. A rule that is no plain command is a `ValueError`. One string, in place of a list, is one rule.
+    A command is allowed if it can be read exactly as bash reads it and each of its parts is allowed: a part consists of
+    plain words and begins with those of an allow rule. The program must be written as in the rule: `ls` is neither
+    `./ls` nor `/tmp/ls`. Deny rules win, and see more: the parts of compound commands, and programs behind
+    redirections, paths, options and programs that run others, as far as these are recognised. Every other command is
+    asked about. A rule that is not a plain command raises `ValueError`. A single string is one rule.
 
-    `patterns` allow too, and say where a command ends: `npm test` is that and nothing behind it; in `pytest *` the last
-    star is whatever follows, in `npm run test:*` it is a part of one word. Of commands with `;`, `&&`, `||` or `|`
-    between them one may be allowed by a rule of yours, if the others only read, and those behind it only what it
-    printed; with `compound` any of them may.
+    `patterns` allow too, and also say where a command ends: `npm test` is exactly that; in `pytest *` the last star
+    matches any arguments, in `npm run test:*` a part of one word. If commands are joined with `;`, `&&`, `||` or `|`,
+    your rules may allow one of them, the others must only read, and those after it may read only its output; with
+    `compound` your rules may allow any of them.
 
-    Immutable, so it can be shared by agents and threads.
+    Immutable: agents and threads may share it.
     """
 
     def __init__(
@@ -90,13 +122,12 @@ class CommandRules:
         compound: bool = False,
         search_path: str | None = None,
     ) -> CommandRules:
-        """Commands that only read, with the options that only read, in the current folder; and what you add.
+        """Commands that only read, with options that only read, in the current folder; and what you add.
 
-        They may be joined by `|`, `&&`, `||` and `;`, begin with `cd` into a folder beneath, have file patterns, and
-        throw output away (`2>/dev/null`). What words, patterns and links lead to is looked at on the disk, and so are
-        the settings of the repository before git runs. These ask as well when the program is not where the system
-        keeps programs: when `search_path` (default: `PATH`) leads into the folder that the model can write, or is
-        relative.
+        They may be joined by `|`, `&&`, `||` and `;`, begin with `cd` into a folder beneath, contain file patterns and
+        discard output (`2>/dev/null`). Words, patterns and links are followed on the disk, and the settings of the
+        repository are checked before git runs. A command is also asked about if the program may not be the system's:
+        if `search_path` (default: `PATH`) is relative or leads into the folder that the model can write.
         """
         rules = cls(allow, deny, patterns=patterns, compound=compound, search_path=search_path)
         rules._allowed = msgspec.structs.replace(rules._allowed, has_standard=True)
@@ -116,17 +147,24 @@ class CommandRules:
     ) -> Decision:
         """Whether the command may run unasked (`allow`), after asking (`ask`), or not at all (`deny`).
 
-        `attended=False`: there is nobody to ask, so that asking is denying. `folder` is where it would run, and what
-        the model can write; by default the current one of this process. `trusted` are first words of commands that
-        somebody trusts for now.
+        `attended=False`: there is no person to ask, so `ask` becomes `deny`. `folder`: where the command would run and
+        the model can write; the current folder by default. `trusted`: first words of commands that a person trusts.
         """
         if not isinstance(command, str):  # pyright: ignore[reportUnnecessaryIsInstance] - arguments come from a model
-            decision = Decision("ask", f"the command is a {type(command).__name__} and not a text")
+            decision = Decision("ask", f"the command is a {type(command).__name__}, not a text")
         else:
             decision = self._forbid(command) or self._permit(command, tuple(trusted), folder)
         if decision.verdict == "ask" and not attended:
             return Decision("deny", f"{decision.reason}, and there is nobody to ask")
         return decision
+
+    def only_reads(self, command: str, trusted: Iterable[tuple[str, ...]] = ()) -> bool:
+        """Whether the standard rules alone allowed the command, without your rules and without trust."""
+        try:
+            script = read_script(command)
+        except NotPlain:
+            return False
+        return not Judgement(self._allowed, script, tuple(trusted), None).has_own()
 
     # -- allowing --------------------------------------------------------------------------------------------
 
@@ -153,19 +191,21 @@ class CommandRules:
 
 
 def _deny_words(text: str) -> tuple[str, ...]:
-    # Also what may not be allowed can be denied: eval, for one. As an argument it is a word like any other.
+    # A program that cannot be allowed, such as eval, can be denied. As an argument it is an ordinary word.
     return plain_words(f"denied {text}")[1:] or plain_words("")
 
 
 def _is_denied(rule: tuple[str, ...], words: tuple[str, ...]) -> bool:
-    """Whether the command begins as the rule does, or what it is told to run does."""
+    """Whether the command, or one that it runs, begins as the rule does."""
     following = rule[1:]
     found = 0
-    # What a program that runs others is told to run may stand anywhere behind it.
+    # A program that runs others may have the other command anywhere in its arguments.
     for start in range(len(words) if is_runner(words) else 1):
         if _is_named(rule[0], words[start], is_first=start == 0):
             found += 1
-            if found > _MOST_LOOKED_AT or _follows(following, words[start + 1 : start + 1 + _MOST_LOOKED_AT]):
+            most = len(words) if found <= _MOST_WHOLE else _MOST_LOOKED_AT
+            looked_at = words[start + 1 : start + 1 + most]
+            if found > _MOST_LOOKED_AT or _follows(following, looked_at, rule[0]):
                 return True
     return False
 
@@ -174,29 +214,64 @@ def _is_named(program: str, word: str, *, is_first: bool) -> bool:
     if "/" in program:
         return word == program
     name = program_name(word)
-    if name == program.casefold():
+    # `!rm` in ed, `@rm` in a makefile
+    if program.casefold() in (name, name.lstrip("!@+-") if is_first else name):
         return True
-    # /bin/r? becomes the program too; among further words a pattern is rather one to look for.
-    is_pattern = (is_first or word.startswith("/")) and len(name) < 40 and any(mark in name for mark in "*?[")
-    return is_pattern and fnmatchcase(program.casefold(), name)
+    # /bin/r? expands to the program too; in later words a pattern is rather one to search for. A star alone matches
+    # files: as a program it would be the first file of the folder.
+    is_path = word.startswith("/")
+    is_pattern = (is_first or is_path) and len(name) < 40 and any(mark in name for mark in "*?[")
+    says_something = (is_first and is_path) or re.search(r"\w", name) is not None
+    return is_pattern and says_something and fnmatchcase(program.casefold(), name)
 
 
-def _follows(wanted: tuple[str, ...], words: tuple[str, ...]) -> bool:
-    """Whether the words begin with the wanted ones, whatever options stand between."""
-    operands = [word for word in words if not word.startswith("-")]
-    # A word behind an option may be its value: `git -C folder push`.
-    sure = [word for before, word in pairwise(("", *words)) if not word.startswith("-") and not before.startswith("-")]
+def _follows(wanted: tuple[str, ...], words: tuple[str, ...], program: str) -> bool:
+    """Whether the words begin with the wanted ones, with any options between them."""
     named = [word for word in wanted if not word.startswith("-")]
-    if named not in (operands[: len(named)], sure[: len(named)]):
+    if not _begins(named, words, is_git=program_name(program) == "git"):
         return False
-    return all(_has_option(word, words) for word in wanted if word.startswith("-"))
+    spelled = " ".join([program_name(program), *named[:1]]) if program_name(program) == "git" else program_name(program)
+    return all(_has_option(word, words, spelled) for word in wanted if word.startswith("-"))
 
 
-def _has_option(option: str, words: Sequence[str]) -> bool:
-    """Whether the option is there: short ones in any order and grouping, long ones with or without a value."""
+def _begins(named: list[str], words: Sequence[str], *, is_git: bool) -> bool:
+    """Whether the words begin with the named ones, options aside. A word after an option may be its value."""
+    reached, before = {0}, ""
+    if not named:
+        return True
+    for word in words:
+        if not word.startswith("-"):
+            following = {count + 1 for count in reached if word == named[count]}
+            if len(named) in following:
+                return True
+            if before.startswith("-"):
+                following |= {count for count in reached if count > 0 or not is_git or before in _GIT_VALUED}
+            if not following:
+                return False
+            reached = following
+        before = word
+    return False
+
+
+def _has_option(option: str, words: Sequence[str], program: str) -> bool:
+    """Whether the option is given: short ones in any order and group, long ones with or without a value.
+
+    For known programs, any name of the option counts, and long ones may be abbreviated.
+    """
     if any(word == option or word.startswith(f"{option}=") for word in words):
         return True
-    if not _LETTERS.fullmatch(option):
-        return False
-    given = {letter for word in words if word.startswith("-") and not word.startswith("--") for letter in word[1:]}
-    return set(option[1:]) <= given
+    spellings = _SPELLINGS.get(program, ())
+    letters = {letter for word in words if word.startswith("-") and not word.startswith("--") for letter in word[1:]}
+    long_ones = [word.partition("=")[0] for word in words if len(word) > 3 and word.startswith("--")]
+
+    def is_given(name: str) -> bool:
+        same = next((group for group in spellings if name in group), (name,))
+        return any(
+            (len(other) == 1 and other in letters)
+            or (len(other) > 1 and any(f"--{other}".startswith(word) for word in long_ones))
+            for other in same
+        )
+
+    if option.startswith("--"):
+        return bool(spellings) and is_given(option[2:])
+    return _LETTERS.fullmatch(option) is not None and all(is_given(letter) for letter in option[1:])

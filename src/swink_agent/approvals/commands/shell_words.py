@@ -1,9 +1,9 @@
-"""A reading of shell commands that is never more generous than bash.
+"""Parses shell commands strictly: whatever it accepts, bash reads in the same way.
 
-Owns the strict reading, in two widths. `plain_words` gives the words of a command that has nothing but words in it,
-exactly as bash would pass them on. `read_script` takes simple commands joined by `|`, `&&`, `||` and `;` as well, with
-file patterns, and redirections that write nothing. Both refuse everything else. What is permitted is decided in
-`rules`; a rough reading of anything at all, for rules that forbid, is in `named_commands`.
+`plain_words` returns the words of a command that consists of nothing else, exactly as bash would pass them on.
+`read_script` also accepts simple commands joined by `|`, `&&`, `||` and `;`, file patterns, and redirections that
+write nothing. Both refuse everything else. `rules` decides what is allowed; `named_commands` parses any text roughly,
+for deny rules.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import re
 import string
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from swink_agent.core.values.value import Value
 
 from ..display import is_deceptive, safe_display
 
 __all__ = [
     "ASSIGNMENT",
+    "DOCUMENT",
     "KEYWORDS",
     "Joint",
     "NotPlain",
@@ -28,25 +31,26 @@ __all__ = [
     "names",
     "pattern_words",
     "plain_words",
+    "program_names",
     "read_script",
 ]
 
 _BARE = frozenset(string.ascii_letters + string.digits + "_-./:,+=@%^")
-# Not with a sign in front: `bash -c +x` takes it for an option of its own.
+# Without a sign in front: `bash -c +x` treats it as an option of bash.
 _PROGRAM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+-]*|\[", re.ASCII)
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=.*", re.ASCII | re.DOTALL)
 
 
 def names(text: str) -> frozenset[str]:
-    """The names in a line of them."""
+    """The names in a text, which are separated by spaces."""
     return frozenset(text.split())
 
 
 KEYWORDS = names("! [[ ]] { } case coproc do done elif else esac fi for function if in select then time until while")
-# What bash does itself with these can run code, change how later words are read, or evaluate a quoted argument: the
-# subscript in `test -v 'a[$(id)]'` is one. Only builtins that do nothing of the kind may be named in a rule.
+# Builtins can run code, change how later words are read, or evaluate a quoted argument, such as the subscript in
+# `test -v 'a[$(id)]'`. Only builtins that do none of this may be named in a rule.
 _HARMLESS_BUILTINS = names("cd echo false kill pwd true type umask wait")
-# These do in some of their forms: the standard rules alone may speak of them, as they look at the form.
+# These do in some of their forms. Only the standard rules may allow them, because they check the form.
 _BUILTINS_WITH_HARMLESS_FORMS = names("[ command printf test")
 _BUILTINS = names(
     ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo "
@@ -66,54 +70,73 @@ _REFUSED = {
     "#": "a comment,",
 }
 _LITERALLY = {"*": "[*]", "?": "[?]", "[": "[[]"}
+# The end of a here-document, in the forms that bash reads in one way only.
+DOCUMENT = re.compile(
+    r"(?P<tabs>-?)[ \t]*(?:'(?P<single>[\w.+!-]+)'|\"(?P<double>[\w.+-]+)\"|\\(?P<escaped>\w+)|(?P<bare>[\w.+]+))"
+    r"(?=[\s;&|<>()]|$)",
+    re.ASCII,
+)
+_LOOP = re.compile(r"for +([a-z_][a-z0-9_]*) +in(?= )", re.ASCII)
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}", re.ASCII)
+_AFTER_LOOP = re.compile(r"( *(2>/dev/null|2>&1)(?=[ ;|&\n]|$))+")
+_UNSPLIT = re.compile(r"[\w./,:+@%=-]+", re.ASCII)
+_MOST_ROUNDS = 40
+_MOST_PIPELINES = 200
 _NOWHERE = "/dev/null"
-_STAR = "\0"  # no command can hold it
+_STAR = "\0"  # no command can contain it
 
 Joint: TypeAlias = Literal["", ";", "&&", "||"]
 
 
 class NotPlain(ValueError):
-    """The command is more than was asked for. The text says what was found in it."""
+    """The command is not in the accepted form. The text names what was found in it."""
 
 
 class Word(Value, frozen=True):
-    """One word of a command: what a program is given, or what that is made from."""
+    """One word of a command."""
 
     text: str
     pattern: str | None = None
-    """For a word with file patterns: it with what was quoted in brackets, as `fnmatch` reads it."""
+    """For a word with file patterns: the word with quoted parts in brackets, as `fnmatch` reads it."""
     varies: bool = False
-    """Whether the code of the last command (`$?`) is in it, for which the text has a 0."""
+    """Whether a part of it is not known: the exit code of the last command (`$?`), for which the text has a 0, or a
+    part of the file name in the current round of a loop."""
+    splits: bool = False
+    """Whether bash splits the expanded names into words once more: a variable without quotes."""
 
 
 class SimpleCommand(Value, frozen=True):
-    """A program and its words, and the files that it is given as input."""
+    """A program, its words, and its input files."""
 
     words: tuple[Word, ...]
     inputs: tuple[Word, ...] = ()
+    repeated: bool = False
+    """Whether it is in a loop."""
+    merges: bool = False
+    """Whether its error output goes to its output (`2>&1`)."""
 
     @property
     def plain(self) -> tuple[str, ...] | None:
-        """The words as text, if that is all that they are."""
+        """The words as text, if none has a pattern or an unknown part."""
         if any(word.pattern is not None or word.varies for word in self.words):
             return None
         return tuple(word.text for word in self.words)
 
 
 class Pipeline(Value, frozen=True):
-    """Commands of which each reads what the one before it prints."""
+    """Commands that each read the output of the one before."""
 
     joint: Joint
-    """What stands before it."""
+    """The operator before it."""
     commands: tuple[SimpleCommand, ...]
 
 
 def plain_words(command: str) -> tuple[str, ...]:
     """The words that bash would run the command with, the program first. Raises `NotPlain`.
 
-    Accepted are plain characters, '…', "…" without anything that bash would look into, and a backslash before one
-    printable ASCII character. So no operator, substitution, redirection, assignment, pattern, brace, comment, tab or
-    line end, in quotes either; no keyword, and no builtin that evaluates.
+    Accepts plain characters, '…', "…" in which bash replaces nothing, and a backslash before one printable ASCII
+    character. Refuses operators, substitutions, redirections, assignments, patterns, braces, comments, tabs and line
+    ends, also in quotes; keywords; and builtins that evaluate.
     """
     words = tuple(word.text for word in _Reader(command).words())
     _check_program(words[0] if words else None, _BUILTINS - _HARMLESS_BUILTINS)
@@ -121,28 +144,36 @@ def plain_words(command: str) -> tuple[str, ...]:
 
 
 def pattern_words(text: str) -> list[tuple[str, ...]]:
-    """The words of a rule, each in the pieces between which a bare `*` may stand for any text. Raises `NotPlain`.
+    """The words of a rule, each split into pieces where a bare `*` matches any text. Raises `NotPlain`.
 
-    A star in quotes is a star.
+    A star in quotes is an ordinary star.
     """
     words = [word.text for word in _PatternReader(text).words()]
     if words and _STAR in words[0]:
-        raise NotPlain("the program is not named: a * stands for parts of what follows it")
+        raise NotPlain("the program is not named: a * is allowed only in the words after it")
     _check_program(words[0] if words else None, _BUILTINS - _HARMLESS_BUILTINS)
     return [tuple(word.split(_STAR)) for word in words]
 
 
 def read_script(command: str) -> tuple[Pipeline, ...]:
-    """The pipelines that bash would run, as far as each one's turn comes. Raises `NotPlain`.
+    """The pipelines that bash would run, in order. Raises `NotPlain`.
 
-    Accepted beyond `plain_words`: `|`, `&&`, `||` and `;` between commands; the patterns `*` and `?`; `$?`; `<` from a
-    file; `>` and `>>` into /dev/null; `2>&1` and the like; and `[ … ]`.
+    In addition to `plain_words` it accepts: `|`, `&&`, `||`, `;` and line ends between commands; comments; a backslash
+    before a line end; `!`; the patterns `*` and `?`; `$?`; `<` from a file; here-documents in which bash replaces
+    nothing; `>` and `>>` into /dev/null; `2>&1` and the like; `[ … ]`; and `for name in words; do …; done`, which
+    becomes one round for each word.
     """
     return _ScriptReader(command).script()
 
 
+def program_names(command: str) -> tuple[str, ...]:
+    """The programs that a command of `read_script` names, except for builtins. Raises `NotPlain`."""
+    found = [part.words[0].text for pipeline in read_script(command) for part in pipeline.commands]
+    return tuple(dict.fromkeys(name for name in found if not is_builtin(name)))
+
+
 def is_builtin(program: str) -> bool:
-    """Whether bash runs the name itself, so that no file of that name matters."""
+    """Whether bash itself implements the name, so that no file of that name matters."""
     return program in _BUILTINS
 
 
@@ -156,7 +187,7 @@ def _check_program(program: str | None, refused: frozenset[str]) -> None:
     if program in refused:
         raise NotPlain(f"{program} is a builtin of the shell that can run or change things")
     if not _PROGRAM.fullmatch(program):
-        raise NotPlain(f"{safe_display(program, 60) or 'an empty word'} is no name of a program")
+        raise NotPlain(f"{safe_display(program, 60) or 'an empty word'} is not the name of a program")
 
 
 # -- words ---------------------------------------------------------------------------------------------------
@@ -166,7 +197,7 @@ class _Reader:
     """One pass over a command."""
 
     ends = frozenset(" ")
-    """What ends a word."""
+    """The characters that end a word."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -202,7 +233,7 @@ class _Reader:
                 self.is_bare = False
                 self._quoted(character)
             elif character == "~" and self._follows_a_letter():
-                self._add(character)  # HEAD~1: a home folder is only looked for where a word or a path begins
+                self._add(character)  # HEAD~1: bash expands ~ only at the start of a word or path
             else:
                 self._special(character)
         return Word("".join(self.parts), "".join(self.pattern) if self.is_pattern else None, self.varies)
@@ -212,7 +243,7 @@ class _Reader:
         self.pattern.append(_LITERALLY.get(text, text))
 
     def _special(self, character: str) -> None:
-        """A character that means something to bash."""
+        """Handles a character that is special to bash."""
         raise self._refusal(character)
 
     def _special_in_quotes(self, character: str) -> None:
@@ -255,11 +286,11 @@ class _Reader:
         if character in '\\"$`':
             self.position += 1
             return character
-        return "\\"  # before anything else it stands for itself
+        return "\\"  # before any other character it is an ordinary backslash
 
     def _after_backslash(self) -> str:
         before = self.command[self.position - 2 : self.position - 1]
-        # In a locale whose characters may end in the byte of a backslash, bash would see none here.
+        # In a locale whose characters may end in the byte of a backslash, bash would see no backslash here.
         if not before.isascii():
             raise NotPlain("a backslash follows a character that is not ASCII")
         character = self._next()
@@ -282,14 +313,14 @@ class _Reader:
             return NotPlain("it has more than one line")
         what = _REFUSED.get(character)
         if what is not None:
-            # Whole: `&&` is another thing than `&`.
+            # The whole operator: `&&` is not `&`.
             following = self.command[self.position : self.position + 1] if character in "&|;" else ""
             return NotPlain(f"it has {what} {character}{following if following in ('&', '|', ';') else ''}")
         return NotPlain(f"it has the character {safe_display(character)}, which is not plain")
 
 
 class _PatternReader(_Reader):
-    """One pass over a rule in which a star stands for any text."""
+    """One pass over a rule in which a star matches any text."""
 
     def _special(self, character: str) -> None:
         if character != "*":
@@ -301,61 +332,189 @@ class _PatternReader(_Reader):
 
 
 class _ScriptReader(_Reader):
-    """One pass over commands that are joined."""
+    """One pass over joined commands."""
 
-    ends = frozenset(" ;|&<>")
+    ends = frozenset(" ;|&<>\n")
+
+    def __init__(self, command: str) -> None:
+        super().__init__(command)
+        self.values: dict[str, Word] = {}
+        """The values of the variables of the surrounding loops in this round."""
+        self.value: Word | None = None
+        self.is_value_quoted = False
+        self.merges = False
+        self.awaited: list[re.Match[str]] = []
+        self.count = 0
 
     def script(self) -> tuple[Pipeline, ...]:
+        return tuple(self._list(""))
+
+    def _list(self, end: str) -> list[Pipeline]:
+        """The pipelines up to the keyword or the end of the command."""
         pipelines: list[Pipeline] = []
-        commands: list[SimpleCommand] = []
         joint: Joint = ""
+        self._skip_lines()
         while True:
-            commands.append(self._command())
-            operator = self._operator()
-            if operator == "|":
-                continue
-            pipelines.append(Pipeline(joint, tuple(commands)))
-            commands = []
-            if operator == "" or (operator == ";" and not self._skip_spaces()):
-                return tuple(pipelines)
+            if end and joint == ";" and self._takes_keyword(end):
+                return pipelines
+            if (match := _LOOP.match(self.command, self.position)) is not None:
+                pipelines += self._loop(match)
+                commands, operator = [], self._operator()
+            else:
+                commands, operator = [self._command()], self._operator()
+            while operator == "|":
+                self._skip_lines()
+                commands.append(self._command())
+                operator = self._operator()
+            if commands:
+                pipelines.append(Pipeline(joint, tuple(commands)))
+            self.count += 1
+            if self.count > _MOST_PIPELINES:
+                raise NotPlain(f"it has more than {_MOST_PIPELINES} parts")
+            has_more = operator != "" and (operator == ";" or self._skip_lines()) and self._skip_lines()
+            if not has_more:
+                if end or operator in ("&&", "||"):
+                    raise NotPlain("it does not end")
+                if self.awaited:
+                    raise NotPlain("a here-document does not end")
+                return pipelines
             joint = operator
+
+    def _loop(self, match: re.Match[str]) -> list[Pipeline]:
+        """What a loop runs: its body once for each word, with the word in place of the variable."""
+        name = match[1]
+        self.position = match.end()
+        words: list[Word] = []
+        while self._skip_spaces() and self._next() not in (";", "\n"):
+            if self._next() in self.ends:
+                raise self._refusal(self._next())
+            words.append(self._word())
+        if self._next() == ";":
+            self.position += 1
+        if not words or len(words) > _MOST_ROUNDS or name in self.values:
+            raise NotPlain("it has a loop in a form that is not supported")
+        if not self._skip_lines() or not self._takes_keyword("do"):
+            raise NotPlain("it has a loop without do")
+        self._refuse_awaited()
+        start = self.position
+        found: list[Pipeline] = []
+        for word in words:
+            self.position = start
+            self.values[name] = word
+            for pipeline in self._list("done"):
+                commands = tuple(msgspec.structs.replace(command, repeated=True) for command in pipeline.commands)
+                found.append(Pipeline(";", commands))
+            self._refuse_awaited()
+        del self.values[name]
+        if (after := _AFTER_LOOP.match(self.command, self.position)) is not None:
+            self.position = after.end()
+        if self._skip_spaces() and not self._is_at_operator():
+            raise NotPlain("something follows the loop")
+        return found
+
+    def _refuse_awaited(self) -> None:
+        """Refuses a here-document across a loop's edge: we read a loop once a round, bash reads the document once."""
+        if self.awaited:
+            raise NotPlain("it has a here-document that begins on a line with a part of a loop")
+
+    def _takes_keyword(self, keyword: str) -> bool:
+        end = self.position + len(keyword)
+        if not self.command.startswith(keyword, self.position) or self.command[end : end + 1] not in ("", *self.ends):
+            return False
+        self.position = end
+        return True
+
+    def _skip_spaces(self) -> bool:
+        while True:
+            if self._next() == " ":
+                self.position += 1
+            elif self._next() == "\\" and self._next(1) == "\n":
+                self.position += 2
+            elif self._next() == "#":
+                while self._next() not in ("", "\n"):
+                    self._check_quoted(self._next())
+                    self.position += 1
+            else:
+                return self.position < len(self.command)
+
+    def _skip_lines(self) -> bool:
+        """Whether something follows, on this line or a later one."""
+        while self._skip_spaces() and self._next() == "\n":
+            self.position += 1
+            self._read_documents()
+        return self.position < len(self.command)
+
+    def _read_documents(self) -> None:
+        awaited, self.awaited = self.awaited, []
+        for match in awaited:
+            name = match["single"] or match["double"] or match["escaped"] or match["bare"]
+            indent = "\t*" if match["tabs"] else ""
+            end = re.compile(rf"^{indent}{re.escape(name)}(?:\n|\Z)", re.MULTILINE).search(self.command, self.position)
+            if end is None:
+                raise NotPlain("a here-document does not end")
+            for character in self.command[self.position : end.start()]:
+                if character not in "\n\t":
+                    self._check_quoted(character)
+                if match["bare"] and character in "$`\\":
+                    raise self._refusal(character)
+            # The end of the last line also ends the command.
+            self.position = end.end()
+
+    def _word(self) -> Word:
+        self.value = None
+        word = super()._word()
+        if self.value is None:
+            return word
+        if self.value.pattern is not None and not word.text and not word.varies:
+            return Word(self.value.text, self.value.pattern, splits=not self.is_value_quoted)
+        return Word(word.text + self.value.text, None, varies=True)
 
     def _command(self) -> SimpleCommand:
         words: list[Word] = []
         inputs: list[Word] = []
+        self.merges = False
         while self._skip_spaces() and not self._is_at_operator():
             if self._next() in "<>&":
                 self._redirection("", inputs)
                 continue
             word = self._word()
             if self._next() in ("<", ">") and self.is_bare and word.text.isdigit():
-                self._redirection(word.text, inputs)  # not a word but a number of a stream
+                self._redirection(word.text, inputs)  # it is the number of a stream, not a word
             else:
                 words.append(word)
         program = words[0] if words else None
         if program is not None and (program.pattern is not None or program.varies):
-            raise NotPlain("the name of its program is put together")
+            raise NotPlain("the name of its program is put together from parts")
         refused = _BUILTINS - _HARMLESS_BUILTINS - _BUILTINS_WITH_HARMLESS_FORMS
         _check_program(None if program is None else program.text, refused)
-        return SimpleCommand(tuple(words), tuple(inputs))
+        return SimpleCommand(tuple(words), tuple(inputs), merges=self.merges)
 
     def _is_at_operator(self) -> bool:
-        return self._next() in (";", "|") or (self._next() == "&" and self._next(1) != ">")
+        return self._next() in (";", "|", "\n") or (self._next() == "&" and self._next(1) != ">")
 
     def _operator(self) -> Literal["", ";", "&&", "||", "|"]:
         character, following = self._next(), self._next(1)
         if not character:
             return ""
+        if character == "\n":  # the caller reads it, because here-documents begin after it
+            return ";"
         if character == following and character in "&|":
             self.position += 2
             return "&&" if character == "&" else "||"
-        if character == "&" or following == "&":  # |& and ;& are operators of their own
+        if character == "&" or following == "&":  # |& and ;& are other operators
             self.position += 1
             raise self._refusal(character)
         self.position += 1
         return "|" if character == "|" else ";"
 
     def _redirection(self, stream: str, inputs: list[Word]) -> None:
+        if self.command.startswith("<<", self.position) and stream in ("", "0"):
+            document = DOCUMENT.match(self.command, self.position + 2)
+            if document is not None:
+                self.position = document.end()
+                self.awaited.append(document)
+                inputs.append(Word(_NOWHERE))
+                return
         match = re.compile(r"&>>?|>>?&?|<").match(self.command, self.position)
         assert match is not None
         sign = match[0]
@@ -372,7 +531,7 @@ class _ScriptReader(_Reader):
                 raise refusal
             inputs.append(target)
         elif sign == ">&" and stream in ("", "1", "2") and target.text in ("1", "2"):
-            return
+            self.merges = self.merges or (stream, target.text) == ("2", "1")
         elif target.text != _NOWHERE or stream not in ("", "1", "2") or sign == ">>&":
             raise refusal
 
@@ -381,9 +540,9 @@ class _ScriptReader(_Reader):
             self.parts.append(character)
             self.pattern.append(character)
             self.is_pattern = True
-        elif character == "$" and self._next() == "?":
-            self._special_in_quotes(character)
-        elif character in "[]!" and not self.parts and self.is_bare and self._stands_alone():
+        elif character == "$":
+            self._dollar(is_quoted=False)
+        elif character == "!" or (character in "[]" and not self.parts and self.is_bare and self._stands_alone()):
             self._add(character)
         else:
             raise self._refusal(character)
@@ -392,9 +551,42 @@ class _ScriptReader(_Reader):
         before = self.command[self.position - 2 : self.position - 1]
         return before in ("", *self.ends) and self._next() in ("", *self.ends)
 
+    def _quoted(self, quote: str) -> None:
+        if quote == "\\" and self._next() == "\n":
+            if "".join(self.parts).isdigit():
+                raise NotPlain("a line is joined where a number may become one of a stream")
+            self.position += 1  # the next line continues this one
+        else:
+            super()._quoted(quote)
+
     def _special_in_quotes(self, character: str) -> None:
-        if character != "$" or self._next() != "?":
+        if character == "!":
+            self._add(character)
+        elif character == "$":
+            self._dollar(is_quoted=True)
+        else:
             raise self._refusal(character)
-        self.position += 1
-        self.varies = True
-        self._add("0")
+
+    def _dollar(self, *, is_quoted: bool) -> None:
+        """Reads `$?` or the variable of a loop."""
+        self.is_bare = False  # `$?>x` is a word and a redirection, with any number
+        if self._next() == "?":
+            self.position += 1
+            self.varies = True
+            self._add("0")
+            return
+        match = _VARIABLE.match(self.command, self.position)
+        value = None if match is None else self.values.get(match[1] or match[2])
+        if match is None or value is None:
+            raise self._refusal("$")
+        self.position = match.end()
+        if match[1] and self._next() == "\\" and self._next(1) == "\n":
+            raise NotPlain("a line is joined where the name of a variable may continue")
+        if value.pattern is None and not value.varies:
+            if not is_quoted and not _UNSPLIT.fullmatch(value.text):
+                raise NotPlain("it has a variable that bash splits into words")
+            for character in value.text:
+                self._add(character)
+        else:
+            self.varies = self.varies or self.value is not None or value.varies
+            self.value, self.is_value_quoted = value, is_quoted

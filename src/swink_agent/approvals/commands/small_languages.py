@@ -1,7 +1,7 @@
-"""Which programs in the languages of sed, awk, jq, test and printf only read.
+"""Decides whether programs in the languages of sed, awk, jq, test and printf only read.
 
-Owns a reading of the part of each language that is in everyday use and can neither write a file, read one that is not
-named on the command line, nor run anything. What is beyond that part is not read, and so is asked about.
+Parses the everyday part of each language, which can neither write a file, read one that the command line does not name,
+nor run anything. Programs with anything else are asked about.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ _LONGEST = 1_000
 
 # -- sed -----------------------------------------------------------------------------------------------------
 
-# A regular expression up to its delimiter, read alike by every sed: no delimiter in brackets.
-_SED_EXPRESSION = r"(?:[^{0}\\\[\n]|\\[^\n]|\[\^?\]?[^\]{0}\\\n]*\])*"
+# A bracket expression that every program reads alike: without its delimiter, a backslash, or a bracket except that of
+# a closed POSIX class. The quantifiers are possessive: in `[]a]` the first `]` is a character.
+_BRACKET = r"\[(?![:=.])\^?+\]?+(?>(?:\[:[a-z]+:\]|\[=[A-Za-z0-9]=\]|\[\.[A-Za-z0-9]\.\]|[^\[\]{0}\\\n])*)\]"
+# A regular expression up to its delimiter.
+_SED_EXPRESSION = r"(?>(?:[^{0}\\\[\n]|\\[^\n]|" + _BRACKET + ")*)"
 _SED_SLASHED = _SED_EXPRESSION.format("/")
 _SED_ADDRESS = rf"(?:\d+(?:~\d+)?|\$|/{_SED_SLASHED}/I?)"
 _SED_SUBSTITUTIONS = "|".join(
@@ -55,19 +58,22 @@ _AWK_TOKEN = re.compile(
     r'\s+|"(?:[^"\\\n]|\\[^\n])*"|[A-Za-z_]\w*|\d+(?:\.\d+)?|&&|\|\||[<>=!]=|[-+*/%]=|\+\+|--|[-{}();,$\[\]?:!~<>=+*/%]',
     re.ASCII,
 )
-_AWK_EXPRESSION = re.compile(r"/(?:[^/\\\[\n]|\\[^\n]|\[\^?\]?[^\]/\\\n]*\])+/")
+_AWK_EXPRESSION = re.compile(r"/(?>(?:[^/\\\[\n]|\\[^\n]|" + _BRACKET.format("/") + ")+)/")
 _AWK_FUNCTIONS = names("length substr split toupper tolower index match sub gsub sprintf int")
 _AWK_STATEMENTS = names("print printf if for while return else in next exit delete do break continue")
 _AWK_VARIABLES = names("BEGIN END NR NF FNR FS OFS RS ORS FILENAME RSTART RLENGTH")
 _AWK_NEVER = names("system close fflush getline function func nextfile include load namespace switch eval")
-# Where every awk takes a slash for the start of an expression, and where for a division. Elsewhere they differ.
+# After these every awk reads a slash as the start of an expression, or as a division. Elsewhere they differ.
 _AWK_BEFORE_EXPRESSION = frozenset(["", "{", "}", ";", "(", ",", "!", "~", "&&", "||", "print", "printf"])
 _AWK_BEFORE_DIVISION = re.compile(r'[\w"\]]')
 
 
 def is_reading_awk(program: str) -> bool:
-    """Whether the program only computes and prints: nothing that writes or reads a file, runs, or names one."""
-    return len(program) <= _LONGEST and _AwkReader(program).is_reading()
+    """Whether the program only computes and prints: it neither reads, writes or names a file nor runs anything.
+
+    It must have one line: after a line end, a slash that would divide begins an expression.
+    """
+    return len(program) <= _LONGEST and "\n" not in program and _AwkReader(program).is_reading()
 
 
 class _AwkReader:
@@ -79,7 +85,7 @@ class _AwkReader:
         self.before = ""
         self.braces = 0
         self.parentheses: list[str] = []
-        """What stood before each one that is open."""
+        """The token before each open bracket."""
 
     def is_reading(self) -> bool:
         while self.position < len(self.program):
@@ -109,7 +115,7 @@ class _AwkReader:
             self.parentheses.append(self.before)
         elif token == ")" and self.parentheses:
             self.parentheses.pop()
-        # Behind a print it would be a file; in a pattern or a condition it compares.
+        # After a print it would name a file; in a pattern or a condition it compares.
         compares = self.braces == 0 or self.parentheses[-1:] in (["if"], ["while"])
         self.before = token
         return token != ">" or compares
@@ -119,18 +125,20 @@ class _AwkReader:
             return False
         if name in _AWK_FUNCTIONS or name in _AWK_STATEMENTS or name in _AWK_VARIABLES:
             return True
-        # A call of something else, or a name that some awk may give a meaning.
-        return self.program[self.position : self.position + 1] != "(" and not (name.isupper() and len(name) > 1)
+        # A call of another function, or a name that is special in some awk.
+        return not self.program[self.position :].lstrip(" \t").startswith("(") and not (
+            name.isupper() and len(name) > 1
+        )
 
 
 # -- jq ------------------------------------------------------------------------------------------------------
 
-# What loads code or data of other files, or shows the environment: an identifier cannot be written in another way.
+# These load code or data from other files, or show the environment. jq has no second spelling for identifiers.
 _JQ_NEVER = re.compile(r"(?<![A-Za-z0-9_])(import|include|modulemeta|get_search_list|env|ENV|\$__prog_args)(?!\w)")
 
 
 def is_reading_jq(program: str) -> bool:
-    """Whether the program reads nothing but its input."""
+    """Whether the program reads only its input."""
     return _JQ_NEVER.search(program) is None
 
 
@@ -142,7 +150,7 @@ _COMPARING = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
 
 
 def is_reading_test(words: tuple[str, ...]) -> bool:
-    """Whether `test` is asked one thing that it needs to evaluate nothing for. (`-v` evaluates an index.)"""
+    """Whether `test` has one condition that evaluates nothing. (`-v` evaluates an index.)"""
     if words[:1] == ("!",):
         words = words[1:]
     if len(words) == 2:
@@ -155,7 +163,7 @@ def is_reading_test(words: tuple[str, ...]) -> bool:
 
 
 def is_reading_printf(words: tuple[str, ...]) -> bool:
-    """Whether it only prints: `-v` and `%n` set variables, and may evaluate an index."""
+    """Whether it only prints: `-v` and `%n` set variables and may evaluate an index."""
     return (
         bool(words)
         and re.fullmatch(r"[^-%\\](?s:.)*|%(?s:.)*|\\(?s:.)*", words[0]) is not None

@@ -1,5 +1,5 @@
-"""Asking policies: in order, the first stop wins, and one that fails is logged and passed over, except before a
-dispatch, where it skips the call.
+"""Asks policies, in order. The first stop wins. A policy that fails is logged and ignored, except before a dispatch,
+where it skips the call.
 
 Owns that rule. What a policy is shown and may answer is in `policy`, and when they are asked in `loop` and `dispatch`.
 """
@@ -32,7 +32,7 @@ log = logging.getLogger("swink_agent")
 
 
 def tell_run_over(policies: Sequence[PreTurnPolicy], run_id: str) -> None:
-    """Tells the policies that want to know that the run is over."""
+    """Calls `run_over` of the policies that have it."""
     for policy in policies:
         run_over = getattr(policy, "run_over", None)
         if run_over is not None:
@@ -48,11 +48,11 @@ async def consult(
     context: PolicyContext,
     supervisor: Supervisor,
 ) -> tuple[PolicyStop | None, list[AgentMessage]]:
-    """The first stop, if any, and the messages to inject if none."""
+    """Returns the first stop, or the messages to inject."""
     messages: list[AgentMessage] = []
     for policy in policies:
         answer = _answer(policy, slot, context)
-        if answer is None:  # as nearly all of them, and it takes no coroutine to hear that
+        if answer is None:  # the usual answer, which needs no coroutine
             continue
         verdict = await _verdict(policy, answer, supervisor)
         if isinstance(verdict, Stop):
@@ -65,7 +65,7 @@ async def consult(
 async def consult_after_turn(
     policies: Sequence[PostTurnPolicy], context: PolicyContext, supervisor: Supervisor
 ) -> tuple[PolicyStop | None, list[AgentMessage], PolicyContext]:
-    """The first stop, if any, the messages to inject if none, and the turn as the policies' replacements left it."""
+    """Returns the first stop, or the messages to inject, and the turn with the policies' replacements."""
     messages: list[AgentMessage] = []
     for policy in policies:
         answer = _answer(policy, "post_turn", context)
@@ -86,7 +86,7 @@ async def consult_after_turn(
 
 
 def _replaced(context: PolicyContext, message: AgentMessage) -> PolicyContext | None:
-    """The turn with the message in the place of its own reply or result, if it can take it."""
+    """Returns the turn with the message instead of its reply or result, if the message can replace one of them."""
     if isinstance(message, AssistantMessage) and context.message is not None:
         if message.tool_calls == context.message.tool_calls:
             return structs.replace(context, message=message)
@@ -100,33 +100,33 @@ def _replaced(context: PolicyContext, message: AgentMessage) -> PolicyContext | 
 
 
 def _answer(policy: object, slot: Literal["pre_turn", "post_turn", "post_loop"], context: PolicyContext) -> object:
-    """What the policy answers, or the promise of it; one that fails says nothing."""
+    """Returns the policy's answer, or an awaitable of it; `None` if it fails."""
     try:
         return call(getattr(policy, slot), context)
     except Exception:
-        log.exception("policy %s failed and is passed over", _name(policy))
+        log.exception("policy %s failed and is ignored", _name(policy))
         return None
 
 
 async def _verdict(
     policy: object, answer: object, supervisor: Supervisor, *, last_words: bool = False
 ) -> Stop | Inject | None:
-    """What the policy says, once it has said it; one that fails or says something else says nothing."""
+    """Waits for the policy's verdict; returns `None` if it fails or answers something else."""
     try:
         verdict = await supervisor.settle(answer, last_words=last_words)
     except Exception:
-        log.exception("policy %s failed and is passed over", _name(policy))
+        log.exception("policy %s failed and is ignored", _name(policy))
         return None
     if verdict is None or isinstance(verdict, (Stop, Inject)):
         return verdict
-    log.error("policy %s answered %r, which is no verdict here, and is passed over", _name(policy), verdict)
+    log.error("policy %s answered %r, which is not a verdict here, and is ignored", _name(policy), verdict)
     return None
 
 
 async def consult_before_dispatch(
     policies: Sequence[PreDispatchPolicy], context: PreDispatchContext, supervisor: Supervisor
 ) -> tuple[PolicyStop | Skip | None, list[AgentMessage]]:
-    """The first stop or skip, if any, and the messages to inject. A policy that fails skips the call."""
+    """Returns the first stop or skip, and the messages to inject. A policy that fails skips the call."""
     messages: list[AgentMessage] = []
     for policy in policies:
         try:
@@ -146,9 +146,11 @@ async def consult_before_dispatch(
             case Inject():
                 messages.extend(verdict.messages)
             case _:
-                return Skip(f"policy {_name(policy)} answered {type(verdict).__name__}, which is no verdict"), messages
+                return Skip(
+                    f"policy {_name(policy)} answered {type(verdict).__name__}, which is not a verdict"
+                ), messages
         if not isinstance(context.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - a policy may assign anything
-            return Skip(f"policy {_name(policy)} set arguments that are no dict"), messages
+            return Skip(f"policy {_name(policy)} set arguments that are not a dict"), messages
     return None, messages
 
 

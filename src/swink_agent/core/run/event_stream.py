@@ -1,6 +1,6 @@
-"""A run as an async iterator of events, with a bound on how far it may run ahead of its reader.
+"""A run as an async iterator of events, with a limit on how far the run may be ahead of its reader.
 
-Owns the channel between a run and its reader, and `EventStream`, the reader's end. The run itself is in `loop`.
+Owns the channel between a run and its reader, and `EventStream`, which the reader iterates. The run is in `loop`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,22 @@ _ABSENCE = 0.03
 
 
 class Channel:
-    """Events on their way from a run to its reader. Both live in one event loop, so there are no locks.
+    """Passes events from a run to its reader. Both are in one event loop, so it needs no locks.
 
-    The run goes on without a task switch until the channel is full; the reader takes what is there without one.
+    The run continues without a task switch until the channel is full; the reader takes what is there without one.
     """
 
-    __slots__ = ("_readers", "_writer", "events", "is_closed", "is_unbounded", "on_demand", "was_read")
+    __slots__ = (
+        "_absent",
+        "_has_left",
+        "_readers",
+        "_writer",
+        "events",
+        "is_closed",
+        "is_unbounded",
+        "on_demand",
+        "was_read",
+    )
 
     def __init__(self) -> None:
         self.events: deque[AgentEvent] = deque()
@@ -37,15 +47,18 @@ class Channel:
         self.is_unbounded = False
         self.was_read = False
         self.on_demand: Callable[[], None] = _nothing
-        """Called when the reader has taken everything and comes back for more."""
+        """Called when the reader has taken all events and asks for more."""
         self._readers: list[asyncio.Future[None]] = []
-        """Those who wait for an event: one as a rule."""
+        """The readers that wait for an event, usually one."""
         self._writer: asyncio.Future[None] | None = None
+        self._has_left = False
+        self._absent: asyncio.Task[Any] | None = None
+        """A reader that was cancelled and has not asked again."""
 
     # -- the run's side ----------------------------------------------------------------------------------------
 
     def push(self, event: AgentEvent) -> None:
-        """Never blocks; whoever pushes many looks at `is_full` and waits for `room`."""
+        """Adds an event. Never blocks; code that pushes many checks `is_full` and awaits `room`."""
         self.events.append(event)
         if self._readers:
             self._wake_readers()
@@ -58,11 +71,11 @@ class Channel:
         return not self.is_full
 
     def is_caught_up(self) -> bool:
-        """Whether the reader has dealt with all events, and asks for the next one."""
+        """Whether the reader has handled all events and waits for the next one."""
         return self.is_unbounded or bool(self._readers)
 
     async def room(self) -> None:
-        """Returns when the reader has made room."""
+        """Waits until the channel is not full."""
         while self.is_full:
             self._writer = asyncio.get_running_loop().create_future()
             try:
@@ -89,8 +102,21 @@ class Channel:
             self._wake_writer()
         return event
 
+    def is_left(self) -> bool:
+        """Whether the reader has left: it said so, or its task ended after it was cancelled."""
+        return self._has_left or (self._absent is not None and self._absent.done())
+
+    def leave(self) -> None:
+        """Notes that the reader has left. Takes no lock: the garbage collector may call it anywhere."""
+        self._has_left = True
+
+    def miss(self, reader: asyncio.Task[Any] | None) -> None:
+        """Notes that the reader was cancelled while it waited. It may ask again."""
+        self._absent = reader
+
     async def more(self) -> bool:
-        """Waits for an event; `False` when there will be none."""
+        """Waits for an event; returns `False` if there will be none."""
+        self._absent = None
         while not self.events:
             if self.is_closed:
                 return False
@@ -106,7 +132,7 @@ class Channel:
         return True
 
     def lift_bound(self) -> None:
-        """Lets the run go on whether or not anyone reads."""
+        """Lets the run continue whether or not anyone reads."""
         self.is_unbounded = True
         self._wake_writer()
         self.on_demand()
@@ -119,8 +145,8 @@ class Channel:
 class _Reading(AsyncIterator[AgentEvent]):
     """One `async for` over a stream.
 
-    Python lets go of it when the loop is left, in whatever way, and while others may hold the stream, the task or the
-    exception: so that is how the run hears of it.
+    Python drops this object when the loop is left in any way, even if other code still holds the stream, the task or
+    the exception. That is how the run learns that its reader has left.
     """
 
     __slots__ = ("_stream",)
@@ -132,7 +158,9 @@ class _Reading(AsyncIterator[AgentEvent]):
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, AgentEvent]:
-        return self._stream.next_event(None)  # who reads it need not be known: that the loop is left will be
+        return self._stream.next_event(
+            None
+        )  # `__del__` reports that the loop was left, so the reader need not be known
 
     def __del__(self) -> None:
         self._stream.leave()
@@ -141,13 +169,13 @@ class _Reading(AsyncIterator[AgentEvent]):
 class EventStream(AsyncIterator[AgentEvent]):
     """The events of one run, live, and its result.
 
-    The run starts at once if an event loop is running, else when the first event is asked for. It keeps at most a
-    few hundred events ahead of the reader, and neither runs tools nor starts another turn before the reader has
-    come back from the message or the turn before.
+    The run starts at once if an event loop is running, else when the first event is asked for. It is at most a few
+    hundred events ahead of the reader, and neither runs tools nor starts another turn before the reader has handled
+    the message or the turn before.
 
     Leaving early cancels the run: the end of an `async for` by `break`, `return`, an exception or the cancellation of
-    its task; of `async with`; or dropping the stream. Whoever wants to read on after a pause asks for the events one by
-    one, with `anext(stream)`.
+    its task; of `async with`; or dropping the stream. To read on after a pause, ask for the events one by one with
+    `anext(stream)`.
     """
 
     __slots__ = ("__weakref__", "_cancel", "_channel", "_drive", "_on_unstarted", "_reads", "_task")
@@ -172,7 +200,9 @@ class EventStream(AsyncIterator[AgentEvent]):
 
     def _start(self) -> asyncio.Task[AgentResult]:
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._drive(self._channel))
+            from .supervisor import spawner  # on use: an agent may be made long before it runs
+
+            self._task = spawner(asyncio.get_running_loop())(self._drive(self._channel))
             channel = self._channel  # not self: the run must not keep its reader alive
             on_unstarted = self._on_unstarted
 
@@ -184,15 +214,20 @@ class EventStream(AsyncIterator[AgentEvent]):
             self._task.add_done_callback(end)
         return self._task
 
+    @property
+    def channel(self) -> Channel:
+        """The channel of the events. It does not refer to the stream: the run must not keep its reader alive."""
+        return self._channel
+
     def __aiter__(self) -> AsyncIterator[AgentEvent]:
         return _Reading(self)
 
     def __anext__(self) -> Coroutine[Any, Any, AgentEvent]:
-        # Asked here and not in the coroutine: that may be wrapped into a task of its own, for a time limit.
+        # Asked here and not in the coroutine, which `asyncio.wait_for` may wrap into another task.
         return self.next_event(None if self._channel.events else _current_task())
 
     async def next_event(self, reader: asyncio.Task[Any] | None) -> AgentEvent:
-        """The next event, for `reader`, whose end is taken for leaving."""
+        """Returns the next event. If the task `reader` ends, the reader has left."""
         channel = self._channel
         if channel.events:
             return channel.take()
@@ -204,6 +239,7 @@ class EventStream(AsyncIterator[AgentEvent]):
             has_more = await channel.more()
         except asyncio.CancelledError:
             # A reader that was given a time limit may come back for more; one that was cancelled does not.
+            channel.miss(reader)
             task.get_loop().call_later(_ABSENCE, self._leave_unless_read, self._reads, reader)
             raise
         if has_more:
@@ -213,7 +249,7 @@ class EventStream(AsyncIterator[AgentEvent]):
         raise StopAsyncIteration
 
     async def result(self) -> AgentResult:
-        """How the run ended. Waits for the end; events that nobody has begun to read are discarded."""
+        """Waits for the end of the run and returns its result. Discards the events if nothing was read before."""
         if self._task is None and self._channel.is_closed:
             raise Aborted
         task = self._start()
@@ -223,8 +259,9 @@ class EventStream(AsyncIterator[AgentEvent]):
         return await asyncio.shield(task)
 
     def leave(self) -> None:
-        """Cancels the run if it still goes on. Does not wait, and may be called anywhere, by the collector too."""
+        """Cancels the run if it is not over. Does not wait; the garbage collector may call it anywhere."""
         if self._task is not None and not self._task.done():
+            self._channel.leave()
             # Not here: the collector may run while this thread holds the token's lock.
             call_in(self._task.get_loop(), self._cancel.cancel)
 
@@ -234,7 +271,7 @@ class EventStream(AsyncIterator[AgentEvent]):
             self.leave()
 
     async def aclose(self) -> None:
-        """Cancels the run if it still goes on, and waits for its end."""
+        """Cancels the run if it is not over, and waits for its end."""
         self._cancel.cancel()
         if self._task is None:
             self._abandon_unstarted()

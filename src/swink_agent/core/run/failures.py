@@ -1,6 +1,6 @@
-"""What becomes of a failure: an error of the run, the message that it leaves, and no secret in either.
+"""Turns a failure into an error of the run and an assistant message, and masks secrets in both.
 
-Owns those three. When a request is made again is in `reply`.
+When a request is repeated is decided in `reply`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from ..stream import MessageAssembler, StreamFailed
 from ..types import AssistantMessage
 from .state import Run
 
-__all__ = ["as_agent_error", "error_in", "explained", "failed", "masked_cause", "patience", "told"]
+__all__ = ["as_agent_error", "described", "error_in", "explained", "failed", "masked_cause", "patience"]
 
 _MOST_PATIENCE = 300.0
-"""The longest wait on a provider's advice, for a retry strategy that does not say."""
+"""The longest `retry_after` to wait for, if the retry strategy has no `max_retry_after`."""
 _HOW_TO_COMPACT = "give the agent a transform_context, such as SlidingWindow(), that shortens what is sent"
 
 
 def error_in(run: Run, message: AssistantMessage, failure: StreamFailed) -> AgentError:
-    """The error that a failed reply stands for. What helps is said in it alone: the message is the provider's word."""
+    """Returns the error of a failed reply. Only the error has advice: the message is in the provider's words."""
     is_unhelped = message.error_kind is ErrorKind.CONTEXT_OVERFLOW and not run.config.has_transform
     return error_of_kind(
         message.error_kind,
@@ -33,18 +33,18 @@ def error_in(run: Run, message: AssistantMessage, failure: StreamFailed) -> Agen
 
 
 def failed(run: Run, error: AgentError) -> AssistantMessage:
-    """The message that a failure outside the stream leaves, with what was streamed, and used, before it."""
+    """Returns the message for a failure outside the stream, with what was streamed and used before it."""
     run.error = error
     assembler = run.assembler or MessageAssembler(run.config.model)
     return assembler.failed(StreamFailed(run.redactor.redact(str(error)), error.kind or ErrorKind.STREAM))
 
 
 def explained(run: Run, failure: StreamFailed) -> StreamFailed:
-    """The failure without secrets, as a provider may repeat the key that it refuses; and with the time to wait that it
-    asks for, as a number or not at all, told if it is too long to be waited for."""
+    """Returns the failure without secrets (a provider may repeat the key that it refuses), and with a valid
+    `retry_after` or none. If the wait is too long, the message says so."""
     advised, message = failure.retry_after, run.redactor.redact(failure.message)
     if advised is not None and not (type(advised) in (int, float) and advised == advised):
-        advised = None  # no number, or the one that is none
+        advised = None  # not a number, or NaN
     if advised is not None and advised > (most := patience(run)):
         message += f" (the provider asks to wait {advised:,.0f} s, and max_retry_after is {most:,.0f} s)"
     if message == failure.message and advised is failure.retry_after:
@@ -53,7 +53,7 @@ def explained(run: Run, failure: StreamFailed) -> StreamFailed:
 
 
 def masked_cause(run: Run, error: Exception) -> Exception | None:
-    """The exception, with no secret in its text or in those that came with it; `None` if one insists on showing it."""
+    """Masks secrets in the exception and those chained to it; returns `None` if one of them cannot be masked."""
     left: list[BaseException] = [error]
     seen: set[int] = set()
     while left:
@@ -73,7 +73,7 @@ def masked_cause(run: Run, error: Exception) -> Exception | None:
 
 
 def _mask_text(run: Run, error: BaseException) -> bool:
-    """Masks what the exception says of itself; `False` if it says it all the same."""
+    """Masks the text of the exception; returns `False` if the text still has a secret."""
     shown = _said(error)
     if run.redactor.redact(shown) == shown:
         return True
@@ -83,21 +83,21 @@ def _mask_text(run: Run, error: BaseException) -> bool:
 
 
 def as_agent_error(error: Exception, culprit: str) -> AgentError:
-    """A hook's exception as an error of the run."""
+    """Returns a hook's exception as an error of the run."""
     if isinstance(error, AgentError):
         return error
-    wrapped = StreamError(f"{culprit} failed: {told(error)}")
+    wrapped = StreamError(f"{culprit} failed: {described(error)}")
     wrapped.__cause__ = error
     return wrapped
 
 
-def told(error: Exception) -> str:
+def described(error: Exception) -> str:
     said = _said(error)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _said(error: BaseException) -> str:
-    """The text of an exception; nothing for one that has none to show."""
+    """Returns the text of an exception, empty if `str` fails."""
     try:
         return str(error)
     except Exception:
@@ -105,6 +105,6 @@ def _said(error: BaseException) -> str:
 
 
 def patience(run: Run) -> float:
-    """How long a provider may ask to be waited for; what a strategy says that is no number is passed over."""
+    """Returns the longest `retry_after`, in seconds, that the run waits for."""
     most: object = getattr(run.config.retry_strategy, "max_retry_after", _MOST_PATIENCE)
     return float(most) if isinstance(most, (int, float)) else _MOST_PATIENCE

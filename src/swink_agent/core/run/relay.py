@@ -1,7 +1,7 @@
-"""Partial results on their way from a running tool to the event stream.
+"""Passes partial results from a running tool to the event stream.
 
-Owns a bounded buffer for one call: a tool that reports faster than the reader reads has its updates joined, and
-never fills memory or waits. Tools may report from any thread.
+Owns a bounded buffer for each call: if a tool reports faster than the reader reads, its updates are joined, so that it
+neither fills the memory nor waits. Tools may report from any thread.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ if TYPE_CHECKING:
     from ..secrets.redaction import Redactor, RedactorStream
     from .state import Run
 
-__all__ = ["GAP", "Relay"]
+__all__ = ["GAP", "SHORTEST_SECRET", "Relay", "masked_result", "masked_unless_long"]
 
 GAP = "[…]"
-"""Stands in an update for what was left out before it."""
+"""Replaces text that an update omits."""
+SHORTEST_SECRET = 6
+"""A redactor masks nothing in a text of fewer characters."""
 _MOST_UPDATES = 32
 _MOST_CHARACTERS = 64 * 1024
 _LONG = 64 * 1024
 _SURELY_REPEATED = 8
-"""Characters of the last update with which the next must begin to be taken for the same text, grown."""
+"""If the next update begins with the last one, and that has this many characters, it repeats a growing text."""
 
 
 class Relay:
-    """The updates of one call, in order; the last ones joined where there are too many."""
+    """The updates of one call, in order; if there are too many, the last ones are joined."""
 
     __slots__ = (
         "_buffer",
@@ -58,7 +60,7 @@ class Relay:
         self._is_closed = False
 
     def post(self, update: AgentToolResult) -> None:
-        """Takes an update, from any thread; after the call has ended, nothing is taken."""
+        """Takes an update, from any thread; ignores it after the call has ended."""
         with self._lock:
             if self._is_closed:
                 return
@@ -80,8 +82,8 @@ class Relay:
         self.pump()
 
     def pump(self) -> None:
-        """Emits what there is room for."""
-        if self._call_id not in self._run.executing:  # a thread that reported while its call came to an end
+        """Emits updates until the channel is full."""
+        if self._call_id not in self._run.executing:  # a thread reported while its call ended
             self._buffer.clear()
         channel = self._run.channel
         while self._buffer and not (channel is not None and channel.is_full):
@@ -92,7 +94,7 @@ class Relay:
             self._run.backlog.discard(self)
 
     def close(self) -> None:
-        """Emits the rest, room or not, so that it comes before the call's end."""
+        """Emits the rest, even if the channel is full: it must come before the call's end."""
         with self._lock:
             self._is_closed = True
         while self._buffer:
@@ -112,10 +114,10 @@ class Relay:
         self._run.emit(ToolExecutionUpdate(self._call_id, self._name, update))
 
     def _masked(self, update: AgentToolResult) -> AgentToolResult:
-        """The update without secrets; the end of its text waits for the next if it may be the beginning of one."""
+        """Masks secrets in the update; keeps the end of its text back if a secret may begin there."""
         text = extract_text(update.content)
         if self._text is None or (len(self._last_text) >= _SURELY_REPEATED and text.startswith(self._last_text)):
-            self._text = self._run.redactor.stream()  # a tool that says all from the start each time holds nothing back
+            self._text = self._run.redactor.stream()  # a tool that repeats its whole text needs nothing kept back
         shown = self._text.feed(text) if GAP not in text else self._fed_around_gaps(text)
         self._last_text = text
         if shown == text and update.details is None:
@@ -125,36 +127,41 @@ class Relay:
         return AgentToolResult([*([Text(shown)] if shown else []), *others], details, update.is_error)
 
     def _fed_around_gaps(self, text: str) -> str:
-        """The text without secrets, and without the halves of those that something left out was a part of."""
+        """Masks secrets in the text, and the remains of secrets next to omitted text."""
         stream = self._text or self._run.redactor.stream()
         before, *others = text.split(GAP)
         shown = [stream.feed(before)]
         for after in others:
-            stream = self._text = self._run.redactor.stream()  # what was held back is not shown any more
+            stream = self._text = self._run.redactor.stream()  # what was kept back is dropped
             shown += (GAP, stream.feed(self._run.redactor.after_a_cut(after)))
         return "".join(shown)
 
 
-def masked_unless_long(redactor: Redactor, result: AgentToolResult) -> AgentToolResult | None:
-    """The result without secrets; `None` if it takes more than a moment to look through it for them."""
+def masked_unless_long(run: Run, result: AgentToolResult) -> AgentToolResult | None:
+    """Returns the result without secrets, or `None` if searching it for them would block the event loop."""
     content, details = result.content, result.details
     if details is None and len(content) == 1 and type(first := content[0]) is Text:  # as most are
         if len(first.text) > _LONG:
             return None
-        text = redactor.redact(first.text)
+        if len(first.text) < SHORTEST_SECRET:
+            return result
+        text = run.redactor.redact(first.text)
         return result if text == first.text else AgentToolResult((Text(text),), None, result.is_error)
     size = sum([len(block.text) for block in content if type(block) is Text])
     if isinstance(details, dict):
         size += sum([len(value) for value in cast("dict[str, Any]", details).values() if type(value) is str])
-    return None if size > _LONG else masked_result(redactor, result)
+    return None if size > _LONG else masked_result(run.redactor, result)
 
 
 def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
     """The result without secrets: the same object if it has none, and nothing in it is nested too deep."""
+    from ..secrets.messages import masked_texts  # on use: who runs no tool does not need it
+
     is_clean = result.details is None
     content: list[UserBlock] = []
+    texts = iter(masked_texts([block.text for block in result.content if type(block) is Text], redactor))
     for block in result.content:
-        if type(block) is Text and (text := redactor.redact(block.text)) != block.text:
+        if type(block) is Text and (text := next(texts)) != block.text:
             is_clean = False
             block = Text(text)
         elif type(block) is Extension and (data := redactor.redact_value(kept_shallow(block.data))) != block.data:
@@ -168,12 +175,12 @@ def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResul
 
 
 def _masked_details(redactor: Redactor, details: Any) -> Any:
-    """The details without secrets, and with a text for what is nested so deep in them that nobody could record it."""
+    """Masks secrets in the details, and replaces data that is nested too deep to be recorded."""
     return None if details is None else redactor.redact_value(kept_shallow(details))
 
 
 def joined(first: AgentToolResult, second: AgentToolResult) -> AgentToolResult:
-    """One update that says what both said; of very much text, the end."""
+    """Joins two updates; keeps the end of a very long text."""
     text = extract_text(first.content) + extract_text(second.content)
     if len(text) > _MOST_CHARACTERS:
         text = GAP + text[-_MOST_CHARACTERS:]

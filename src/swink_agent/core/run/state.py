@@ -1,7 +1,7 @@
-"""The state of one run, and the few things that every part of the loop does with it.
+"""The state of one run, and what every part of the loop does with it.
 
-Owns nothing that outlives the run but the transcript, which belongs to the caller. The order of things is in
-`loop`, `reply` and `dispatch`.
+Owns nothing that outlives the run; the transcript belongs to the caller. What happens when is in `loop`, `reply` and
+`dispatch`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
-from ..agent_parts.queues import MessageQueues
+from ..agent.queues import MessageQueues, QueueName
 from ..cancel import CancellationToken
 from ..config import AgentLoopConfig, SystemPrompt
-from ..context import default_convert_to_llm, most_tokens
+from ..context.context import default_convert_to_llm, most_tokens
 from ..errors import AgentError
 from ..events import AgentEvent, InjectionSource, MessagesInjected
 from ..policy import PolicyContext
@@ -27,25 +27,28 @@ from ..values.value import copy_json
 from .consulting import tell_run_over
 from .event_stream import Channel
 from .supervisor import Supervisor
-from .threads import WorkerThreads
 from .transcript import Transcript
 
 if TYPE_CHECKING:
     from ..secrets.redaction import Redactor
+    from ..structured import StructuredOutput
     from .relay import Relay
+    from .threads import WorkerThreads
 
 __all__ = ["EmitFn", "Run"]
 
 EmitFn: TypeAlias = Callable[[AgentEvent], None]
 
 _UNSEEN_TOKENS = 1024
-"""What a provider may add to a request of its own accord, such as its instructions for the use of tools."""
+"""Tokens that a provider may add to a request, such as its instructions for the use of tools."""
+
+_NO_USAGE, _NO_COST = Usage(), Cost()
 
 log = logging.getLogger("swink_agent")
 
 
 class Audience(Protocol):
-    """Who hears events: as long as `all` is empty, there is no need to make any."""
+    """The receivers of events: while `all` is empty, a run need not make any."""
 
     @property
     def all(self) -> Sequence[object]: ...
@@ -64,6 +67,7 @@ class Run:
     __slots__ = (
         "_queues",
         "_redactor",
+        "_threads",
         "assembler",
         "audience",
         "backlog",
@@ -84,13 +88,13 @@ class Run:
         "needs_preparation",
         "pending",
         "refusal",
+        "request",
         "start",
         "state",
         "steering",
         "stopped_by",
         "supervisor",
         "system_prompt",
-        "threads",
         "toolbox",
         "transcript",
         "transforms",
@@ -109,28 +113,30 @@ class Run:
         emit: EmitFn,
         loop: RunLoopFn,
         channel: Channel | None = None,
-        unasked_tools: frozenset[str] = frozenset(),
+        request: StructuredOutput | None = None,
         audience: Audience | None = None,
     ) -> None:
         self.config = config
         self.model = config.model
-        """The model that is being asked: the primary, or a fallback while it stands in."""
+        """The model that is being asked: the primary or a fallback."""
         self.transcript = transcript
         self.toolbox = toolbox
         self.system_prompt = system_prompt
         self.instructions = system_prompt if isinstance(system_prompt, str) else ""
         """The system prompt of this turn, computed once in it."""
-        self.unasked_tools = unasked_tools
-        """Tools of the library itself, which nobody needs to approve."""
+        self.request = request
+        """The value that the run must give, for `structured_output`."""
+        self.unasked_tools: frozenset[str] = frozenset() if request is None else frozenset({request.name})
+        """The library's own tools, which need no approval."""
         self.cancel = cancel
         self.emit = emit
         self.loop = loop
-        """The loop that runs it, for requests aside: it stands above those who make them."""
+        """The loop that runs it, for requests that a transform makes: those modules cannot import the loop."""
         self.audience = _SOMEBODY if audience is None else audience
         self.channel = channel
         self.start = len(transcript)
         self.id = os.urandom(12).hex()
-        """The run's own, in policies, tools and records alike."""
+        """The id that policies, tools and records see."""
         self.supervisor = Supervisor(cancel, is_watched=channel is not None)
         if channel is not None:
             channel.on_demand = self.supervisor.wake
@@ -139,16 +145,16 @@ class Run:
         if self._queues is not None:
             self._queues.on_steering = self.supervisor.wake_soon
         self.steering: Collection[AgentMessage] = () if self._queues is None else self._queues.steering
-        """What is known to wait: a look at it is all that most turns need."""
-        self.has_to_poll = self._queues is None or self._queues.provider is not None
-        """Whether there may be more than is known: what a provider of the application's has, only polling tells."""
-        self.threads = WorkerThreads()
+        """The queued steering messages: most turns only check that it is empty."""
+        self.has_to_poll = provider is not None and (self._queues is None or self._queues.provider is not None)
+        """Whether the application has its own message provider, which must be polled."""
+        self._threads: WorkerThreads | None = None
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []
         """Messages that lead the next turn."""
         self.executing: set[str] = set()
         self.backlog: set[Relay] = set()
-        """The relays of running tools with updates for which the reader has no room."""
+        """The relays of running tools with updates that did not fit into the channel."""
         self.assembler: MessageAssembler | None = None
         """The reply that is being streamed, if one is."""
         self.turn_index = 0
@@ -159,40 +165,41 @@ class Run:
             or not isinstance(system_prompt, str)
             or config.convert_to_llm is not default_convert_to_llm
         )
-        """Whether there is anybody to ask before the model is."""
+        """Whether hooks or policies come before the request."""
         self.has_reserving_policies = any(getattr(policy, "every_call", False) for policy in config.pre_turn_policies)
         """Whether a policy wants to know the most that a request can hold."""
         self.has_recovered = False
-        """Whether this turn has already been saved from an overflow once."""
-        self.usage = Usage()
-        self.cost = Cost()
+        """Whether this turn has already recovered from an overflow."""
+        self.usage = _NO_USAGE
+        self.cost = _NO_COST
         self.stopped_by: PolicyStop | None = None
         self.error: AgentError | None = None
         self.refusal: AgentError | None = None
-        """Why the journal took no more: the model is not asked again."""
+        """Why the journal refused an entry: the model is not asked again."""
         self._redactor = config.redactor
 
     @property
     def is_interrupted(self) -> bool:
         return self.supervisor.is_interrupted
 
-    async def close(self) -> None:
-        self.threads.close()
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.close()
         if self._queues is not None:
             self._queues.on_steering = None
         tell_run_over(self.config.pre_turn_policies, self.id)
         if self.channel is not None:
             self.channel.on_demand = _nothing
-        await self.supervisor.close()
+        self.supervisor.close()
 
-    # -- messages that come while the run goes on ----------------------------------------------------------------
+    # -- messages that arrive during the run ---------------------------------------------------------------------
 
     def queue(self, source: InjectionSource, messages: Sequence[AgentMessage]) -> None:
         if messages:
             self.pending.extend([(source, message) for message in messages])
 
     def inject(self) -> None:
-        """Lets the pending messages enter the history, one event for each run of messages from one source."""
+        """Adds the pending messages to the history, with one event for consecutive messages from one source."""
         if not self.pending:
             return
         pending, self.pending = self.pending, []
@@ -204,8 +211,12 @@ class Run:
             self.transcript.add(messages, source)
             self.emit(MessagesInjected(tuple(messages), source))
 
-    async def poll(self, source: InjectionSource) -> bool:
-        """Asks the message provider; says whether something came. A provider that fails is logged and passed over."""
+    async def poll(self, source: QueueName) -> bool:
+        """Polls for messages; returns whether there were any. A provider that fails is logged and ignored."""
+        if not self.has_to_poll:
+            messages = () if self._queues is None else self._queues.take(source)
+            self.queue(source, messages)
+            return bool(messages)
         provider = self.config.message_provider
         if provider is None:
             return False
@@ -213,13 +224,13 @@ class Run:
             poll = provider.poll_steering if source == "steering" else provider.poll_follow_up
             messages = as_messages(await self.supervisor.ask(poll) or ())
         except Exception:
-            log.exception("the message provider failed to give %s messages and is passed over", source)
+            log.exception("the message provider failed to give %s messages and is ignored", source)
             return False
         self.queue(source, messages)
         return bool(messages)
 
     def put_back(self) -> None:
-        """Returns what was polled but never entered the context."""
+        """Gives polled messages that never entered the context back to their provider."""
         put_back = getattr(self.config.message_provider, "put_back", None)
         for source in ("steering", "follow_up"):
             messages = [message for origin, message in self.pending if origin == source]
@@ -254,7 +265,11 @@ class Run:
             max_tokens=self.config.stream_options.max_tokens,
             request_tokens=request_tokens,
             run_id=self.id,
+            redactor_fn=self._own_redactor,
         )
+
+    def _own_redactor(self) -> Redactor:
+        return self.redactor
 
     def most_request_tokens(self) -> int:
         """The most tokens that the next request can hold, for policies that reserve before they let it go.
@@ -276,13 +291,29 @@ class Run:
 
     @property
     def redactor(self) -> Redactor:
-        """What masks secrets: the one that was given, else one that knows those of the environment."""
+        """Masks secrets: the redactor that was given, else one that knows those of the environment."""
         if self._redactor is None:
             self._redactor = self.transcript.own_redactor()
         return self._redactor
 
+    @property
+    def threads(self) -> WorkerThreads:
+        """The threads of the run's tools, made on first use."""
+        if self._threads is None:
+            from .threads import WorkerThreads  # on use: most runs need none
+
+            self._threads = WorkerThreads()
+        return self._threads
+
+    def count(self, usage: Usage, cost: Cost) -> None:
+        """Adds what a request used to the run's account."""
+        if usage != _NO_USAGE:
+            self.usage += usage
+        if cost != _NO_COST:
+            self.cost += cost
+
     async def make_durable(self, *, last_words: bool = False) -> None:
-        """Waits until what was recorded so far is safe. Raises what the journal refuses it with."""
+        """Waits until everything recorded so far is durable. Raises the journal's error."""
         recorder = self.transcript.recorder
         if recorder is not None:
             recorder.state_is(self.state)
@@ -290,7 +321,7 @@ class Run:
                 await self.supervisor.wait(recorder.durable(), last_words=last_words)
 
     async def let_reader_catch_up(self) -> None:
-        """Waits until whoever reads the events has seen them all, so that it can still step in."""
+        """Waits until the reader has handled all events, so that it can still intervene."""
         if self.channel is not None:
             await self.supervisor.park(self.channel.is_caught_up)
 

@@ -1,7 +1,7 @@
 """Threads for tools that are plain functions.
 
-Owns a pool that belongs to one run. Unlike the executor of the standard library it never makes a program wait at
-exit for a tool that hangs: its threads are daemons, and a run that was cancelled leaves them behind.
+Owns the pool of one run. Unlike the executor of the standard library, it does not keep the program from exiting while a
+tool hangs: its threads are daemons, and a cancelled run abandons them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from ..cancel import call_in
 __all__ = ["WorkerThreads"]
 
 T = TypeVar("T")
-_Job = Callable[[], None]
+_Job = Callable[[], Callable[[], None]]
+"""Does the work and returns a function that delivers its outcome."""
 
 
 class WorkerThreads:
-    """Runs functions in threads, an idle one first, a new one up to `most`, then in turn."""
+    """Runs functions in threads: in an idle one, else in a new one, else, with `most` threads, later."""
 
     __slots__ = ("_idle", "_is_closed", "_jobs", "_news", "_threads", "most")
 
@@ -34,17 +35,17 @@ class WorkerThreads:
         self._is_closed = False
 
     async def run(self, function: Callable[[], T]) -> T:
-        """The function's result or exception. Cancelling the wait leaves the function running to its end."""
+        """Returns the function's result or raises its exception. Cancelling the wait does not stop the function."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
         context = contextvars.copy_context()
 
-        def job() -> None:
+        def job() -> Callable[[], None]:
             try:
                 outcome = (context.run(function), None)
             except BaseException as error:  # SystemExit too: a tool must not end the program
                 outcome = (None, error)
-            call_in(loop, _deliver, future, outcome)
+            return lambda: call_in(loop, _deliver, future, outcome)
 
         self._submit(job)
         value, error = await future
@@ -72,9 +73,14 @@ class WorkerThreads:
         threading.Thread(target=self._work, args=(news,), name="swink-tool", daemon=True).start()
 
     def _work(self, news: threading.Condition) -> None:
+        deliver: Callable[[], None] | None = None
         while True:
             with news:
                 self._idle += 1
+            if deliver is not None:
+                deliver()  # while the thread counts as idle: work that the outcome leads to needs no other thread
+                deliver = None
+            with news:
                 while not self._jobs and not self._is_closed:
                     news.wait()
                 self._idle -= 1
@@ -82,7 +88,7 @@ class WorkerThreads:
                     self._threads -= 1
                     return
                 job = self._jobs.pop(0)
-            job()
+            deliver = job()
             del job  # nothing of a finished call stays alive in an idle thread
 
 

@@ -1,12 +1,13 @@
-"""One tool call on its way to a result: what was asked, what will run, and what came of it.
+"""The state of one tool call: what the model asked for, what will run, and the result.
 
-Owns the state of a call. What happens to the calls of a batch, and when, is in `dispatch`.
+Owns that state. What happens to the calls of a batch, and when, is in `dispatch`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -17,13 +18,16 @@ from ..values.nesting import too_deep
 from .relay import Relay
 from .state import Run
 
+if TYPE_CHECKING:
+    from ..journal import CallFacts
+
 __all__ = ["PendingCall", "not_an_object"]
 
 _LONGEST_EXCERPT = 200
 
 
 class PendingCall(msgspec.Struct, eq=False):
-    """One call on its way to a result, with the ways to reach it once it has started."""
+    """One call, from the reply to its result."""
 
     run: Run
     tool: AgentTool | None
@@ -34,20 +38,25 @@ class PendingCall(msgspec.Struct, eq=False):
     asked: dict[str, Any]
     """What the model asked for."""
     arguments: dict[str, Any]
-    """What will run: frozen, and nothing but copies of it is handed out."""
+    """What will run: frozen, so that events, grants and records can share it."""
     is_checked: bool = False
     """Whether the arguments are known to be valid."""
     grant: Grant | None = None
+    approval: Literal["approved", "rejected"] | None = None
+    """The answer; `None` if the call needed no approval."""
     note: str = ""
-    """What the model is told behind the result."""
+    """What the model reads after the result."""
+    began: float | None = None
+    """When the tool started, by the monotonic clock; `None` if it never did."""
+    ended: float | None = None
     context: ToolContext | None = None
     """What the tool is given, while it runs."""
     task: asyncio.Task[Any] | None = None
-    """`None` for one that came to its end at once."""
+    """`None` before the start."""
     given: AgentToolResult | None = None
-    """What the tool gave back."""
+    """The tool's result."""
     masked: AgentToolResult | None = None
-    """The same, once no secret is left in it."""
+    """The same without secrets."""
     message: ToolResultMessage | None = None
     """The result as it enters the history: there when the batch is left."""
     relays: dict[str, Relay] = {}
@@ -58,15 +67,43 @@ class PendingCall(msgspec.Struct, eq=False):
 
     @property
     def is_listening(self) -> bool:
-        """Whether the tool looks at its token, and is given a moment to end by itself."""
+        """Whether the tool uses its token, and so gets time to end by itself."""
         return self.context is not None and self.context.is_listening
 
     @property
     def finishes_when_steered(self) -> bool:
         return getattr(self.tool, "on_steer", "cancel") == "finish"
 
+    @property
+    def seconds(self) -> float:
+        """How long the tool ran, or has run so far."""
+        if self.began is None:
+            return 0.0
+        return (monotonic() if self.ended is None else self.ended) - self.began
+
+    def facts(self, reason: str, kind: type[CallFacts]) -> CallFacts:
+        """Returns the facts that the journal entry of the result adds to it."""
+        if not reason and self.approval is None and self.began is not None:  # by far the most frequent
+            return kind(self.seconds)
+        # The entry of its start has the arguments of a started call.
+        is_changed = self.began is None and self.arguments is not self.asked and self.arguments != self.asked
+        return kind(
+            approval=self.approval,
+            note=self.run.redactor.redact(self.note) if self.note else "",
+            scope=None if self.grant is None or self.began is None else self.grant.scope,
+            reason=reason,
+            seconds=self.seconds,
+            is_started=self.began is not None,
+            arguments=self.arguments if is_changed else None,
+        )
+
+    def approval_facts(self, kind: type[CallFacts]) -> CallFacts:
+        """Returns the facts for the journal entry of an approved call's start."""
+        note = self.run.redactor.redact(self.note) if self.note else ""
+        return kind(approval=self.approval, note=note, scope=None if self.grant is None else self.grant.scope)
+
     def call_off(self) -> None:
-        """Tells the tool, if it listens, that nobody waits for it any more."""
+        """Cancels the token of the tool: its result is no longer wanted."""
         if self.context is not None:
             self.context.cancel.cancel()
 
@@ -81,21 +118,21 @@ class PendingCall(msgspec.Struct, eq=False):
         relay.post(update)
 
     def close(self) -> None:
-        """Lets the updates out that still wait, and takes no more."""
-        self.context = None  # it holds this, and the two would keep the batch until the collector comes
+        """Emits the buffered updates, and accepts no more."""
+        self.context = None  # it refers to this object: without the cycle, no garbage collection is needed
         for relay in self.relays.values():
             relay.close()
 
 
-def not_an_object(name: str, text: str) -> str:
-    """What is wrong with arguments that are no JSON object, with enough of them for the model to know what it sent."""
+def not_an_object(text: str) -> str:
+    """Describes arguments that are not a JSON object, with an excerpt by which the model recognises them."""
     try:
         value = msgspec.json.decode(text)
         is_object = isinstance(value, dict)
-        problem = too_deep() if is_object else f"JSON, but a {type(value).__name__} and no object"
+        problem = too_deep() if is_object else f"JSON, but a {type(value).__name__} and not an object"
     except RecursionError:
         problem = too_deep()
     except (msgspec.DecodeError, UnicodeError) as error:
-        problem = f"no JSON ({error})"
+        problem = f"not JSON ({error})"
     sent = text if len(text) <= _LONGEST_EXCERPT else f"{text[:_LONGEST_EXCERPT]}…"
-    return f"invalid arguments for {name}: they are {problem}; send one JSON object. What was sent: {sent}"
+    return f"they are {problem}; send one JSON object. What was sent: {sent}"

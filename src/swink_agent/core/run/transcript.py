@@ -1,8 +1,8 @@
-"""The history of an agent and what a model sees of it, kept side by side as both grow.
+"""The history of an agent, and what is sent to the model.
 
-Owns the three lists: the history (never rewritten by transforms), the context (what the transforms left of it),
-and the conversation (what is sent). Each message is converted once, and no list is copied or made again from one
-turn to the next unless something in it changed. The rules for pairs are in `context`.
+Owns three lists: the history (which transforms never change), the context (the messages that the transforms kept), and
+the conversation (what is sent). Each message is converted once, and no list is copied or rebuilt from one turn to the
+next unless something in it changed. The rules for pairs are in `context`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..context import Snapshot, is_empty, repair_pairs
+from ..context.context import Snapshot, is_empty, repair_pairs
 from ..types import FAILURES, LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolCall, ToolResultMessage
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Transcript:
         "_llm",
         "_sent",
         "counted",
+        "covered",
         "fresh_from",
         "memory",
         "recorder",
@@ -40,21 +41,23 @@ class Transcript:
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
         self.memory: dict[Any, Any] = {}
-        """What tools keep about this conversation. It goes with it: another history knows nothing of it."""
+        """What tools store about this conversation. Another history starts with an empty one."""
         self.redactor: Redactor | None = None
-        """What masks secrets in this conversation where none was given: placeholders last from run to run."""
+        """Masks secrets if the agent has no redactor: it is kept, so placeholders stay the same from run to run."""
         self.recorder: Recorder | None = None
-        """Who writes down what happens to this history, if somebody does."""
+        """Records changes of this history, if a journal is attached."""
         self.fresh_from = 0
-        """How many messages of the context the transforms made: what a reply among them used says nothing of it."""
+        """How many messages of the context the transforms made: the usage of a reply among them does not measure it."""
         self.counted: tuple[Callable[[AgentMessage], int], tuple[AgentMessage, ...], tuple[int, ...]] | None = None
-        """What the transforms counted last, by whom and how many tokens each: a turn counts only what is new."""
+        """The last token counts: the counter, the messages and the tokens of each. A turn counts only new messages."""
+        self.covered: tuple[AgentMessage, int] | None = None
+        """The newest summary in the context, and how many messages of the history it replaces."""
         self._history = list(messages)
         self._context = self._history  # the same list, until a transform makes it another
         self._restart()
 
     def _restart(self) -> None:
-        """Forgets what was converted: the context is another one."""
+        """Forgets what was converted, since the context has changed."""
         self._converted = 0
         self._llm: list[LlmMessage] = []
         self._sent: list[LlmMessage] = []
@@ -62,9 +65,9 @@ class Transcript:
         """How many of the converted messages are in what was sent, repaired or as they were."""
 
     def own_redactor(self) -> Redactor:
-        """What masks secrets where no redactor was given: it knows those of the environment, as it is now."""
+        """Returns the redactor for an agent without one: it knows the secrets of the current environment."""
         if self.redactor is None:
-            from ..secrets.redaction import Redactor  # on use: many a run has no tools and no errors
+            from ..secrets.redaction import Redactor  # on use: many runs have no tools and no errors
 
             self.redactor = Redactor()
         else:
@@ -93,7 +96,7 @@ class Transcript:
         return tuple(self._history[start:])
 
     def replace(self, old: AgentMessage, new: AgentMessage) -> None:
-        """Puts `new` in the place of `old`, a message of this turn, not converted yet."""
+        """Replaces `old`, a message of this turn that is not converted yet, by `new`."""
         if self.recorder is not None:
             self.recorder.replaced(old, new)
         shared = self._context is self._history
@@ -116,7 +119,7 @@ class Transcript:
         return self._context is not self._history
 
     def adopt(self, messages: Sequence[AgentMessage]) -> bool:
-        """Takes what the transforms returned as the context, from now on; says whether that changed it."""
+        """Makes the transforms' messages the context from now on; returns whether that changed it."""
         if len(messages) == len(self._context) and all(
             new is old for new, old in zip(messages, self._context, strict=True)
         ):
@@ -141,7 +144,7 @@ class Transcript:
         self._converted = len(self._context)
 
     def convert(self, messages: Iterable[LlmMessage]) -> None:
-        """Takes what became of the messages that were unconverted."""
+        """Adds the converted form of the unconverted messages."""
         self._llm.extend(messages)
         self._converted = len(self._context)
 
@@ -152,7 +155,7 @@ class Transcript:
         return Snapshot(self._sent)
 
     def _extend_in_order(self) -> bool:
-        """Adds the new messages as they are, if they are a valid conversation as they are; says whether."""
+        """Adds the new messages if they are valid as they are; returns whether they were."""
         waiting: list[str] = []  # the calls whose results must come next, in this order
         fresh = self._llm[self._checked :]
         for message in () if len(fresh) == 2 and _is_answered(*fresh) else fresh:
@@ -174,7 +177,7 @@ class Transcript:
         return True
 
     def _repair(self) -> None:
-        """Makes the conversation anew. It does not end with a reply that failed: the model is asked for that again."""
+        """Rebuilds the conversation. It does not end with a failed reply: the model is asked for that again."""
         end = len(self._llm)
         while end and type(last := self._llm[end - 1]) is AssistantMessage and last.is_failed:
             end -= 1
@@ -186,7 +189,7 @@ class Transcript:
 
 
 def _is_answered(reply: LlmMessage, result: LlmMessage) -> bool:
-    """Whether these are one call and its result, as after most turns: then there is nothing more to look at."""
+    """Whether these are one call and its result, as after most turns: then nothing else needs a check."""
     return (
         type(result) is ToolResultMessage
         and type(reply) is AssistantMessage

@@ -1,7 +1,7 @@
-"""What `Annotated` says about a value: bounds, lengths, patterns, tests, and words for the schema.
+"""Reads the metadata of `Annotated`: bounds, lengths, patterns, tests, and descriptions.
 
-Owns the reading of the three vocabularies, `msgspec.Meta`, `annotated_types` and `pydantic.Field`. The last two are
-known by their shape and never imported: whoever uses them has loaded them. What is made of it is in `shapes`.
+Understands `msgspec.Meta`, `annotated_types` and `pydantic.Field`. The last two are recognised by their attributes and
+never imported; a program that uses them has loaded them. `shapes` applies the constraints.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _LENGTHS = ("min_length", "max_length")
 _WORDS = ("description", "title", "examples")
 
 Check = Callable[[Any], "str | None"]
-"""What is wrong with a value, or `None`."""
+"""Returns what is wrong with a value, or `None`."""
 
 
 class Constraints:
-    """All that the metadata of one `Annotated` say, put together."""
+    """The combined metadata of one `Annotated`."""
 
     __slots__ = ("extra", "lengths", "numbers", "pattern", "tests", "words")
 
@@ -39,7 +39,7 @@ class Constraints:
         self.lengths: dict[str, int] = {}
         self.pattern: str | None = None
         self.tests: list[Check] = []
-        """What no schema can say."""
+        """Checks that a schema cannot express."""
         self.words: dict[str, Any] = {}
         self.extra: dict[str, Any] = {}
         """Further keywords of the schema."""
@@ -49,7 +49,7 @@ class Constraints:
         return bool(self.numbers or self.lengths or self.pattern is not None or self.tests)
 
     def add(self, item: object) -> bool:
-        """Takes over what one piece of metadata says; tells whether it says anything."""
+        """Adds one piece of metadata; returns whether it means anything."""
         if isinstance(item, str):
             if item:
                 self.words.setdefault("description", item)
@@ -90,7 +90,7 @@ class Constraints:
         elif name == "multiple_of":
             self.tests.append(_multiple_of(bound))
         else:
-            # Of two bounds on one side the stricter one is left.
+            # The stricter of two bounds on one side counts.
             self.numbers[name] = max(known, bound) if name in ("ge", "gt") else min(known, bound)
         for open_end, closed_end, holds in (("gt", "ge", operator.ge), ("lt", "le", operator.le)):
             if open_end in self.numbers and closed_end in self.numbers:
@@ -114,7 +114,7 @@ class Constraints:
     # -- for one kind of value -----------------------------------------------------------------------------------
 
     def split(self, kind: Any) -> tuple[dict[str, Any], list[Check]]:
-        """What msgspec itself checks of such a value, by its names, and what is left to check after it."""
+        """Divides the constraints on a value of this kind into those that msgspec checks and other checks."""
         native: dict[str, Any] = {}
         checks = list(self.tests)
         is_number = isinstance(kind, type) and issubclass(kind, (int, float)) and kind in (int, float)
@@ -138,7 +138,7 @@ class Constraints:
         return native, checks
 
     def misplaced(self, kinds: Sequence[Any]) -> str | None:
-        """A limit that none of these kinds of values can ever be held to, where that is certain; else `None`."""
+        """Returns a constraint that certainly cannot apply to any of these kinds of values, or `None`."""
         if not all(kind in _PLAIN for kind in kinds):
             return None
         has_number = any(kind in _NUMBERS for kind in kinds)
@@ -152,11 +152,11 @@ class Constraints:
         return None if self.pattern is None or str in kinds else f"pattern={self.pattern!r}"
 
     def meta(self, native: dict[str, Any]) -> Meta | None:
-        """The limits that msgspec checks, and the words, as msgspec takes them."""
+        """Converts the constraints that msgspec checks, and the descriptions, to msgspec's form."""
         words = {name: value for name, value in self.words.items() if name in ("description", "examples")}
         extra = dict(self.extra)
         if "title" in self.words:
-            extra["$title"] = self.words["title"]  # told apart from those that msgspec makes up
+            extra["$title"] = self.words["title"]  # distinguishes it from titles that msgspec generates
         if not native and not words and not extra:
             return None
         return Meta(**native, **words, extra_json_schema=extra or None)
@@ -168,7 +168,7 @@ _PLAIN = (*_SIZED, *_NUMBERS, type(None))
 
 
 def read_constraints(metadata: Iterable[Any]) -> Constraints:
-    """What the metadata of an `Annotated` say, in whichever vocabulary."""
+    """Reads the metadata of an `Annotated`, in any of the vocabularies."""
     constraints = Constraints()
     for item in _flat(metadata):
         constraints.add(item)
@@ -176,7 +176,7 @@ def read_constraints(metadata: Iterable[Any]) -> Constraints:
 
 
 def wants_pydantic(metadata: Iterable[Any]) -> bool:
-    """Whether pydantic alone can do what is asked: `AfterValidator` and its like."""
+    """Whether only pydantic can apply the metadata, as with `AfterValidator`."""
     return any(hasattr(item, "__get_pydantic_core_schema__") and not _is_group(item) for item in _flat(metadata))
 
 
@@ -194,7 +194,7 @@ def _is_group(item: object) -> bool:
 
 
 def _said(item: Any, name: str) -> Any:
-    """What the metadata says under a name; whatever is not meant as metadata says nothing."""
+    """The value of a constraint in a piece of metadata, or `None` if it has none or is not metadata."""
     if isinstance(item, type) or not (
         isinstance(item, Meta)
         or type(item).__module__.partition(".")[0] in ("annotated_types", "pydantic")
@@ -203,7 +203,7 @@ def _said(item: Any, name: str) -> Any:
     ):
         return None
     if _is_group(item):
-        return None  # its parts are read one by one
+        return None  # its parts are read separately
     value = getattr(item, name, None)
     return None if value is UNSET or type(value).__name__ == "PydanticUndefinedType" else value
 
@@ -218,7 +218,7 @@ def _bound(name: str, bound: Any) -> Check:
         try:
             return None if holds(value, bound) else f"it must be {sign} {bound}"
         except TypeError:
-            return None  # another member of a union: the bound is not about it
+            return None  # a value of another member of a union, to which the bound does not apply
 
     return check
 
@@ -245,7 +245,7 @@ def _length(name: str, length: int) -> Check:
 
 
 def _matching(pattern: str) -> Check:
-    # What Python cannot compile, the schema's validator may have understood, and has checked.
+    # If Python cannot compile the pattern, the schema's validator may have understood and checked it.
     compiled = re.compile(pattern) if _compiles(pattern) else None
 
     def check(value: Any) -> str | None:
@@ -272,7 +272,7 @@ def _test_of(test: Callable[[Any], Any], *, is_negated: bool) -> Check:
             if bool(test(value)) is not is_negated:
                 return None
         except Exception as error:
-            return f"{name} could not be asked about it: {error}"
+            return f"{name} failed: {error}"
         return f"{name} must {'not ' if is_negated else ''}hold for it"
 
     return check

@@ -1,7 +1,4 @@
-"""Docstrings: what a function does, and what its parameters are.
-
-Owns the two styles that are understood, Google's and reST.
-"""
+"""Parses docstrings in Google and reST style: the description, and that of each parameter."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _REST_ENTRY = re.compile(r"^:param\s+(?:[\w\[\], |.]+\s+)?(\w+):\s*(.*)$")
 
 
 def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The description, and the text of each parameter, from a Google or reST docstring."""
+    """Returns the description, and the description of each parameter by name."""
     description: list[str] = []
     notes: dict[str, str] = {}
     section, current, entry_indent = "", "", 0

@@ -1,7 +1,7 @@
-"""Classes with fields: what they hold, a class of the same fields in other types, and instances made from that.
+"""Classes with fields: dataclasses, `TypedDict`s, named tuples and msgspec structs.
 
-Owns the four kinds that a tool can take: dataclasses, `TypedDict`s, named tuples and msgspec structs. Which of them
-need to be translated, and into what, is in `shapes`.
+Reads their fields, makes a shadow class with the same fields in types that msgspec can decode, and makes instances of
+the class from instances of the shadow. `shapes` decides which classes need one.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class RecordField(NamedTuple):
     kind: Any
     is_required: bool
     default: JsonSchema
-    """The schema's keyword for the default, if JSON can show it."""
+    """The schema's keyword for the default, if JSON can represent it."""
 
 
 def hints_of_class(owner: type) -> dict[str, Any] | None:
-    """The types of the fields of a class that has such; `None` for any other, and where a name cannot be found."""
+    """The types of a class's fields; `None` if it is not a class with fields, or a hint cannot be resolved."""
     if not (_is_typed_dict(owner) or _is_named_tuple(owner) or _is_struct(owner) or dataclasses.is_dataclass(owner)):
         return None
     try:
         return typing.get_type_hints(owner, include_extras=True)
     except (NameError, TypeError):
-        return None  # msgspec will say what is wrong with it
+        return None  # msgspec will report the error
 
 
 def fields_of(kind: Any, owner: type) -> list[RecordField]:
-    """The fields of the class, with the types that a generic one was given."""
+    """The fields of the class; those of a generic class have the types that it was given."""
     if _is_struct(owner):
         return [
             RecordField(
@@ -84,7 +84,7 @@ def fields_of(kind: Any, owner: type) -> list[RecordField]:
 
 
 def shadow_of(owner: type, name: str, fields: Sequence[RecordField]) -> Any:
-    """A class that msgspec reads from the same JSON as the owner, with the given types in its fields."""
+    """Makes a class with the given types in its fields that msgspec decodes from the same JSON as the owner."""
     if _is_typed_dict(owner):
         keys = {field.key: (Required if field.is_required else NotRequired)[field.kind] for field in fields}
         shadow: Any = TypedDict(name, keys)  # type: ignore[misc] - its fields are computed
@@ -92,14 +92,14 @@ def shadow_of(owner: type, name: str, fields: Sequence[RecordField]) -> Any:
         return shadow
     if _is_named_tuple(owner):
         shadow = collections.namedtuple(  # type: ignore[misc] - its fields are computed
-            "Shadow",  # it must be a name of Python's
+            "Shadow",  # it must be a Python identifier
             cast("Any", [field.name for field in fields]),
             defaults=list(cast("Any", owner)._field_defaults.values()),
         )
         shadow.__annotations__ = {field.name: field.kind for field in fields}
         return shadow
     config = getattr(owner, "__struct_config__", None)
-    made_up = owner.__doc__ is None or owner.__doc__.startswith(f"{owner.__name__}(")  # by the dataclass decorator
+    is_generated = owner.__doc__ is None or owner.__doc__.startswith(f"{owner.__name__}(")  # by the decorator
     return msgspec.defstruct(
         name,
         [_struct_field(field) for field in fields],
@@ -109,12 +109,12 @@ def shadow_of(owner: type, name: str, fields: Sequence[RecordField]) -> Any:
         tag_field=None if config is None else config.tag_field,
         array_like=config is not None and config.array_like,
         forbid_unknown_fields=config is not None and config.forbid_unknown_fields,
-        namespace={} if made_up else {"__doc__": inspect.getdoc(owner)},
+        namespace={} if is_generated else {"__doc__": inspect.getdoc(owner)},
     )
 
 
 def maker_of(owner: type) -> Callable[[Any], Any]:
-    """Makes an instance of the class from one of its shadow. What was not given is left to the class."""
+    """Returns a function from an instance of the shadow to one of the class, which sets its own defaults."""
     if _is_typed_dict(owner):
         return lambda value: value
     if _is_named_tuple(owner):
@@ -128,7 +128,7 @@ def maker_of(owner: type) -> Callable[[Any], Any]:
 
 
 def default_of(value: Any) -> JsonSchema:
-    """The schema's keyword for a default value. One that JSON cannot show still works, it is just not described."""
+    """The schema's keyword for a default value. A default that JSON cannot represent works, but is not described."""
     try:
         return {"default": msgspec.to_builtins(value)}
     except TypeError:
@@ -158,7 +158,7 @@ def _substituted(hint: Any, kind: Any, owner: type) -> Any:
 
 
 def _unwrapped(hint: Any, is_required: bool) -> tuple[Any, bool]:
-    """The type of a `TypedDict`'s key, and whether it must be there: the class does not know it of hints in quotes."""
+    """The type of a `TypedDict`'s key, and whether it is required, which the class does not know for quoted hints."""
     while (said := getattr(get_origin(hint), "_name", "")) in ("Required", "NotRequired", "ReadOnly"):
         is_required = is_required if said == "ReadOnly" else said == "Required"
         (hint,) = get_args(hint)

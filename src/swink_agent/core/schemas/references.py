@@ -1,7 +1,4 @@
-"""Schemas without references, as far as that is possible.
-
-Owns the way from a schema with definitions beside it to one that a provider understands that follows none.
-"""
+"""Inlines the references of a schema, since not every provider follows them."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ __all__ = ["TITLE", "JsonSchema", "inline"]
 JsonSchema = dict[str, Any]
 
 TITLE = "$title"
-"""The key of a title that somebody wrote. Those under `title` were made up from names, and say nothing new."""
+"""The key of a title that the author wrote. Titles under `title` are generated from names and are dropped."""
 
 
 def inline(schema: JsonSchema, components: dict[str, JsonSchema]) -> JsonSchema:
-    """The schema with each `$ref` replaced by what it names: not every provider follows references.
+    """Replaces each `$ref` in the schema by the component that it names.
 
-    Types that contain themselves keep theirs, with the definitions that they need beside them.
+    Types that contain themselves keep their references, with the definitions under `$defs`.
     """
     recurring: set[str] = set()
     definitions: JsonSchema = {}
@@ -31,7 +28,7 @@ def inline(schema: JsonSchema, components: dict[str, JsonSchema]) -> JsonSchema:
         if not isinstance(node, dict):
             return node
         fields = cast("JsonSchema", node)
-        definitions.update(fields.get("$defs", {}))  # of a part that brought its own
+        definitions.update(fields.get("$defs", {}))  # of a part that has its own
         name = str(fields.get("$ref", "")).rpartition("/")[2]
         if name in components:
             if name in path or name in recurring:

@@ -1,7 +1,7 @@
 """JSON Schema from Python types, and Python values from JSON.
 
-Owns the way from a function's signature to the schema a model is shown, and from the model's arguments to the
-types the function declares. Validation against a schema is in `tool`.
+Makes the schema of a function's signature, and converts a model's arguments to the types that the function declares.
+Arguments are validated in `tool`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
+from ..values.decoders import learn
 from .docstrings import parse_docstring
 from .records import default_of
 from .references import JsonSchema
@@ -25,28 +26,28 @@ __all__ = ["FunctionSchema", "ValueSchema", "convert_value", "type_schema"]
 
 
 class ValueSchema:
-    """One type: its schema, with references resolved where they do not recur, and the conversion to it."""
+    """The schema of one type, and the conversion of JSON data to it."""
 
     __slots__ = ("_kind", "_shapes", "schema")
 
     def __init__(self, kind: Any) -> None:
-        """Raises `TypeError` for a type that JSON cannot carry."""
+        """Raises `TypeError` for a type that JSON cannot represent."""
         self._shapes = Shapes()
         self._kind = self._shapes.translate(kind)
         self.schema = self._shapes.schema_of(self._kind)
 
     def convert(self, value: Any) -> Any:
-        """JSON data as a value of the type. Raises `ValueError` that names the field."""
+        """Converts JSON data to the type. Raises `ValueError`, which names the field."""
         return self._shapes.convert(value, self._kind)
 
 
 def type_schema(kind: Any) -> JsonSchema:
-    """The JSON Schema of a type. Raises `TypeError`."""
+    """Returns the JSON Schema of a type. Raises `TypeError`."""
     return ValueSchema(kind).schema
 
 
 def convert_value(value: Any, kind: Any) -> Any:
-    """JSON data as a value of the declared type. Raises `ValueError` that names the field."""
+    """Converts JSON data to the declared type. Raises `ValueError`, which names the field."""
     return ValueSchema(kind).convert(value)
 
 
@@ -72,7 +73,7 @@ class FunctionSchema:
         is_method: bool = False,
         names: dict[str, Any] | None = None,
     ) -> None:
-        """`is_method` leaves the first parameter out; `names` are known to the hints besides those of the module."""
+        """`is_method` skips the first parameter; hints may use `names` in addition to those of the module."""
         hints = _hints_of(function, names)
         self.description, notes = parse_docstring(inspect.getdoc(function) or "")
         self.context_parameter: str | None = None
@@ -91,7 +92,7 @@ class FunctionSchema:
                 self.context_parameter = name
             else:
                 kinds[name] = self._with_default(name, hint, parameter.default)
-        # Parameters for which the JSON value is the Python value: nothing to convert.
+        # Parameters whose JSON value is the Python value, so that there is nothing to convert.
         self._plain = {name: kind for name, kind in kinds.items() if kind in (str, int, float, bool)}
         translated = self._translated(function.__name__, kinds)
         self._struct = msgspec.defstruct(
@@ -102,10 +103,11 @@ class FunctionSchema:
             ],
             kw_only=True,
         )
+        learn(self._struct)
         self.schema = self._make_schema(translated, notes)
 
     def _with_default(self, name: str, hint: Any, default: Any) -> Any:
-        """The hint, with what a `pydantic.Field` in the place of the default says; takes the default down."""
+        """Stores the default and returns the hint, with the constraints of a `pydantic.Field` that is the default."""
         field = default if _is_pydantic_field(default) else None
         for item in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
             if default is inspect.Parameter.empty and _is_pydantic_field(item):
@@ -122,7 +124,7 @@ class FunctionSchema:
         return hint
 
     def _translated(self, owner: str, kinds: dict[str, Any]) -> dict[str, Any]:
-        """The types as msgspec reads them. One at a time first, to name the parameter whose type is at fault."""
+        """Translates the types for msgspec; tries each one alone first, to name the parameter with a wrong type."""
         for name, kind in kinds.items():
             try:
                 type_schema(kind)
@@ -132,7 +134,7 @@ class FunctionSchema:
 
     def _make_schema(self, kinds: dict[str, Any], notes: dict[str, str]) -> JsonSchema:
         properties: JsonSchema = {}
-        # All at once, so that types of one name in several parameters are told apart.
+        # All at once, so that types with the same name in several parameters get different definitions.
         schemas, definitions = self._shapes.schemas(list(kinds.values()))
         for name, schema in zip(kinds, schemas, strict=True):
             if name in notes:
@@ -145,7 +147,7 @@ class FunctionSchema:
         return schema | {"$defs": definitions} if definitions else schema
 
     def bind(self, arguments: dict[str, Any], context: Any) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments converted to the declared types, with the context among them. Raises `ValueError`."""
+        """Converts the arguments to the declared types and adds the context. Raises `ValueError`."""
         given = arguments
         for name, value in arguments.items():
             if type(value) is not self._plain.get(name):

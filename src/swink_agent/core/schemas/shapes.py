@@ -1,11 +1,9 @@
-"""Types that msgspec cannot read by itself, put so that it can.
+"""Translates types that msgspec cannot decode by itself.
 
-msgspec decodes builtins, enums and classes, with its own constraints. What it does not know stands here as a `Marker`,
-a class of no other use, which msgspec hands back to us: a choice between classes, a value with a test, a class whose
-fields hold such things, a type of pydantic's. Everything else stays with msgspec.
-
-Owns that translation, and both ways through it: the schema of a marker, and a value from JSON. How schemas are put
-together for a function is in `schema`.
+msgspec decodes builtins, enums and classes, with its own constraints. A type that it does not know is replaced by a
+`Marker` class, for which msgspec calls us: a choice between classes, a value with a test, a class with such fields, a
+pydantic type. Each marker has a shape, which makes its schema and converts JSON to its values. `schema` uses this for
+functions.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from typing import Annotated, Any, NotRequired, Required, Union, cast, get_args,
 import msgspec
 from msgspec import Meta
 
+from ..values.decoders import json_decoder, learn
 from .constraints import Check, read_constraints, wants_pydantic
 from .docstrings import parse_docstring
 from .records import RecordField, fields_of, hints_of_class, maker_of, shadow_of
@@ -35,24 +34,24 @@ _CONTAINERS: dict[Any, Any] = {
     **dict.fromkeys((Set, MutableSet), set),
     **dict.fromkeys((Mapping, MutableMapping), dict),
 }
-"""Generic collections, each with the type that msgspec makes of it."""
+"""Generic collections, each with the type that msgspec decodes it to."""
 
 _PATH = re.compile(r" - at `\$(.*?)`")
 
 
 class _Anything(type):
     def __instancecheck__(cls, instance: object) -> bool:
-        return True  # msgspec asks whether what it got back is of the marker's type
+        return True  # msgspec checks that the converted value is an instance of the marker
 
 
 class Marker(metaclass=_Anything):
-    """Stands in a type for what msgspec hands back to us."""
+    """Replaces a type for which msgspec calls us."""
 
     shape: Any
 
 
 class Choice:
-    """A union of which msgspec cannot tell the members apart: the one that fits best."""
+    """A union whose members msgspec cannot tell apart; the member that fits best is chosen."""
 
     def __init__(self, shapes: Shapes, members: Sequence[Any]) -> None:
         self.shapes = shapes
@@ -63,7 +62,7 @@ class Choice:
         return {"anyOf": list(parts)}
 
     def convert(self, value: Any) -> Any:
-        """The value as the first member whose schema it fits; of objects, the one that knows most of its keys."""
+        """Converts to the first member whose schema fits; for an object, to the one that knows most of its keys."""
         if not self._known:
             schemas = [(member, self.shapes.schema_of(member)) for member in self.parts]
             self._known = [
@@ -82,12 +81,12 @@ class Choice:
             known = sum(key in keys for key in cast("dict[str, Any]", value)) if isinstance(value, dict) else 0
             fitting.append((-known, converted))
         if not fitting:
-            raise ValueError(problems[0] if problems else "it fits none of the types that are possible here")
+            raise ValueError(problems[0] if problems else "it fits none of the possible types")
         return min(fitting, key=lambda item: item[0])[1]
 
 
 class Tested:
-    """A value that must pass tests which msgspec does not know."""
+    """A value with checks that msgspec does not know."""
 
     def __init__(self, shapes: Shapes, kind: Any, checks: Sequence[Check]) -> None:
         self.shapes = shapes
@@ -106,7 +105,7 @@ class Tested:
 
 
 class Record:
-    """A class whose fields need help: read as another class with translated fields, and made from that."""
+    """A class with fields that need translation: decoded as its shadow class, then converted."""
 
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
@@ -121,7 +120,7 @@ class Record:
 
 
 class Adapted:
-    """A type that pydantic reads."""
+    """A type that pydantic converts."""
 
     parts: tuple[Any, ...] = ()
 
@@ -140,7 +139,7 @@ class Adapted:
 
 
 class Shapes:
-    """The types of one tool or answer, translated: their schemas, and values of them from JSON."""
+    """The translated types of one tool or answer: their schemas, and the conversion of JSON to them."""
 
     def __init__(self) -> None:
         self._markers: list[type[Marker]] = []
@@ -148,10 +147,10 @@ class Shapes:
         self._notes: dict[type, dict[str, str]] = {}
         self._seen: set[Any] = set()
 
-    # -- there ---------------------------------------------------------------------------------------------------
+    # -- translation ---------------------------------------------------------------------------------------------
 
     def translate(self, kind: Any) -> Any:
-        """The type as msgspec can read it, with descriptions where msgspec looks for them."""
+        """Returns a type that msgspec can decode, with descriptions where msgspec expects them."""
         origin, arguments = get_origin(kind), get_args(kind)
         if origin is Annotated:
             return self._translate_annotated(kind, arguments[0], arguments[1:])
@@ -185,15 +184,15 @@ class Shapes:
         constraints = read_constraints(metadata)
         members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
         misplaced = constraints.misplaced([_bare(member) for member in members])
-        if misplaced is not None:  # left out in silence, it would be a check that its author counts on
-            raise TypeError(f"{misplaced} says nothing about a value of {_type_name(kind)}")
+        if misplaced is not None:  # the author relies on this check, so it must not be dropped silently
+            raise TypeError(f"{misplaced} does not apply to a value of {_type_name(kind)}")
         limited: list[Any] = []
         for member in members:
             inner = self.translate(member)
             native, checks = constraints.split(_bare(member))
             if native:
                 inner = Annotated[inner, Meta(**native)]
-            if checks and member is not types.NoneType:  # what may be missing is not tested when it is
+            if checks and member is not types.NoneType:  # a missing value is not checked
                 inner = self._mark("tested", Tested(self, inner, checks))
             limited.append(inner)
         words = constraints.meta({})
@@ -215,7 +214,7 @@ class Shapes:
     def _translate_class(self, kind: Any, owner: type) -> Any:
         if kind not in self._records:
             record = Record(self)
-            # Before its fields: they may name it.
+            # Registered before its fields are translated, which may refer to it.
             self._records[kind] = self._mark(owner.__qualname__, record)
             _, notes = parse_docstring(inspect.getdoc(owner) or "")
             fields: list[RecordField] = []
@@ -227,7 +226,7 @@ class Shapes:
         return self._records[kind]
 
     def _note_fields(self, owner: type) -> None:
-        """Takes down what is said about the fields of a class that msgspec reads by itself."""
+        """Stores the descriptions of the fields of a class that msgspec decodes by itself."""
         if owner in self._seen:
             return
         self._seen.add(owner)
@@ -249,8 +248,10 @@ class Shapes:
         return schema | {"$defs": definitions} if definitions else schema
 
     def schemas(self, kinds: Sequence[Any]) -> tuple[list[JsonSchema], JsonSchema]:
-        """The schemas of translated types, and the definitions that those that contain themselves refer to."""
+        """Returns the schemas of translated types, and the definitions of those that contain themselves."""
         parts = [part for marker in self._markers for part in marker.shape.parts]
+        for kind in (*kinds, *parts):
+            learn(kind)  # any thread may call `convert`
         try:
             schemas, components = msgspec.json.schema_components(
                 [*kinds, *parts], schema_hook=_schema_of_foreign, ref_template="#/$defs/{name}"
@@ -259,7 +260,7 @@ class Shapes:
             names = ", ".join(_type_name(kind) for kind in kinds)
             raise TypeError(f"{names} has no JSON Schema: {str(error).splitlines()[-1]}") from error
         except KeyError as error:  # msgspec's own
-            raise TypeError(f"two classes are both named {error}: give them names of their own") from error
+            raise TypeError(f"two classes are both named {error}: rename one of them") from error
         self._describe(components)
         rest = iter(schemas[len(kinds) :])
         for marker in self._markers:
@@ -272,7 +273,7 @@ class Shapes:
 
     def _describe(self, components: dict[str, JsonSchema]) -> None:
         for owner, fields in self._notes.items():
-            # A class is listed by its name, or by its full one where two share the short one.
+            # msgspec lists a class by its name, or by its full name if two classes share the short one.
             full = re.sub(r"[^a-zA-Z0-9.\-_]", "_", f"{owner.__module__}.{owner.__qualname__}")
             component = components.get(full) or components.get(owner.__name__, {})
             properties = component.get("properties", {})
@@ -280,25 +281,25 @@ class Shapes:
                 if field_name in properties:
                     properties[field_name].setdefault("description", text)
 
-    # -- and back ------------------------------------------------------------------------------------------------
+    # -- conversion ----------------------------------------------------------------------------------------------
 
     def convert(self, value: Any, kind: Any) -> Any:
-        """JSON data as a value of the translated type. Raises `ValueError` that names the field."""
+        """Converts JSON data to the translated type. Raises `ValueError`, which names the field."""
         try:
             try:
                 return msgspec.convert(value, kind, dec_hook=_from_json)
             except msgspec.ValidationError:
-                # What JSON Schema calls an integer may come as 5.0: take it, after the exact reading has failed.
+                # An integer may come as 5.0, which JSON Schema allows: accept it if the strict conversion fails.
                 return msgspec.convert(value, kind, strict=False, dec_hook=_from_json)
         except msgspec.ValidationError as error:
             raise ValueError(_one_path(str(error))) from error
 
 
-# -- which types msgspec reads by itself -----------------------------------------------------------------------------
+# -- which types msgspec decodes by itself ---------------------------------------------------------------------------
 
 
 def _needs_help(kind: Any, seen: set[Any] | None = None) -> bool:
-    """Whether there is anything in the type, however deep, that msgspec does not know."""
+    """Whether any part of the type, at any depth, needs translation."""
     seen = set() if seen is None else seen
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
@@ -332,29 +333,29 @@ def _metadata_need_help(kind: Any, metadata: tuple[Any, ...]) -> bool:
 
 def _msgspec_reads(kind: Any) -> bool:
     try:
-        msgspec.json.Decoder(kind)
+        json_decoder(kind)
     except TypeError:
         return False
     except Exception:
-        return True  # a name that cannot be found, say: it will be told where the schema is made
+        return True  # for example an unresolved name, which is reported when the schema is made
     return True
 
 
 def _hidden(kind: Any) -> Any:
-    """The type behind a `NewType`, or behind a name that a `type` statement gave it."""
+    """The type behind a `NewType` or a `type` statement."""
     if isinstance(kind, type):
         return None
     return getattr(kind, "__supertype__", None) or getattr(kind, "__value__", None)
 
 
 def _bare(kind: Any) -> Any:
-    """What kind of value it is, as constraints tell them apart."""
+    """The kind of value, as constraints distinguish them."""
     while (hidden := _hidden(kind)) is not None or get_origin(kind) is Annotated:
         kind = get_args(kind)[0] if hidden is None else hidden
     return _CONTAINERS.get(get_origin(kind) or kind, kind)
 
 
-# -- what msgspec asks about -----------------------------------------------------------------------------------------
+# -- types for which msgspec calls us --------------------------------------------------------------------------------
 
 
 def _is_model(kind: Any) -> bool:
@@ -362,7 +363,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _is_pydantics_own(kind: type) -> bool:
-    """Whether pydantic alone knows what it is: its dataclasses, and types such as `HttpUrl`; not its models."""
+    """Whether only pydantic can convert it: its dataclasses, and types such as `HttpUrl`; not its models."""
     has_hook = hasattr(kind, "__get_pydantic_core_schema__") or hasattr(kind, "__pydantic_validator__")
     return has_hook and not _is_model(kind) and "pydantic" in sys.modules
 
@@ -371,7 +372,7 @@ def _schema_of_foreign(kind: type) -> JsonSchema:
     if issubclass(kind, Marker):
         return {"$ref": f"#/$defs/{kind.__name__}"}
     if _is_model(kind):
-        # Its definitions get names that no other type's have.
+        # Its definitions get names that no other type uses.
         prefix = re.sub(r"\W", "_", f"{kind.__module__}_{kind.__qualname__}_")
         schema = cast("Any", kind).model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
         components = {prefix + name: component for name, component in schema.pop("$defs", {}).items()}
@@ -400,7 +401,7 @@ def _pydantic_problems(error: Any) -> str:
 
 
 def _one_path(text: str) -> str:
-    """The message with one path in the place of those that were added on the way out of nested types."""
+    """Joins the paths that nested conversions added to a message."""
     parts = _PATH.split(text)
     paths = parts[1::2]
     return f"{parts[0]} - at `${''.join(reversed(paths))}`" if len(paths) > 1 else text

@@ -1,7 +1,4 @@
-"""JSON against a JSON Schema: compiled validators, and problems told field by field.
-
-Owns the one place that knows the validator's library. Where schemas come from is in `schema`.
-"""
+"""Validates JSON against a JSON Schema and describes problems field by field. Only this module uses `jsonschema_rs`."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _MOST_PROBLEMS = 100
 
 
 def compile_schema(schema: dict[str, Any]) -> Any:
-    """A validator for the schema, compiled once per schema in the program. Raises `ValueError`."""
+    """Returns a validator for the schema, compiled once for each schema. Raises `ValueError`."""
     try:
         return _compiled(msgspec.json.encode(schema))
     except TypeError as error:
@@ -27,7 +24,7 @@ def compile_schema(schema: dict[str, Any]) -> Any:
 
 @lru_cache(maxsize=1024)
 def _compiled(schema: bytes) -> Any:
-    import jsonschema_rs  # on first use: it is the only compiled dependency that a run without tools never needs
+    import jsonschema_rs  # on first use: a run without tools does not need it
 
     try:
         return jsonschema_rs.validator_for(msgspec.json.decode(schema), retriever=_no_remote_schemas)
@@ -40,7 +37,7 @@ def _no_remote_schemas(uri: str) -> Any:
 
 
 def describe_problems(validator: Any, value: Any) -> str:
-    """All problems in one line, each with the path of its field."""
+    """Describes all problems in one line, each with the path of its field."""
     problems = list(islice(_problems(validator.iter_errors(value), ()), _MOST_PROBLEMS + 1))
     shown = sorted(set(problems[:_MOST_PROBLEMS]))
     return "; ".join([*shown, "… and more"] if len(problems) > _MOST_PROBLEMS else shown)
@@ -52,7 +49,7 @@ def _problems(errors: Iterable[Any], above: tuple[object, ...]) -> Iterator[str]
         path = ".".join(str(part) for part in where)
         message = error.message if len(error.message) <= 300 else f"{error.message[:120]}…{error.message[-150:]}"
         yield f"{path}: {message}" if path else message
-        # Of a choice between schemas, what is wrong with each: the field that is meant is among these.
+        # For a choice between schemas, the problems with each of them, which include that of the intended one.
         for branch in getattr(error.kind, "context", None) or ():
             nested = [item for item in branch if item.instance_path]
             yield from _problems(nested, above)

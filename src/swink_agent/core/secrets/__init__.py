@@ -1,1 +1,1 @@
-"""Secrets: how they are found in what is shown, stored and sent on, and what stands in their place."""
+"""Finds secrets in what is shown, stored or sent, and replaces them by placeholders."""

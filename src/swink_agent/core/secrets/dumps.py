@@ -1,7 +1,4 @@
-"""Dumps of bytes, as xxd, hexdump and od print them: their lines, and what bytes those stand for.
-
-Owns how such a line looks and can be read. Which bytes are a secret is for `forms` to say.
-"""
+"""Reads dumps of bytes as xxd, hexdump and od print them. `forms` searches the bytes for secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ __all__ = ["dump_patterns", "may_dump", "readings"]
 
 
 _CHARACTER = r"(?:   [^\n]|  \\[^\n]|  (?:nl|sp|ht|cr)| [0-7]{3})"
-"""One of `od -c` or `od -a`, four cells wide: itself, escaped, named, or in octal."""
+"""A character of `od -c` or `od -a`, four cells wide: itself, escaped, named, or in octal."""
 _NAMED = {"nl": b"\n", "sp": b" ", "ht": b"\t", "cr": b"\r"}
 
 
@@ -21,8 +18,8 @@ class _Patterns:
     """Compiled on first use."""
 
     def __init__(self) -> None:
-        # An address, then bytes or words (of xxd, which has a text behind them; of hexdump and od), or characters,
-        # which stand without an address too, and begin behind a text that no newline ended.
+        # An address, then bytes or words (xxd adds a text after them), or characters, which may have no address and
+        # may follow a text without a newline.
         self.line = re.compile(
             r"(?m)^[ \t]*[0-9a-fA-F]{4,16}(?:: ((?:[0-9a-fA-F]{2,8} ){1,32})[^\n]*"
             r"| {1,4}((?:[0-9a-fA-F]{2,8} {1,2}){0,31}[0-9a-fA-F]{2,8})[ \t]*(?:[|>][^\n]*)?)$"
@@ -40,15 +37,15 @@ dump_patterns = lru_cache(maxsize=1)(_Patterns)
 
 
 def may_dump(text: str) -> bool:
-    """A glance: the addresses of a dump, but for those of very large files, begin with zeros; or characters stand far
-    apart."""
+    """Checks quickly whether a text may contain a dump: addresses begin with zeros, except in very large files, or
+    characters are far apart."""
     if "0000" in text or "\n00" in text or text.startswith("00"):
         return True
     return "   " in text and dump_patterns().several_characters.search(text) is not None
 
 
 def readings(lines: list[re.Match[str]]) -> list[Callable[[re.Match[str]], bytes]]:
-    """The ways in which the lines of a dump may be read: they do not say how they were written."""
+    """Returns the possible ways to read the lines of a dump, which do not state their format."""
     sizes = {len((line.group(1) or line.group(2)).split(None, 1)[0]) if not line.group(3) else 0 for line in lines}
     found: list[Callable[[re.Match[str]], bytes]] = []
     if sizes & {2, 4, 6, 8}:
@@ -66,13 +63,13 @@ def _as_bytes(line: re.Match[str]) -> bytes:
 
 
 def _as_words(line: re.Match[str]) -> bytes:
-    """Words of two or four bytes, the lowest one first."""
+    """Reads words of two or four bytes, the lowest byte first."""
     groups = (line.group(1) or line.group(2) or "").split()
     return b"".join([bytes.fromhex(group)[::-1] for group in groups if len(group) % 2 == 0])
 
 
 def _as_octal(line: re.Match[str]) -> bytes:
-    """Bytes or words in octal, or characters among which the odd ones are in octal."""
+    """Reads bytes or words in octal, or characters, of which some are in octal."""
     if line.group(3):
         parts = dump_patterns().character.findall(line.group(3))
         return b"".join([_character(*part) for part in parts])

@@ -1,8 +1,8 @@
-"""The ways in which a known secret is written by the tools that print it, and where they are in a text.
+"""Finds known secrets in a text, in every form in which tools print them.
 
-Owns the forms: as it is, escaped by languages, shells and in addresses, in base64 at any offset and wrapped, in
-hexadecimal with any separator, and in the dumps of xxd, hexdump and od, which `dumps` reads. A text is only taken apart
-where a plain search says that there may be something in it.
+The forms are: unchanged; escaped by languages, shells and in addresses; in base64 at any offset, also wrapped; in
+hexadecimal with any separator; and in the dumps of xxd, hexdump and od, which `dumps` reads. A fast search decides
+whether a text is worth the slow one.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .dumps import dump_patterns, may_dump, readings
 __all__ = ["TWO_IN_LOWER_CASE", "Found", "SecretForms"]
 
 Found: TypeAlias = tuple[int, int, str]
-"""Where a secret starts, where it ends, and what it is called."""
+"""The start, end and name of a secret in a text."""
 
 _SHORTEST = 6
 _LONGEST = 192
-"""Characters after which a secret is known by its pieces, so that a chunk never has to wait for a whole file."""
+"""A longer secret is searched for in pieces, so that a stream never has to hold back a whole file."""
 _LEAST_PIECE = 16
 _WRAPPED_TAIL = 1200
 _LONGEST_ESCAPE = 8
-"""Characters that the escape of one has, as a rule at most."""
+"""Characters that the escape of one character usually has at most."""
 
 _URL_SAFE, _URL_UNSAFE = bytes.maketrans(b"-_", b"+/"), bytes.maketrans(b"+/", b"-_")
 _BLANKS = b" \t\r\n\f\v"
@@ -35,7 +35,7 @@ _HEX_BETWEEN = _HEX_SEPARATORS.decode()
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 _LOWER = bytes(range(256)).lower()
 TWO_IN_LOWER_CASE = "\u0130"
-"""The only character that becomes two in lower case; those behind it would have other places then."""
+"""The only character that becomes two in lower case, which would shift the positions after it."""
 
 
 class _Patterns:
@@ -51,7 +51,7 @@ class _Patterns:
             r"(?<![0-9A-Za-z])(?:0[xX]|\\[xu])?[0-9A-Fa-f]++"
             r"(?>(?:(?>(?:0[xX]|\\[xu]|[\s:,\-.;_'\"\\{}\[\]()|%])+)[0-9A-Fa-f]++)*)\W*\Z"
         )
-        # What an escape stands for is in one of the groups; quotes, backslashes and what is not ASCII are dropped.
+        # One of the groups holds the escaped character; quotes, backslashes and non-ASCII characters are dropped.
         self.escape = re.compile(
             r"%(?:25){0,4}([0-9A-Fa-f]{2})|\\++(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|([0-3][0-7]{2}))?"
             r"|&(?:#([0-9]{1,4})|#[xX]([0-9A-Fa-f]{1,4})|([a-z]{2,4}));|['\"\x80-\U0010ffff]++"
@@ -59,7 +59,7 @@ class _Patterns:
         self.escape_half = re.compile(
             r"(?:%(?:25){0,4}2?[0-9A-Fa-f]?|(?<!\\)\\++(?:u[0-9A-Fa-f]{0,3}|x[0-9A-Fa-f]?|[0-3][0-7]?)?|&#?[0-9A-Za-z]{0,5})\Z"
         )
-        # What may be the half of something that stands between two characters.
+        # What may be half of a separator between two characters.
         self.hex_half = re.compile(r"(?:0[xX]?|\\[xu]?0{0,2})\Z")
         self.base64_half = re.compile(r"(?:\r|\\[rn]?|%2?)\Z")
 
@@ -68,11 +68,11 @@ _patterns = lru_cache(maxsize=1)(_Patterns)
 
 
 _CHARACTERS_APART = "   "
-"""What stands between two characters of `od -c`."""
+"""The separator between two characters of `od -c`."""
 
 
 class SecretForms:
-    """All forms of some secrets. Made once and not changed: whoever learns another secret makes another."""
+    """All forms of a set of secrets. It is immutable: for another secret, make a new one."""
 
     __slots__ = (
         *("_anchors", "_base64", "_beginnings", "_escaped", "_flat_base64", "_flat_escaped", "_flat_hex", "_hex"),
@@ -100,7 +100,7 @@ class SecretForms:
                     literal.setdefault(piece, name)
                 else:
                     literal.update([(form, name) for form in _literal_forms(piece) if form not in literal])
-        # Nothing escapes letters and digits: where the longest run of them is not, neither is the secret.
+        # Letters and digits are never escaped: a text without the longest run of them does not contain the secret.
         self._anchors = tuple(anchors)
         self._flat_escaped = _Beginnings(form.decode() for form in self._escaped)
         self._literal = tuple(literal.items())
@@ -114,7 +114,7 @@ class SecretForms:
         return f"<SecretForms of {len(self._raw)} pieces>"
 
     def find(self, text: str) -> list[Found]:
-        """Where any form of any of the secrets is, in no order; one may lie over another."""
+        """Finds all forms of all secrets, in any order; they may overlap."""
         found: list[Found] = []
         for form, name in self._literal:
             if form in text:
@@ -138,7 +138,7 @@ class SecretForms:
         return found
 
     def _in_dumps(self, text: str) -> Iterator[Found]:
-        """The lines of a dump that hold a secret, whole: they show it twice, in hexadecimal and as it is."""
+        """Finds the whole lines of a dump that hold a secret: they show it in hexadecimal and as text."""
         lines = list(dump_patterns().line.finditer(text))
         for read in readings(lines):
             ends: list[int] = []
@@ -154,10 +154,10 @@ class SecretForms:
                         yield line.start(), line.end(), name
                     at = content.find(raw, at + len(raw))
 
-    # -- text that goes on ---------------------------------------------------------------------------------------
+    # -- streamed text -------------------------------------------------------------------------------------------
 
     def unfinished(self, text: str) -> int:
-        """How many characters at the end may be the beginning of a form that goes on."""
+        """How many characters at the end may be the beginning of a form that continues in the next chunk."""
         if not self._literal:
             return 0
         held = self._beginnings.longest_at_end(text)
@@ -190,13 +190,13 @@ class SecretForms:
         return held
 
     def _unfinished_dump(self, end: str) -> int:
-        """A dump is held until it is over: a line of it may hold half of a secret."""
+        """How much of a dump to hold back: all of it until it ends, since a line may hold half of a secret."""
         end = end[end.find("\n") + 1 :] if len(end) == _WRAPPED_TAIL else end  # of the first, half may be cut off
         last = end.rfind("\n") + 1
         characters = dump_patterns().characters_begun.search(end[last:])
         held = 0 if characters is None else len(end) - last - characters.start()
         if not dump_patterns().begun.match(end, last) and held < len(end) - last:
-            return held  # behind a text on the same line, if at all: no line of a dump goes before it
+            return held  # the dump starts after a text on the same line: no line before it belongs to it
         is_begun = end.startswith("00", last) or end[last:] == "0"
         before, held = last, len(end) - last if is_begun else held
         for line in reversed(list(dump_patterns().line.finditer(end, 0, last))):
@@ -208,7 +208,7 @@ class SecretForms:
 
 
 class _Beginnings:
-    """What texts may begin with, by their first letters."""
+    """The forms by their first letters, to find beginnings of them at the end of a text."""
 
     __slots__ = ("_by_first", "_first", "forms", "longest")
 
@@ -221,7 +221,7 @@ class _Beginnings:
         self._first = re.compile(f"[{re.escape(''.join(self._by_first))}]") if self.forms else None
 
     def longest_at_end(self, text: str) -> int:
-        """How many characters at the end of the text are the beginning of a form, and not all of it."""
+        """How many characters at the end of the text are the beginning of a form, but not a whole one."""
         if self._first is None:
             return 0
         tail = text[1 - self.longest :]
@@ -234,7 +234,7 @@ class _Beginnings:
 
 
 class _Flattened:
-    """A text without what stands between the characters of an encoding, and the way back to where they were."""
+    """A text without the separators of an encoding, and the original positions of its characters."""
 
     def __init__(self, text: str, *, is_hex: bool) -> None:
         odd = _patterns().hex_odd if is_hex else _patterns().base64_odd
@@ -285,10 +285,10 @@ class _Flattened:
 
 
 class _Unescaped(_Flattened):
-    """A text with its escapes undone, whoever made them: shells, JSON and other languages, HTML, XML and addresses.
+    """A text without escapes: those of shells, JSON and other languages, HTML, XML and addresses.
 
-    Quotes, backslashes and what is not ASCII are written in so many ways that they are left out, and a space is a plus.
-    The same is made of a secret, so that it is found however, and however often, it is escaped.
+    Quotes, backslashes and non-ASCII characters have too many spellings and are dropped; a space becomes a plus. The
+    same is done to the secret, so that it is found in any escaping, also a repeated one.
     """
 
     def __init__(self, text: str) -> None:
@@ -310,7 +310,7 @@ class _Unescaped(_Flattened):
 
 
 def _meant(escape: re.Match[str]) -> str:
-    """The character that an escape stands for, unless it is one that is left out."""
+    """The character that an escape means, unless it is one that is dropped."""
     kind = escape.lastindex
     if kind is None:
         return ""
@@ -329,25 +329,25 @@ def _may_escape(text: str) -> bool:
 
 
 def _pieces(secret: str) -> list[str]:
-    """The secret, or the lines and stretches by which a long one is known."""
+    """Returns the secret, or the lines and pieces by which a long one is found."""
     if len(secret) <= _LONGEST and "\n" not in secret:
         return [secret]
     stretches: list[str] = []
     for line in map(str.strip, secret.splitlines()):
         stretches += [line[at : at + _LONGEST] for at in range(0, len(line) - _LONGEST, _LONGEST)]
-        stretches.append(line[-_LONGEST:])  # the last one lies over the one before, so that no short rest is left
-    # The lines around a key are the same in every key; only what is long enough to be unlike other text is kept.
+        stretches.append(line[-_LONGEST:])  # overlaps the one before, so that no short rest remains
+    # The first and last lines of a key are the same in every key; only pieces that are long enough are kept.
     kept = [piece for piece in stretches if len(piece) >= _LEAST_PIECE and not piece.startswith("-----")]
     return list(dict.fromkeys(kept)) or [secret[:_LONGEST]]
 
 
 def _is_plain(secret: str) -> bool:
-    """Whether nothing in it is ever escaped."""
+    """Whether it has no character that tools escape."""
     return secret.isascii() and secret.replace("_", "").replace("-", "").isalnum()
 
 
 def _literal_forms(secret: str) -> set[str]:
-    """The secret as it is, and as it is escaped in JSON, HTML, addresses and shells."""
+    """Returns the secret unchanged, and escaped for JSON, HTML, addresses and shells."""
     if _is_plain(secret):
         return {secret}
     import json
@@ -393,7 +393,7 @@ def _base64_forms(raw: bytes) -> Iterator[bytes]:
     import base64  # on use: a program without secrets does not need it
 
     for offset in range(3):
-        # What stands before and after the secret changes the characters that straddle its ends: those are left out.
+        # The base64 characters at both ends depend on the text around the secret and are left out.
         encoded = base64.b64encode(b"\0" * offset + raw)
         start = (0, 2, 3)[offset]
         end = len(encoded) if (offset + len(raw)) % 3 == 0 else len(encoded.rstrip(b"=")) - 1
@@ -402,7 +402,7 @@ def _base64_forms(raw: bytes) -> Iterator[bytes]:
 
 
 def _flat_base64(data: bytes) -> bytes:
-    """The text with nothing between the characters of base64, in the usual alphabet. Finds more than there is."""
+    """Removes the separators between base64 characters and uses the usual alphabet. May give false matches."""
     if b"\\" in data:
         data = data.replace(b"\\r", b"").replace(b"\\n", b"").replace(b"\\", b"")
     if b"%2" in data:

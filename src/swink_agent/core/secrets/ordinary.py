@@ -1,8 +1,8 @@
-"""Which values are ordinary words, though they stand under the name of a secret.
+"""Decides which values are ordinary words, although they have the name of a secret.
 
-Owns the judgement alone. `DB_PASSWORD=postgres` makes no secret of the word "postgres": masked wherever it stands, it
-would take a program's own vocabulary away. Such a value is masked only where it stands as a credential. There is no
-dictionary here: what a value is made of tells enough, and a mistake on either side is small.
+`DB_PASSWORD=postgres` must not mask the word "postgres" everywhere, or ordinary texts become unreadable. Such a value
+is masked only where it is used as a credential. There is no dictionary: the parts of a value decide, and a wrong
+decision does little harm either way.
 """
 
 from __future__ import annotations
@@ -28,43 +28,62 @@ _VOCABULARY = (
     "value welcome with word world www xxx yes you your"
 )
 
+_ROOTS = (
+    "app Applications bin boot builds code config data dev etc export home keys lib Library media mnt nix opt private "
+    "proc repo root run secrets snap srv sys System tmp Users usr var vault Volumes work workspace workspaces"
+)
+"""Folders that paths begin with: everything below them is a path."""
+
 
 class _Ways:
-    """The ways of being ordinary. Compiled on first use."""
+    """Patterns of ordinary values, compiled on first use."""
 
     def __init__(self) -> None:
         words = "|".join(sorted(_VOCABULARY.split(), key=len, reverse=True))
-        # Words of the vocabulary, run together or not, with a number or a mark at the end: `my-secret`, `password123!`.
-        # Possessive: which words a run is made of does not matter, and looking for another reading would take for ever.
+        # Words of the vocabulary, joined or not, with a number or a mark at the end: `my-secret`, `password123!`.
+        # Possessive, because it does not matter which words match, and backtracking would take exponential time.
         self.phrase = re.compile(rf"(?i)(?:(?:{words})[-_ .:/]?){{1,8}}+\d{{0,4}}[!?.*#]{{0,3}}")
         self.one_word = re.compile(r"([A-Z]?[a-z]+|[A-Z]+)\d{0,3}[!?.]{0,2}")
         self.value = re.compile(
             r"""(?xi)
               (?!.*\d{11})[-+]?[\d\s.,:_/+-]+ [a-z%]{0,3}                            # a number, a date, an amount
             | v?\d+(?:\.\d+)+(?:[-+.][a-z]{1,8}[\d.]*)?                              # a version
-            | (?:~|\.{1,2})?(?:/[\w.,@ ~%-]{0,30})+                                 # a path
             | [a-z]:\\[^\s]*
-            | (?:file|env|vault|op|secret|ref|arn)[:][^\s@]*                         # where a secret is to be had
+            | (?:file|env|vault|op|secret|ref|arn)[:][^\s@]*                         # a reference to a secret
             | [a-z][a-z0-9+.-]*://[^\s@]*                                            # an address without credentials
-            | (?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,10}(?::\d{1,5})?         # a host
             | localhost(?::\d{1,5})? | \d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?
             | [a-z]{2,3}_[a-z]{2}(?:[.@][a-z0-9-]+)*                                 # a locale
-            | [^\s@]{1,64}@(?:[a-z0-9-]+\.)+[a-z]{2,10}                              # a mail address
-            | \$\{?\w+\}?|\$\(.*|%\w+%|\{\{.*\}\}|<[^<>]*>|\*+|x+|\.+|-+             # something that stands for another
+            | \$\(.*|\{\{.*\}\}|<[^<>]*>|\*+|x+|\.+|-+                               # a placeholder
             """
         )
+        # Ordinary only if people would choose its parts: a random password may begin like any of these.
+        self.of_names = re.compile(
+            r"""(?xi)
+              (?:~|\.{1,2})?(?:/[\w.,@ ~%-]{0,30})+                                 # a path
+            | (?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,10}(?::\d{1,5})?         # a host
+            | [^\s@]{1,64}@(?:[a-z0-9-]+\.)+[a-z]{2,10}                              # a mail address
+            | \$\{?\w+\}?|%\w+%                                                    # a variable
+            """
+        )
+        self.rooted = re.compile(rf"(?:~\w*)?/(?:{_ROOTS.replace(' ', '|')})/")
+        self.not_in_names = re.compile("[^A-Za-z0-9]+")
+        self.digit = re.compile("[0-9]")
+        self.digit_runs = re.compile("[0-9]+")
+        self.name_parts = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
         self.consonants = re.compile(r"(?i)[bcdfghjklmnpqrstvwxz]{5,}")
         self.vowels = re.compile(r"(?i)[aeiouy]")
         self.code = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)*")
+        self.call = re.compile(r"\w[(\[].*[)\]]|[{<(\[]\w*\W?[)>}\]]|\$[({]")
         self.digits = re.compile(r"\d\D*\d")
         self.literal = re.compile(r"[A-Za-z0-9+/=_.~:@!#%^*?$&-]+")
+        self.bracketed = re.compile(r"[A-Za-z0-9+/=_.~:@!#%^*?$&(){}\[\]<>|,;-]+")
 
 
 _ways = lru_cache(maxsize=1)(_Ways)
 
 
 def is_ordinary(value: str) -> bool:
-    """Whether the value is a short one, a word or a few, a number, a path, an address or the like."""
+    """Whether the value is short, a few words, a number, a path, an address or the like."""
     if len(value) < _SHORTEST:
         return True
     if len(value) > 256 or "\n" in value:
@@ -72,28 +91,56 @@ def is_ordinary(value: str) -> bool:
     ways = _ways()
     if ways.value.fullmatch(value) or ways.phrase.fullmatch(value):
         return True
+    if ways.of_names.fullmatch(value):
+        return ways.rooted.match(value) is not None or not _is_drawn(value)
     word = ways.one_word.fullmatch(value)
     return word is not None and _is_like_a_word(word.group(1))
 
 
 def _is_like_a_word(letters: str) -> bool:
-    """Whether somebody could say it. Letters drawn by lot soon have too many consonants in a row, or too few vowels."""
+    """Whether it is pronounceable. Random letters soon have too many consonants in a row, or too few vowels."""
     if len(letters) > _LONGEST_WORD or _ways().consonants.search(letters):
         return False
     vowels = len(_ways().vowels.findall(letters))
     return len(letters) <= 8 or len(letters) / 5 <= vowels <= len(letters) * 2 / 3
 
 
-def is_literal_secret(value: str) -> bool:
-    """Whether what a text assigns to the name of a secret is one, written out, and no word or piece of code."""
+def _is_drawn(value: str, longest_run: float = 2.5) -> bool:
+    """Whether a part of the value looks random, and not like a name that a person chose.
+
+    In random text, capitals, small letters and digits alternate after a few characters (`longest_run` on average), or
+    many consonants follow each other.
+    """
     ways = _ways()
-    # What is cheap to see comes first: most of what is assigned in a program is no literal, or has no digit in it.
-    if not 12 <= len(value) <= 512 or ways.digits.search(value) is None or ways.literal.fullmatch(value) is None:
+    for part in ways.not_in_names.split(value):
+        if len(part) < 6:
+            continue
+        runs = ways.name_parts.findall(part)
+        is_mixed = len(runs) >= 3 and len(part) <= longest_run * len(runs)
+        if is_mixed and (len(part) >= 8 or part.islower() is part.isupper()):  # not `v1beta1`, which is short
+            return True
+        if len(part) >= 8 and ways.digit.search(part) and ways.consonants.search(part):
+            return True
+        if len(part) >= 12 and len(ways.digit_runs.findall(part)) >= 3:
+            return True
+        if len(part) >= 10 and max(map(len, ways.consonants.findall(part)), default=0) >= 6:
+            return True
+    return False
+
+
+def is_literal_secret(value: str) -> bool:
+    """Whether a value that a text assigns to the name of a secret is a literal secret, not a word or code."""
+    ways = _ways()
+    # Cheap checks come first: most values in programs are short, or are not literals.
+    if not 12 <= len(value) <= 512 or len(set(value)) < 7:
         return False
-    if value.startswith(("$", "%", "-", "#")) or len(set(value)) < 7:
-        return False
+    # Values with a leading mark or with brackets are mostly code, options or references, unless they look random.
+    if ways.literal.fullmatch(value) is None or value.startswith(("$", "%", "-", "#")):
+        return ways.bracketed.fullmatch(value) is not None and ways.call.search(value) is None and _is_drawn(value)
+    if ways.digits.search(value) is None:
+        return len(value) >= 16 and _is_drawn(value, 2.0)
     digits = sum(map(str.isdigit, value))
-    least = 3 if "." in value else 5  # of a name with dots in it, such as base64.b64encode, more has to be digits
+    least = 3 if "." in value else 5  # a dotted name such as base64.b64encode needs a higher share of digits
     if digits == len(value) or (digits * least < len(value) and ways.code.fullmatch(value)):
-        return False
+        return digits < len(value) and _is_drawn(value, 2.2)
     return not is_ordinary(value)

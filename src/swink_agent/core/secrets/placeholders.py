@@ -1,11 +1,11 @@
-"""What stands in the place of a masked value, and how the value comes back into the file that holds it.
+"""Placeholders for masked values, and putting the values back into the file that they came from.
 
-Owns the form of a placeholder and the masked view of a text: which originals are behind it, and the text that a view
-becomes which somebody has changed. What is a secret is for `redaction` to say; what is written where, for the tools.
+A masked text knows the original of each placeholder, so that a changed copy of it can be converted back. `redaction`
+decides what is masked; the tools write the files.
 
-A placeholder is bound to its value by a keyed digest: the same value has the same one for as long as the key is the
-same, another value has another, and whoever sees it learns nothing of the value. A view is turned back only with what
-the very same text holds, so no value ever moves from one file to another.
+A placeholder contains a keyed digest of its value: with the same key, the same value always has the same placeholder,
+another value has another one, and the placeholder reveals nothing. Placeholders are only replaced by values of the same
+text, so no value moves from one file to another.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import NamedTuple
 __all__ = ["MASK", "MaskedText", "PlaceholderError", "PutBack", "Span", "holds_placeholder", "placeholder"]
 
 MASK = "[redacted:"
-"""How every placeholder begins."""
+"""The beginning of every placeholder."""
 
 _LABEL = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_LABEL = 40
-# Ours, whole; what is left of one that was cut or changed; and the mask that earlier versions showed.
+# A whole placeholder; the rest of one that was cut or changed; and the mask of earlier versions.
 _WHOLE = re.compile(r"\[redacted:[A-Za-z0-9_.-]{1,40}:[0-9a-f]{8}\]")
 _LIKE_ONE = re.compile(
     r"\[redacted(?:[: ][^\[\]\r\n]{0,80})?\]"
@@ -36,11 +36,11 @@ _SHOWN = 3
 
 
 class PlaceholderError(ValueError):
-    """A placeholder that stands for nothing that the text holds, or that would uncover what it stands for."""
+    """A placeholder for a value that the text does not hold, or whose replacement would reveal the value."""
 
 
 class Span(NamedTuple):
-    """A placeholder in a masked text, and what it stands for."""
+    """A placeholder in a masked text, and its original value."""
 
     start: int
     end: int
@@ -48,19 +48,19 @@ class Span(NamedTuple):
 
 
 class PutBack(NamedTuple):
-    """A changed view with its originals in place again."""
+    """A changed view with the original values restored."""
 
     text: str
     kept: int
     """How many masked values are in it."""
     removed: int
-    """How many of those that were there are not in it any more."""
+    """How many masked values it no longer contains."""
     places: tuple[tuple[int, int], ...]
-    """Where the originals stand in the text."""
+    """The positions of the originals in the text."""
 
 
 def placeholder(original: str, name: str, key: bytes) -> str:
-    """What stands for a value: a name for people, and a digest that tells it from others."""
+    """Makes the placeholder of a value: a name for people, and a digest that distinguishes it from others."""
     import hashlib  # on use: most texts hold nothing to mask
 
     plain = original.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
@@ -70,13 +70,13 @@ def placeholder(original: str, name: str, key: bytes) -> str:
 
 
 def holds_placeholder(text: str) -> str | None:
-    """The first placeholder in a text, or `None`: whole ones alone, whoever made them."""
+    """Returns the first whole placeholder in a text, made by any redactor, or `None`."""
     found = _WHOLE.search(text) if MASK in text else None
     return None if found is None else found.group()
 
 
 class MaskedText:
-    """A text as a model may see it, and what it takes to turn it back."""
+    """A text with its secrets masked, and the original values."""
 
     __slots__ = ("spans", "text")
 
@@ -89,7 +89,7 @@ class MaskedText:
 
     @classmethod
     def of(cls, text: str, found: Sequence[tuple[int, int, str]], key: bytes) -> MaskedText:
-        """The text with what was found in it masked: starts, ends and names, in order and apart."""
+        """Masks what was found: starts, ends and names, in order and without overlaps."""
         pieces: list[str] = []
         spans: list[Span] = []
         end = size = 0
@@ -105,7 +105,7 @@ class MaskedText:
 
     @classmethod
     def joined(cls, parts: Sequence[MaskedText]) -> MaskedText:
-        """One text of several that follow each other."""
+        """Joins texts that follow each other."""
         spans: list[Span] = []
         size = 0
         for part in parts:
@@ -114,7 +114,7 @@ class MaskedText:
         return cls("".join([part.text for part in parts]), spans)
 
     def covering(self, found: Sequence[tuple[int, int, str]], key: bytes) -> MaskedText:
-        """The same with more masked: what was found in the masked text, whole placeholders in it included."""
+        """Masks more: what was found in the masked text, which may include whole placeholders."""
         starts, ends = [span.start for span in self.spans], [span.end for span in self.spans]
         wider: list[tuple[int, int, str]] = []
         for start, stop, name in found:
@@ -157,7 +157,7 @@ class MaskedText:
         return "".join([*pieces, self.text[start:stop]])
 
     def replaced(self, replacement: str) -> str:
-        """The masked text with something else in the place of each placeholder."""
+        """Returns the masked text with each placeholder replaced by the given text."""
         pieces: list[str] = []
         end = 0
         for span in self.spans:
@@ -165,12 +165,12 @@ class MaskedText:
             end = span.end
         return "".join([*pieces, self.text[end:]])
 
-    # -- the way back ------------------------------------------------------------------------------------------
+    # -- restoring the originals -------------------------------------------------------------------------------
 
     def put_back(self, view: str, what: str = "the text") -> PutBack:
-        """The text that a changed view stands for. Raises `PlaceholderError` for a placeholder that is not of this one.
+        """Restores the originals in a changed view. Raises `PlaceholderError` for a placeholder of another text.
 
-        What only looks like a placeholder may stay where the text itself has it, as often as it does.
+        Text that only looks like a placeholder may occur as often as in the original text.
         """
         held = self._originals()
         if not held and not _LIKE_ANY.search(view):
@@ -183,7 +183,7 @@ class MaskedText:
         return self._replaced(view, found, held, counts)
 
     def _originals(self) -> dict[str, list[tuple[str, bool]]]:
-        """By placeholder, all that the text has in its place, in order: originals, and text that looks alike."""
+        """Returns, for each placeholder, its originals in order, and text that only looks like one."""
         held: dict[str, list[tuple[str, bool]]] = {}
         masked = {span.start: span for span in self.spans}
         if not masked and not _LIKE_ANY.search(self.text):
@@ -224,10 +224,10 @@ class MaskedText:
 
 
 def _can_stay(originals: Sequence[tuple[str, bool]], count: int) -> bool:
-    """Whether each of so many occurrences of a placeholder can be told what it stands for."""
+    """Whether each of `count` occurrences of a placeholder can be assigned to an original."""
     if not originals:
         return False
-    if len(set(originals)) > 1:  # one and the same for different things: only their order tells them apart
+    if len(set(originals)) > 1:  # one placeholder for different values: only their order distinguishes them
         return count == len(originals)
     return originals[0][1] or count <= len(originals)
 
@@ -238,13 +238,13 @@ def _refusal(foreign: Sequence[str], held: dict[str, list[tuple[str, bool]]], wh
     here = f" It holds {', '.join(known[:_SHOWN])}{' and more' * (len(known) > _SHOWN)}." if known else ""
     return (
         f"{shown} cannot be turned back into what was masked: {what} holds no such value.{here} Copy "
-        "placeholders exactly as read_file shows them in this very file, leave them out, or, for text that only looks "
+        "placeholders exactly as read_file shows them in this file, leave them out, or, for text that only looks "
         "like one, use a command"
     )
 
 
 def covers(places: Sequence[tuple[int, int]], found: Callable[[], Sequence[tuple[int, int]]]) -> bool:
-    """Whether each of the places lies within what is found to be a secret there."""
+    """Whether each of the places is within a secret that is found."""
     if not places:
         return True
     spans = found()

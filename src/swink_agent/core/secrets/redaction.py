@@ -1,9 +1,8 @@
-"""Keeping secrets out of what is shown, stored and sent on.
+"""Keeps secrets out of what is shown, stored and sent: the `Redactor`, for text, JSON data, messages and events.
 
-Owns the `Redactor`: the secrets it knows, and the masking of text, JSON data, messages and events, whole or in chunks.
-How a known secret may be written is in `forms`, what is one by its looks in `shapes`, which values are
-too ordinary to be one in `ordinary`, and what stands in a masked value's place in `placeholders`. It does not own where
-it is applied: tool results and errors in `dispatch` and `reply`, output and sessions in the rooms that write them.
+`forms` finds known secrets in every encoding, `shapes` finds unknown ones by their form, `ordinary` decides which
+values are too ordinary to be secrets, and `placeholders` replaces them. The run masks tool results and errors
+(`dispatch`, `reply`); output and sessions are masked where they are written.
 """
 
 from __future__ import annotations
@@ -31,30 +30,36 @@ from .shapes import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first
 __all__ = ["MASK", "SHORTEST_TEXT", "EventRedactor", "Redactor", "RedactorStream"]
 
 _SHORTEST = 6
-"""Characters below which a value is no secret worth masking: it would be found in ordinary words."""
+"""Characters of the shortest secret: a shorter value would match ordinary words."""
 SHORTEST_TEXT = 6
-"""Characters below which a text holds no secret."""
+"""Characters of the shortest text that can hold a secret."""
 _AT_ONCE = 128 * 1024
-"""Characters of a longer text that are looked through in one go: no other thread can run meanwhile."""
+"""Characters that are searched at once: no other thread can run during a search."""
 _CONTEXT = 96
-"""Characters before a chunk that may say what the chunk begins with: the name of a secret, say."""
+"""Characters before a chunk that may explain its beginning, such as the name of a secret."""
 _MOST_ROUNDS = 3
+_MOST_REMEMBERED = 256 * 1024
+"""Characters of masked texts that a redactor remembers at most."""
+_PER_TEXT = 100
+"""Characters added to the length of each remembered text, for the memory that an entry takes."""
 
 M = TypeVar("M")
 
 
 class Redactor:
-    """Masks the secrets that were registered, what has the shape of a common key, and what stands as a credential.
+    """Masks registered secrets, text with the form of a common key, and values that are used as credentials.
 
-    Each masked value gets a placeholder of its own, such as `[redacted:DB_PASSWORD:4f2a91c0]`: the same for the same
-    value, as long as `key` is the same (a new one for each redactor unless it is given), so that a tool can put the
-    original back into the file that holds it. A registered secret is also found as the usual tools encode it. The
-    environment's variables that are named like secrets are known from the start; `environment={}` leaves them out, and
-    `patterns=False` leaves out what nobody registered. What belongs to one of the `unmasked` names is never masked, and
-    with `enabled=False` nothing is. One string, where several are taken, is one secret or name. Safe from any thread.
+    Each value gets a placeholder such as `[redacted:DB_PASSWORD:4f2a91c0]`. With the same `key` (by default a new one
+    for each redactor) the same value has the same placeholder, so that a tool can put the original back into its file.
+    Registered secrets are also found in the usual encodings. Environment variables with names of secrets are registered
+    at once, unless `environment={}`; `patterns=False` masks only registered secrets. Values of the `unmasked` names are
+    never masked, and with `enabled=False` nothing is. A single string is one secret or name. Safe from any thread.
     """
 
-    __slots__ = ("_forms", "_key", "_lock", "_patterns", "_secrets", "_spared", "_unmasked", "_words", "enabled")
+    __slots__ = (
+        *("_forms", "_key", "_lock", "_patterns", "_remembered", "_secrets", "_spared", "_unmasked", "_words"),
+        "enabled",
+    )
 
     def __init__(
         self,
@@ -73,10 +78,11 @@ class Redactor:
         self._unmasked = frozenset(name.lower() for name in several_texts(unmasked, "Redactor(unmasked=…)"))
         self._secrets: dict[str, str] = {}
         self._words: dict[str, str] = {}
-        """Ordinary words that are secrets only where they stand as a credential."""
+        """Ordinary words that are masked only where they are used as a credential."""
         self._spared: set[str] = set()
         """Values of unmasked names."""
         self._forms: SecretForms | None = None
+        self._remembered = _MaskedBefore()
         self.learn_environment(os.environ if environment is None else environment)
         for secret in several_texts(secrets, "Redactor(…)"):
             self.register(secret)
@@ -88,44 +94,51 @@ class Redactor:
         return len(self._secrets) + len(self._words)
 
     def __bool__(self) -> bool:
-        return True  # one that was told no secret masks all the same: `redactor or …` must not replace it
+        return True  # without a known secret it still masks: `redactor or …` must not replace it
 
     # -- what it knows -------------------------------------------------------------------------------------------
 
     def register(self, secret: str, name: str = "") -> bool:
-        """Adds a secret, which is masked wherever it stands; `name` is in its placeholder.
+        """Adds a secret, which is masked everywhere; its placeholder contains `name`.
 
-        One of fewer than six characters is not taken, and none of a name that is to stay unmasked: returns `False`.
+        Returns `False`, without adding it, if it has fewer than six characters or its name is to stay unmasked.
         """
         secret = _text(secret).strip()
         if len(secret) < _SHORTEST:
             return False
         if name.lower() in self._unmasked:
-            self._spared.add(secret)
+            self._spare(secret)
             return False
         if secret not in self._secrets:
             with self._lock:
                 self._secrets = {**self._secrets, secret: name}
                 self._forms = None
+                self._remembered = _MaskedBefore()
         return True
 
+    def _spare(self, value: str) -> None:
+        if value not in self._spared:
+            self._spared.add(value)
+            self._remembered = _MaskedBefore()
+
     def learn(self, value: str, name: str) -> bool:
-        """Adds what is found under the name of a secret: an ordinary word is masked only as a credential."""
+        """Adds a value with the name of a secret. An ordinary word is masked only where it is used as a credential."""
         value = _text(value).strip()
         if not value:
             return False
         if name.lower() in self._unmasked:
-            self._spared.add(value)
+            self._spare(value)
             return False
         if not is_ordinary(value):
             return self.register(value, name)
         if len(value) >= 3 and value not in self._words:
             with self._lock:
                 self._words = {**self._words, value: name}
+                self._remembered = _MaskedBefore()
         return True
 
     def learn_environment(self, environment: Mapping[str, str]) -> None:
-        """Adds the values of variables that are named like secrets, and passwords in the addresses of any."""
+        """Adds the values of variables with names of secrets, and the passwords in addresses in any variable."""
         for name, value in environment.items():
             if len(value) < 3:
                 continue
@@ -135,24 +148,30 @@ class Redactor:
             if not credentials and is_secret_name(name):
                 self.learn(value, name)
             elif name.lower() in self._unmasked:
-                self._spared.add(value)
+                self._spare(value)
 
     # -- text --------------------------------------------------------------------------------------------------
 
     def redact(self, text: str, before: str = "") -> str:
-        """The text with every secret masked. Masking what is masked changes nothing.
+        """Masks every secret in the text. Masking a masked text changes nothing.
 
-        `before` is what stands in front of the text, where that is a part of a longer one.
+        `before` is the text in front of it, if it is a part of a longer one.
         """
         if not self.enabled or (len(text) < SHORTEST_TEXT and not before):
             return text
-        if len(text) > _AT_ONCE and not before:
-            return self.mask(text).text
-        found = self._find(text, before)
-        return self._masked(text, found, before).text if found else text
+        if before:
+            return self._masked(text, self._find(text, before), before).text
+        # The same texts are masked for many readers: a call's arguments are in its message, in five events, in the
+        # question about it and in the session. The search is done once, until another secret is known.
+        remembered = self._remembered
+        masked = remembered.texts.get(text)
+        if masked is None:
+            masked = self.mask(text).text
+            remembered.add(text, masked)
+        return masked
 
     def mask(self, text: str) -> MaskedText:
-        """The text with every secret masked, and what is behind each placeholder."""
+        """Masks every secret in the text, and keeps the original of each placeholder."""
         if len(text) < SHORTEST_TEXT or not self.enabled:
             return MaskedText(text)
         if len(text) <= _AT_ONCE:
@@ -168,7 +187,7 @@ class Redactor:
         return MaskedText.joined(parts)
 
     def _end_of_part(self, text: str, start: int) -> int:
-        """Where a long text can be divided next, so that no secret is."""
+        """Where a long text can be divided next without cutting a secret."""
         size = _AT_ONCE
         while start + size < len(text):
             part = text[start : text.rfind("\n", start, start + size) + 1 or start + size]
@@ -179,22 +198,22 @@ class Redactor:
         return len(text)
 
     def put_back(self, masked: MaskedText, view: str, what: str = "the text") -> PutBack:
-        """What a changed view of a masked text stands for. Raises `PlaceholderError` for what cannot be put back.
+        """Restores the originals in a changed view of a masked text. Raises `PlaceholderError` if that is impossible.
 
-        A value that would no longer be masked where the view has it is not put there.
+        It is also refused if a value would no longer be recognised as a secret in its new place.
         """
         if not self.enabled:
             return PutBack(view, 0, 0, ())
         whole = masked.put_back(view, what)
         if not covers(whole.places, lambda: self._places(whole.text)):
             raise PlaceholderError(
-                "a masked value would stand where it is no longer recognised as one, and would be shown from then on: "
+                "a masked value would be in a place where it is no longer recognised as one, and would be shown: "
                 f"leave its placeholder in {what} where it was, with the name or address around it"
             )
         return whole
 
     def _places(self, text: str) -> list[tuple[int, int]]:
-        """What is masked in the text, by its own places."""
+        """The positions, in the text itself, of what is masked."""
         places: list[tuple[int, int]] = []
         shift = 0
         for span in self.mask(text).spans:
@@ -206,7 +225,7 @@ class Redactor:
     def _masked(self, text: str, found: list[Found], before: str) -> MaskedText:
         masked = MaskedText.of(text, found, self._key)
         for _ in range(_MOST_ROUNDS if found else 0):
-            # What was masked may have hidden where another begins: the end of one can pass for the letter before it.
+            # A masked value may have hidden the beginning of another: a key cannot begin directly after a letter.
             more = self._find(masked.text, before)
             if not more:
                 break
@@ -214,7 +233,7 @@ class Redactor:
         return masked
 
     def _find(self, text: str, before: str) -> list[Found]:
-        """What is to be masked in a text that is not too long, in order and apart."""
+        """Finds what to mask in a text that is not too long, in order and without overlaps."""
         found = (self._forms or self._forms_now()).find(text)
         if self._patterns:
             whole = before + text if before else text
@@ -231,7 +250,7 @@ class Redactor:
             return self._forms
 
     def _apart(self, text: str, found: list[Found]) -> list[Found]:
-        """What was found in order, with what lies over another joined, and without what is to stay as it is."""
+        """Sorts what was found, joins overlaps, and drops what is to stay unmasked."""
         if self._unmasked:
             spared = [(start, end) for start, end, name in found if not name]
             found = [
@@ -251,18 +270,18 @@ class Redactor:
                 apart[-1] = (first, max(last, end), known or name)
             else:
                 apart.append((start, end, name))
-        # One value has one name, however it was found.
+        # A value has the same name in every form.
         return [(start, end, self._name_of(text[start:end]) or name) for start, end, name in apart]
 
     def _name_of(self, value: str) -> str:
         return self._secrets.get(value) or self._words.get(value) or ""
 
     def stream(self) -> RedactorStream:
-        """A filter for text that comes in chunks."""
+        """Returns a filter for text that comes in chunks."""
         return RedactorStream(self)
 
     def safe_length(self, text: str, before: str = "") -> int:
-        """How much of the text can be masked and shown now: what follows may be a secret that goes on."""
+        """How much of the text can be masked and shown now; the rest may be the beginning of a secret."""
         if not self.enabled or not text:
             return len(text)
         held = min(unfinished_shape(before + text), len(text)) if self._patterns else 0
@@ -272,21 +291,20 @@ class Redactor:
         return self._before_what_it_cuts(text, len(text) - held, before) if held else len(text)
 
     def after_a_cut(self, text: str) -> str:
-        """The rest of a text whose beginning was cut off, without what may be the end of a secret that the cut went
-        through."""
+        """Returns a text whose beginning was cut off, without what may be the rest of a secret that was cut."""
         if not self.enabled:
             return text
         at = first_whole_line(text)
         if at is not None:
             return text[at:]
-        at = LONGEST_KEY  # no key reaches so far; but another may begin before, and must not be cut again
+        at = LONGEST_KEY  # no key is longer; but another may begin before this and must not be cut either
         for start, end in self._places(text):
             if start < at < end:
                 at = end
         return text[at:]
 
     def _before_what_it_cuts(self, text: str, cut: int, before: str) -> int:
-        """The cut, moved to the beginning of a complete secret that it would go through."""
+        """Moves the cut to the beginning of a complete secret that it would cut."""
         near = max(0, cut - LONGEST_HELD - _CONTEXT)
         for start, end, _ in reversed(self._find(text[near:], before if not near else text[near - _CONTEXT : near])):
             if near + start < cut < near + end:
@@ -296,7 +314,7 @@ class Redactor:
     # -- values ------------------------------------------------------------------------------------------------
 
     def redact_value(self, value: M) -> M:
-        """A copy of JSON data, masked in every string; what is under the name of a secret is masked whole."""
+        """Returns a copy of JSON data with every string masked; the value of a secret's name is masked whole."""
         try:
             return cast("M", self._redact_any(value))
         except RecursionError:
@@ -317,7 +335,7 @@ class Redactor:
         if isinstance(value, str):
             return self.redact(value)
         if value is None or isinstance(value, (int, float)):
-            return value  # said before the slower questions
+            return value  # before the slower checks
         if isinstance(value, (dict, Mapping)):
             return {
                 self.redact(key) if isinstance(key, str) else key: (
@@ -335,13 +353,13 @@ class Redactor:
         return value
 
     def _redact_named(self, value: str, name: str) -> str:
-        """What is under the name of a secret, masked whole, unless it is already."""
+        """Masks the value of a secret's name whole, unless it is masked already."""
         if not self.enabled or name.lower() in self._unmasked:
             return self.redact(value)
         is_masked = value.startswith(MASK) and value.endswith("]") and value.count("[") == 1
         if is_masked:
             return value
-        return placeholder(value, name if self.redact(name) == name else "", self._key)  # a name may be one itself
+        return placeholder(value, name if self.redact(name) == name else "", self._key)  # a name may hold a secret
 
     def _redact_struct(self, value: msgspec.Struct) -> msgspec.Struct:
         changed = {
@@ -352,31 +370,53 @@ class Redactor:
         return structs.replace(value, **changed) if changed else value
 
     def redact_message(self, message: AgentMessage) -> AgentMessage:
-        """The message with its texts, arguments, results and errors masked; the same object if there is nothing to."""
+        """Masks texts, arguments, results and errors of a message; returns the same object if nothing changes."""
         return cast("AgentMessage", self._redact_struct(message))
 
     def redact_event(self, event: AgentEvent) -> AgentEvent:
-        """The event masked by itself. What is split between updates is found by `events`."""
+        """Masks one event. For secrets that are split between updates, use `events`."""
         return cast("AgentEvent", self._redact_struct(event))
 
     def events(self) -> EventRedactor:
-        """A filter for the events of a run on their way out."""
+        """Returns a filter for the events of a run."""
         return EventRedactor(self)
 
     def log_filter(self) -> logging.Filter:
-        """A filter for logging handlers: it masks the message, its arguments and the traceback."""
+        """Returns a filter for logging handlers, which masks the message, its arguments and the traceback."""
         return _LogFilter(self)
 
 
+class _MaskedBefore:
+    """Texts and their masked forms, for one set of known secrets.
+
+    A redactor that learns a secret replaces this object after it has stored the secret. So a thread that still searches
+    with the old secrets adds its result to an object that is no longer read.
+    """
+
+    __slots__ = ("_size", "texts")
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self._size = 0
+
+    def add(self, text: str, masked: str) -> None:
+        if len(text) > _MOST_REMEMBERED // 4:
+            return
+        self._size += len(text) + _PER_TEXT
+        if self._size > _MOST_REMEMBERED:
+            self.texts, self._size = {}, len(text) + _PER_TEXT
+        self.texts[text] = masked
+
+
 class RedactorStream:
-    """Text in chunks: each `feed` returns what is safe to show, `finish` the rest."""
+    """Masks text that comes in chunks: `feed` returns what is safe to show, `finish` the rest."""
 
     __slots__ = ("_before", "_held", "_redactor")
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._before = ""
-        """What was shown last: a key cannot begin behind a letter, and a name says what the value after it is."""
+        """The text before: a key cannot begin directly after a letter, and a name may precede its value."""
         self._held = ""
 
     def feed(self, chunk: str) -> str:
@@ -386,7 +426,7 @@ class RedactorStream:
         return self._show(text[:cut])
 
     def finish(self) -> str:
-        """What was held back, masked."""
+        """Returns what was held back, masked."""
         held, self._held = self._held, ""
         return self._show(held)
 
@@ -399,7 +439,7 @@ class RedactorStream:
 
 
 class EventRedactor:
-    """Events on their way out of the program: `feed` returns what takes an event's place, which may be nothing yet."""
+    """Masks the events of a run: `feed` returns the masked events, or nothing while text is held back."""
 
     __slots__ = ("_delta", "_redactor", "_text")
 
@@ -414,7 +454,7 @@ class EventRedactor:
         return [*self._flush(), self._redactor.redact_event(event)]
 
     def finish(self) -> list[AgentEvent]:
-        """What was held back when the events ended."""
+        """Returns what was held back when the events ended."""
         return self._flush()
 
     def _feed_delta(self, delta: AssistantMessageDelta) -> list[AgentEvent]:
@@ -458,7 +498,7 @@ def _differ(new: object, old: object) -> bool:
 
 def _text(secret: object) -> str:
     if not isinstance(secret, str):
-        raise TypeError(f"a secret is a string, and not a {type(secret).__name__}: register several one by one")
+        raise TypeError(f"a secret must be a string, not a {type(secret).__name__}: register several one by one")
     return secret
 
 
@@ -469,11 +509,11 @@ def _digested(key: bytes) -> bytes:
 
 
 def _credentials_in(value: str) -> list[str]:
-    """The passwords in an address or a list of parameters, such as a data source is named by."""
+    """Finds the passwords in an address or in the parameters of a data source."""
     found = re.search(r"(?s)^(?:[A-Za-z][\w+.-]*://)?([^\s:/@]*):(?!//)(.+)@[^@]*$", value)
     if found is not None:
         return [found.group(2)]
-    found = re.search(r"^https?://([0-9a-zA-Z]{16,})@", value)  # the key of a reporting service stands for the user
+    found = re.search(r"^https?://([0-9a-zA-Z]{16,})@", value)  # error reporting services have the key as the user
     if found is not None:
         return [found.group(1)]
     named = re.findall(

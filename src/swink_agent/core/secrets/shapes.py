@@ -1,8 +1,8 @@
-"""What is a secret by its looks or by where it stands, whoever knows it.
+"""Finds secrets by their form or their context, without knowing them.
 
-Owns the shapes of common keys, blocks of private keys, passwords in addresses, headers, and values that a text gives to
-the name of a secret; and, of text that goes on, how much of its end may become one. Each search is linear in the text,
-whatever the text is: a start is looked for, and no stretch is gone through for more than one of them.
+These are common keys, blocks of private keys, passwords in addresses, headers, and values that a text assigns to the
+name of a secret; and, in streamed text, how much of the end may become one. Each search is linear in the text: it looks
+for a start, and scans no part of the text for more than one start.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 LONGEST_HELD = 20_000
-"""Characters that a block of a private key has at most."""
+"""Characters of the longest block of a private key."""
 LONGEST_KEY = 4096
 _LONGEST_NAME = 64
 _LONGEST_VALUE = 512
 _LEAST_KEY = 12
 _KEY_RUN = b"x" * 13
-"""In every key but one are at least as many letters, digits, underscores and hyphens in a row."""
+"""Every kind of key but one has at least as many letters, digits, underscores and hyphens in a row."""
 _KEY_CHARACTERS = (
     bytes([0x78 if chr(code).isalnum() or chr(code) in "_-" else 0x20 for code in range(128)]) + b" " * 128
 )
@@ -50,7 +50,7 @@ _KEY_MARKS = (
     ("xox", 0),
     ("k_live_", 1),
 )
-"""By what a key is found, and how far behind its beginning that is: one search serves for several kinds."""
+"""Text by which keys are found, and its offset from the beginning: one search serves several kinds."""
 _NAME_ENDS = (
     *("pass", "pwd", "secret", "token", "key", "cred", "dsn", "auth", "bearer", "cookie", "pat", "psk", "string"),
     *("_pw", "_id", "-id", "bindpw"),
@@ -59,11 +59,11 @@ _BLOCK_START = "-----BEGIN "
 
 
 class _Shapes:
-    """The patterns. Compiled on first use: it takes as long as all the rest of the import."""
+    """The patterns, compiled on first use: that takes as long as the rest of the import."""
 
     def __init__(self) -> None:
         keys = (
-            # OpenAI, Anthropic, and those that follow them. Small words alone, as in the names of styles, are none.
+            # OpenAI, Anthropic, and others with the same form. Lower-case words alone, as in CSS names, do not match.
             r"sk-(?:ant-|proj-|svcacct-|or-v1-)?(?=[a-z_-]{0,24}+[A-Z0-9])[A-Za-z0-9_-]{16,}+",
             r"(?:AKIA|ASIA)[A-Z0-9]{16}",
             r"gh[pousr]_[A-Za-z0-9]{30,}+",
@@ -82,7 +82,7 @@ class _Shapes:
             r"ya29\.[A-Za-z0-9_-]{30,}+",
             r"AGE-SECRET-KEY-1[A-Z0-9]{40,}+",
             r"SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+",
-            # A JSON web token. Behind a hyphen none is looked for: each of many would go through the same text.
+            # A JSON web token. It may not follow a hyphen: many such starts would scan the same text again.
             r"(?<!-)eyJ[A-Za-z0-9_-]{10,}+\.eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+",
         )
         self.key = re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(keys)})")
@@ -102,9 +102,8 @@ class _Shapes:
         self.password = re.compile(r"://[^\s:/@\"'<>\[]{0,100}+:(?!\[redacted:)([^\s/\"'<>`]{1,200})@")
         self.word_break = re.compile(r"[\s\"'`<>()\[\]{},;|]")
         self.last_run = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z0-9_]++[-.]?\Z")
-        # By what the name of a secret ends with, in lower case: a search for each of the words, and a look behind it,
-        # takes half as long as one expression for all of them.
-        # Which of several it is may stand behind it: API_KEY_2, DB_PASSWORD_PROD.
+        # The ends of secrets' names, in lower case: a search for each word and a match after it take half as long as
+        # one expression for all of them. A number or label may follow: API_KEY_2, DB_PASSWORD_PROD.
         given = r"(?:[_-][a-z0-9_-]{1,24}+|\d{1,3}+)?\\?[\"'`]?\]?[ \t]{0,8}(?::=|=>|==?|:)(?!=)[ \t]{0,8}"
         words = {"pass": "(?:w(?:or)?d|phrase)?", "cred": "(?:ential)?s?"}
         self.assigned = tuple([(word, re.compile(word + words.get(word, "") + given)) for word in _NAME_ENDS])
@@ -127,7 +126,7 @@ _shapes = lru_cache(maxsize=1)(_Shapes)
 
 
 def find_shapes(text: str) -> list[Found]:
-    """What has the shape of a secret, in no order."""
+    """Finds what has the form of a secret, in any order."""
     found: list[Found] = []
     if "://" in text:
         found += _passwords(text)
@@ -147,8 +146,7 @@ def find_shapes(text: str) -> list[Found]:
 
 
 def may_hold_key(text: str) -> bool:
-    """Whether a key by its shape can be in the text: a glance, which takes a tenth of the search and never says no to
-    what that would find."""
+    """Whether the text may hold a key: a check that takes a tenth of the time of the search and misses nothing."""
     return _KEY_RUN in text.encode("ascii", "replace").translate(_KEY_CHARACTERS) or "whsec_" in text
 
 
@@ -171,7 +169,7 @@ def _passwords(text: str) -> Iterator[Found]:
 
 
 def _blocks(text: str) -> Iterator[Found]:
-    """Blocks of private keys, also one of which only the beginning or the end is there."""
+    """Finds blocks of private keys, including one of which only the beginning or the end is in the text."""
     shapes = _shapes()
     ends = [end.span() for end in shapes.block_end.finditer(text)]
     stops = [stop for _, stop in ends]
@@ -199,7 +197,7 @@ def _blocks(text: str) -> Iterator[Found]:
 
 
 def _body_start(text: str, end: int, least: int) -> int:
-    """Where the lines before the end of a block begin that look like its body."""
+    """Where the lines that look like the body of a block begin, before its end."""
     begin = end
     while begin > least and text[begin - 1] == "\n":
         line = text.rfind("\n", least, begin - 1) + 1 or least
@@ -210,8 +208,8 @@ def _body_start(text: str, end: int, least: int) -> int:
 
 
 def first_whole_line(text: str) -> int | None:
-    """Where, in a text whose beginning was cut off, the first whole line begins that is no line of a block in base64;
-    `None` if there is no line end soon enough."""
+    """Where the first whole line begins, in a text whose beginning was cut off, that is not part of a base64 block;
+    `None` if no line ends soon enough."""
     at = text.find("\n", 0, LONGEST_KEY) + 1
     if not at:
         return None
@@ -224,15 +222,15 @@ def first_whole_line(text: str) -> int | None:
 
 
 def find_assigned(text: str, words: Mapping[str, str], spared: Collection[str] = ()) -> list[Found]:
-    """Values that the text gives to the name of a secret: known ordinary ones, and others that are not ordinary.
+    """Finds values that the text assigns to the name of a secret: known ordinary words, and any that are not ordinary.
 
-    What it gives to one of the `spared` names is found under the name `""`.
+    Values of the `spared` names are found with the name `""`.
     """
     found: list[Found] = []
     covered = 0
     for match in _named(text):
         if match.start() < covered:
-            continue  # within a value that is masked
+            continue  # inside a value that is masked
         value = _shapes().value.match(text, match.end())
         if value is None:
             continue
@@ -253,14 +251,14 @@ def find_assigned(text: str, words: Mapping[str, str], spared: Collection[str] =
 
 
 def _named(text: str) -> list[re.Match[str]]:
-    """Where a value is given to a name that ends as those of secrets do: assigned, or as an option of a command."""
+    """Finds where a value is assigned to a name with the end of a secret's name, or given as an option of a command."""
     is_assigning, has_options = "=" in text or ":" in text, " -" in text or "--" in text
     if not is_assigning and not has_options:
         return []
     shapes = _shapes()
     lower = text.lower()
     if len(lower) != len(text):
-        lower = text.replace(TWO_IN_LOWER_CASE, "I").lower()  # or the places would be others
+        lower = text.replace(TWO_IN_LOWER_CASE, "I").lower()  # else the positions would shift
     found: list[re.Match[str]] = []
     if is_assigning:
         for word, assigned in shapes.assigned:
@@ -283,7 +281,7 @@ def _start(match: re.Match[str]) -> int:
 
 
 def _name_before(text: str, found: re.Match[str]) -> str:
-    """The whole name of which the end was found; of an option that has one letter, what it means."""
+    """The whole name whose end was found; for an option of one letter, its meaning."""
     if found.group().startswith((" -u", " -p")):
         return "password"
     stop = found.start()
@@ -291,15 +289,15 @@ def _name_before(text: str, found: re.Match[str]) -> str:
         stop += 1
     name = _shapes().name.search(text[max(0, found.start() - _LONGEST_NAME) : stop])
     if name is None or text.endswith(MASK, 0, stop - len(name.group())):
-        return ""  # the name in a placeholder of ours
+        return ""  # the name in one of our placeholders
     return name.group()
 
 
-# -- text that goes on ---------------------------------------------------------------------------------------
+# -- streamed text -------------------------------------------------------------------------------------------
 
 
 def unfinished_shape(text: str) -> int:
-    """How many characters at the end may be a key, a value, or a block of a private key, that goes on."""
+    """How many characters at the end may be an incomplete key, value, or block of a private key."""
     begin = text.rfind(_BLOCK_START)
     if begin >= 0 and len(text) - begin < LONGEST_HELD and not _shapes().block_end.search(text, begin):
         line_end = text.find("\n", begin)
@@ -333,7 +331,7 @@ def _unfinished_word(text: str) -> int:
         return len(word)
     if shapes.key_start.search(word) is not None:
         return len(word)
-    # A key stands at the beginning of a word, so only a word that is all beginning may become one.
+    # A key begins a word, so only a word that consists of such a beginning may become one.
     begun = shapes.last_run.search(word[-_LONGEST_START:])
     if begun is None or (len(begun.group()) == _LONGEST_START and len(word) > _LONGEST_START):
         return 0
@@ -344,7 +342,7 @@ def _unfinished_word(text: str) -> int:
 def _last_word(tail: str) -> str:
     """The end of the text, from the last space, quotation mark or the like on."""
     size = 32
-    while True:  # most words are short, and looking from the end is the dearer the further it goes
+    while True:  # most words are short, and searching backwards costs more the further it goes
         end = 0
         for found in _shapes().word_break.finditer(tail, max(0, len(tail) - size)):
             end = found.end()
@@ -354,7 +352,7 @@ def _last_word(tail: str) -> str:
 
 
 def _unfinished_value(text: str) -> int:
-    """How much of the end is a value that the text gives to a name, and that may go on."""
+    """How much of the end is a value that the text assigns to a name, and that may continue."""
     line = text[text.rfind("\n", max(0, len(text) - _LONGEST_VALUE - _LONGEST_NAME)) + 1 :]
     line = line[-_LONGEST_VALUE - _LONGEST_NAME :]
     for found in _named(line):

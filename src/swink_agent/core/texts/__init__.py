@@ -1,1 +1,1 @@
-"""Comparing texts in bounded time, and what hides in them."""
+"""Compares texts in bounded time, and finds characters that hide something."""

@@ -1,27 +1,35 @@
-"""The difference between two texts as lines that were added, removed, or stand around those.
+"""The difference between two texts: added and removed lines, with some lines around them.
 
-Owns the comparison, bounded in time however the texts were made, and how much stands around a change. Pure text,
-nothing in it made safe: whoever shows it does that.
+The comparison takes bounded time for any texts. The lines are not escaped: the caller does that before showing them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
-__all__ = ["DiffKind", "DiffPart", "diff_groups", "diff_lines"]
+from .likeness import Block as _Block
+from .likeness import joined_blocks
+
+__all__ = ["DiffKind", "DiffPart", "LineComparison", "diff_groups", "diff_lines"]
 
 DiffKind: TypeAlias = Literal["added", "removed", "context", "hunk"]
 
 _AROUND = 3
-_MOST_COMPARED = 2000
-_MOST_BLOCKS = 200
-"""Parts of two texts that are recognised as the same: past that, what lies between is shown as replaced."""
+_MOST_DIFFERENCES = 300
+"""Half of the number of differences up to which the smallest diff is searched for."""
+_STEPS, _STEPS_A_LINE = 250_000, 12
+"""The work after which a comparison uses what it has found: a fixed part, and one for each line."""
+
+_Box: TypeAlias = tuple[int, int, int, int]
 
 
 def diff_lines(old: str, new: str, around: int = _AROUND) -> list[tuple[DiffKind, str]]:
-    """The change as lines with their kinds; `hunk` lines (`@@ -1,3 +1,4 @@`) say where the lines below them stand.
+    """Returns the change as lines with their kinds; `hunk` lines (`@@ -1,3 +1,4 @@`) give the position of those below.
 
-    A text that was empty is all added, without a hunk. Nothing comes of two texts with the same lines.
+    If `old` is empty, all lines are added, without a hunk. Two texts with the same lines give an empty list.
     """
     before, after = _lines(old), _lines(new)
     if before == after:
@@ -44,12 +52,12 @@ def diff_lines(old: str, new: str, around: int = _AROUND) -> list[tuple[DiffKind
 
 
 def diff_groups(before: list[str], after: list[str], around: int = _AROUND) -> list[list[DiffPart]]:
-    """The hunks of a change between two lists of lines: the parts of each, with no more than so many lines around."""
+    """Returns the hunks of a change between two lists of lines, each with at most `around` unchanged lines around."""
     return [] if before == after else _grouped(_changes(before, after), around)
 
 
 DiffPart: TypeAlias = "tuple[bool, int, int, int, int]"
-"""Whether the lines are the same, and where they stand in either text."""
+"""Whether the lines are the same, and their range in each text."""
 
 
 def _lines(text: str) -> list[str]:
@@ -57,33 +65,10 @@ def _lines(text: str) -> list[str]:
 
 
 def _changes(before: list[str], after: list[str]) -> list[DiffPart]:
-    """The parts of the two, in order. What is the same at both ends is taken off first: comparing is quadratic."""
-    start, most = 0, min(len(before), len(after))
-    while start < most and before[start] == after[start]:
-        start += 1
-    end = 0
-    while end < most - start and before[-1 - end] == after[-1 - end]:
-        end += 1
-    stop_before, stop_after = len(before) - end, len(after) - end
-    parts: list[DiffPart] = [(True, 0, start, 0, start)] if start else []
-    parts += _compared(before[start:stop_before], after[start:stop_after], start)
-    if end:
-        parts.append((True, stop_before, len(before), stop_after, len(after)))
-    return parts
-
-
-def _compared(before: list[str], after: list[str], start: int) -> list[DiffPart]:
-    if not before or not after or len(before) + len(after) > _MOST_COMPARED:
-        return [(False, start, start + len(before), start, start + len(after))]
-    from difflib import SequenceMatcher
-
-    from .likeness import matching_blocks
-
+    """Returns the parts of the two texts in order, equal and different ones in turn."""
     parts: list[DiffPart] = []
-    at, to = start, start
-    blocks = matching_blocks(SequenceMatcher(None, before, after), len(before), len(after), _MOST_BLOCKS)
-    for i, j, size in [*blocks, (len(before), len(after), 0)]:
-        a, b = start + i, start + j
+    at, to = 0, 0
+    for a, b, size in [*LineComparison(before, after).blocks(), (len(before), len(after), 0)]:
         if at < a or to < b:
             parts.append((False, at, a, to, b))
         if size:
@@ -92,8 +77,127 @@ def _compared(before: list[str], after: list[str], start: int) -> list[DiffPart]
     return parts
 
 
+class LineComparison:
+    """Finds the lines that two texts share, in order, at a cost proportional to the differences.
+
+    It is Myers' algorithm in linear space. Texts that differ a lot are divided at lines that each of them has once.
+    `steps` counts the work: from `most_steps` on, the rest between two shared parts counts as replaced.
+    """
+
+    def __init__(self, before: list[str], after: list[str]) -> None:
+        numbers: dict[str, int] = {}
+        self._a = [numbers.setdefault(line, len(numbers)) for line in before]
+        self._b = [numbers.setdefault(line, len(numbers)) for line in after]
+        self.most_steps = _STEPS + _STEPS_A_LINE * (len(before) + len(after))
+        self.steps = 0
+
+    def blocks(self) -> list[_Block]:
+        """Returns the shared blocks: their position in the first and in the second text, and their length."""
+        a, b = self._a, self._b
+        found: list[_Block] = []
+        boxes = [(0, len(a), 0, len(b))]
+        while boxes:
+            a1, a2, b1, b2 = boxes.pop()
+            start, most = 0, min(a2 - a1, b2 - b1)
+            while start < most and a[a1 + start] == b[b1 + start]:
+                start += 1
+            end = 0
+            while end < most - start and a[a2 - 1 - end] == b[b2 - 1 - end]:
+                end += 1
+            self.steps += start + end
+            if start:
+                found.append((a1, b1, start))
+            if end:
+                found.append((a2 - end, b2 - end, end))
+            a1, a2, b1, b2 = a1 + start, a2 - end, b1 + start, b2 - end
+            if a1 < a2 and b1 < b2 and self.steps < self.most_steps:
+                boxes += self._divided(a1, a2, b1, b2)
+        return joined_blocks(sorted(found))
+
+    def _divided(self, a1: int, a2: int, b1: int, b2: int) -> list[_Box]:
+        """Divides the box along a path with few differences; returns no boxes if the texts share no lines in it."""
+        self.steps += a2 - a1 + b2 - b1
+        if set(self._a[a1:a2]).isdisjoint(self._b[b1:b2]):
+            return []
+        x, y, is_middle = self._middle(a1, a2, b1, b2)
+        if is_middle:
+            return [(a1, x, b1, y), (x, a2, y, b2)]
+        anchors = self._anchors(a1, a2, b1, b2)
+        if not anchors:
+            return [(a1, x, b1, y), (x, a2, y, b2)]
+        corners = [(a1, b1), *anchors, (a2, b2)]
+        return [(i1, i2, j1, j2) for (i1, j1), (i2, j2) in pairwise(corners)]
+
+    def _middle(self, a1: int, a2: int, b1: int, b2: int) -> tuple[int, int, bool]:
+        """Returns the middle of a path with the fewest differences or, if that is too far, the farthest point found."""
+        a, b = self._a, self._b
+        n, m = a2 - a1, b2 - b1
+        delta = n - m
+        is_odd = delta % 2 == 1
+        forward, backward = {1: 0}, {1: 0}
+        x = y = walked = d = 0
+        for d in range(_MOST_DIFFERENCES + 1):
+            diagonals = range(-(d - 2 * max(0, d - m)), d - 2 * max(0, d - n) + 1, 2)
+            for k in diagonals:
+                if k == -d or (k != d and forward.get(k - 1, -1) < forward.get(k + 1, -1)):
+                    x = forward[k + 1]
+                else:
+                    x = forward[k - 1] + 1
+                y = x - k
+                begin = x
+                while x < n and y < m and a[a1 + x] == b[b1 + y]:
+                    x, y = x + 1, y + 1
+                walked += x - begin + 1
+                forward[k] = x
+                if is_odd and abs(delta - k) < d and x + backward.get(delta - k, -1) >= n:
+                    self.steps += walked
+                    return a1 + x, b1 + y, True
+            for k in diagonals:
+                if k == -d or (k != d and backward.get(k - 1, -1) < backward.get(k + 1, -1)):
+                    x = backward[k + 1]
+                else:
+                    x = backward[k - 1] + 1
+                y = x - k
+                begin = x
+                while x < n and y < m and a[a2 - 1 - x] == b[b2 - 1 - y]:
+                    x, y = x + 1, y + 1
+                walked += x - begin + 1
+                backward[k] = x
+                if not is_odd and abs(delta - k) <= d and x + forward.get(delta - k, -1) >= n:
+                    self.steps += walked
+                    return a2 - x, b2 - y, True
+            if self.steps + walked >= self.most_steps:
+                break
+        self.steps += walked
+        x, y = max(((x, x - k) for k, x in forward.items() if 0 <= x - k <= m and x <= n), key=sum)
+        return a1 + x, b1 + y, False
+
+    def _anchors(self, a1: int, a2: int, b1: int, b2: int) -> list[tuple[int, int]]:
+        """Returns the positions of lines that occur once in each text, the most that are in the same order in both."""
+        a, b = self._a, self._b
+        self.steps += 2 * (a2 - a1 + b2 - b1)
+        in_a, in_b = Counter(a[a1:a2]), Counter(b[b1:b2])
+        places = {line: j for j, line in enumerate(b[b1:b2], b1) if in_b[line] == 1}
+        pairs = [(i, places[line]) for i, line in enumerate(a[a1:a2], a1) if in_a[line] == 1 and line in places]
+        # The longest increasing subsequence, each element with the one before it.
+        ends: list[int] = []
+        tails: list[int] = []
+        previous: list[int] = []
+        for number, (_, j) in enumerate(pairs):
+            row = bisect_left(ends, j)
+            previous.append(tails[row - 1] if row else -1)
+            ends[row : row + 1] = [j]
+            tails[row : row + 1] = [number]
+        chosen: list[tuple[int, int]] = []
+        number = tails[-1] if tails else -1
+        while number >= 0:
+            chosen.append(pairs[number])
+            number = previous[number]
+        return [corner for corner in reversed(chosen) if corner != (a1, b1)]
+
+
 def _grouped(parts: list[DiffPart], around: int) -> list[list[DiffPart]]:
-    """The parts in hunks: of what is the same, no more than `around` lines before and after a change."""
+    """Groups the parts into hunks, with at most `around` unchanged lines before and after a change."""
     groups: list[list[DiffPart]] = [[]]
     for number, (is_same, i1, i2, j1, j2) in enumerate(parts):
         if not is_same:
@@ -115,7 +219,7 @@ def _grouped(parts: list[DiffPart], around: int) -> list[list[DiffPart]]:
 
 
 def _range(start: int, stop: int) -> str:
-    """Lines as unified diffs count them."""
+    """Formats a range of lines as in unified diffs."""
     length = stop - start
     if length == 1:
         return str(start + 1)

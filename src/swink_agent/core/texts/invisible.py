@@ -1,8 +1,7 @@
-"""Which invisible characters are part of ordinary writing, and which hide something.
+"""Tells invisible characters of ordinary writing from those that hide something.
 
-Owns the places where a joiner, a selector, an accent or a wide space is what every writer of that script or emoji
-types: beside their like. Anywhere else the same character is there to deceive. What is done about
-it is for whoever shows the text.
+Some scripts and emoji need joiners, variation selectors, accents or wide spaces between certain characters. Anywhere
+else the same character serves to deceive. The caller decides how to show it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from unicodedata import category, east_asian_width
 
 __all__ = ["is_deceptive", "ordinary_places"]
 
-# Printable for Unicode, and yet nothing is to be seen: fillers, joiners, variation selectors.
+# Unicode calls these printable, but they show nothing: fillers, joiners, variation selectors.
 _FILLERS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)
 _SELECTORS = (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
 _BLANK = frozenset({*_FILLERS, *_SELECTORS})
@@ -20,19 +19,19 @@ _BLANK = frozenset({*_FILLERS, *_SELECTORS})
 _FLAG = re.compile(
     "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
 )
-"""The flags of England, Scotland and Wales: the only ones that are spelt with tags."""
+"""The flags of England, Scotland and Wales, the only ones that use tag characters."""
 _KEYCAP = re.compile("[0-9#*]\ufe0f\u20e3")
 _JOINERS = "\u200c\u200d"
 _SKIN = range(0x1F3FB, 0x1F400)
 
 
 def is_deceptive(character: str) -> bool:
-    """Whether a terminal draws nothing, or something else, for the character. A plain space is not."""
+    """Whether a terminal shows nothing, or something else, for the character. A plain space is not deceptive."""
     return not character.isprintable() or ord(character) in _BLANK
 
 
 def ordinary_places(text: str) -> frozenset[int]:
-    """Where in the text a character that `is_deceptive` stands as ordinary writing has it."""
+    """Returns the positions at which an invisible character is part of ordinary writing."""
     found = [place for place, character in enumerate(text) if _is_ordinary(text, place, character)]
     for pattern in (_FLAG, _KEYCAP) if found or "\U0001f3f4" in text or "\u20e3" in text else ():
         for match in pattern.finditer(text):
@@ -52,13 +51,13 @@ def _is_ordinary(text: str, place: int, character: str) -> bool:
         if _is_joining(before) and (_is_joining(after) or character == "\u200d"):
             return True
         return character == "\u200d" and _is_symbol(_before_selectors(text, place)) and _is_symbol(after)
-    if character == "\u3000":  # between words of a script that is as wide
+    if character == "\u3000":  # between words of a script with wide characters
         return (bool(before) and east_asian_width(before) in "WF") or (bool(after) and east_asian_width(after) in "WF")
     if 0xE0100 <= code <= 0xE01EF:
         return bool(before) and category(before) == "Lo" and east_asian_width(before) == "W"
     if 0x180B <= code <= 0x180D:
         return "\u1820" <= before <= "\u18aa"
-    # Emoji of a Unicode that is later than this Python's.
+    # Emoji of a newer Unicode version than this Python's.
     return category(character) == "Cn" and 0x1F300 <= code <= 0x1FAFF
 
 
@@ -70,7 +69,7 @@ def _before_selectors(text: str, place: int) -> str:
 
 
 def _is_symbol(character: str) -> bool:
-    """Whether emoji are made of it."""
+    """Whether the character can be part of an emoji."""
     if not character or character.isascii():
         return False
     if category(character) in ("So", "Sk", "Sm") or character in "\u203c\u2049\u3030":
@@ -79,5 +78,5 @@ def _is_symbol(character: str) -> bool:
 
 
 def _is_joining(character: str) -> bool:
-    """Whether it is of a script whose writers say with a joiner how letters meet: Arabic, those of India, Mongolian."""
+    """Whether the script uses joiners between letters: Arabic, those of India, Mongolian."""
     return bool(character) and 0x0600 <= ord(character) <= 0x1CFF and category(character)[0] in "LM"

@@ -1,7 +1,6 @@
-"""How much two texts are alike, in time that is bounded whatever they are.
+"""Measures how similar two texts are, in bounded time, and finds the most similar names.
 
-Owns the comparison that suggestions and diffs rest on: the standard library's, broken off where it would go on for the
-cube of the length, and the choice of the names that are most like a given one.
+It uses the comparison of the standard library and stops it where it would take cubic time.
 """
 
 from __future__ import annotations
@@ -12,23 +11,23 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any, TypeAlias
 
-__all__ = ["close_names", "likeness", "matching_blocks"]
+__all__ = ["Block", "close_names", "joined_blocks", "likeness", "matching_blocks"]
 
 Block: TypeAlias = tuple[int, int, int]
-"""Where the same items stand in the first and in the second sequence, and how many they are."""
+"""The position of equal items in the first and in the second sequence, and their number."""
 
 MOST_NAMES = 10_000
-"""The most names that are looked at."""
+"""The most names that are compared."""
 _MOST_COMPARED = 50
 _MOST_BLOCKS = 24
-_HEAD, _TAIL = 40, 24  # what is compared of a long name
+_HEAD, _TAIL = 40, 24  # the parts of a long name that are compared
 
 
 def close_names(name: str, names: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Those of the names that are most like the given one, the best first, as `difflib.get_close_matches` has it.
+    """Returns the most similar names, the best first, as `difflib.get_close_matches` does.
 
-    Bounded: of very many names the first ten thousand count, of those the fifty that share most letters are compared,
-    and of a long name its two ends.
+    Takes bounded time: only the first ten thousand names count, only the fifty that share most letters are compared,
+    and only the two ends of a long name.
     """
     wanted = _ends(name)
     matcher = SequenceMatcher(None, "", wanted, autojunk=False)
@@ -46,7 +45,7 @@ def close_names(name: str, names: Iterable[str], n: int = 1, cutoff: float = 0.6
 
 
 def likeness(matcher: SequenceMatcher[str], a: int, b: int, most: int = _MOST_BLOCKS) -> float:
-    """From 0 to 1, as `matcher.ratio()`, and less where what they share lies in more pieces than `most`.
+    """Returns the similarity from 0 to 1, as `matcher.ratio()`; it is less if the texts share more than `most` pieces.
 
     `a` and `b` are the lengths of the matcher's two texts.
     """
@@ -55,7 +54,7 @@ def likeness(matcher: SequenceMatcher[str], a: int, b: int, most: int = _MOST_BL
 
 
 def matching_blocks(matcher: SequenceMatcher[Any], a: int, b: int, most: int) -> list[Block]:
-    """The blocks that two sequences of these lengths share, in order: at most so many, the largest gaps first."""
+    """Returns at most `most` blocks that two sequences of these lengths share, in order; the largest gaps go first."""
     blocks: list[Block] = []
     gaps = [_gap(0, a, 0, b)]
     while gaps and len(blocks) < most:
@@ -68,15 +67,15 @@ def matching_blocks(matcher: SequenceMatcher[Any], a: int, b: int, most: int) ->
             heapq.heappush(gaps, _gap(a1, found.a, b1, found.b))
         if found.a + found.size < a2 and found.b + found.size < b2:
             heapq.heappush(gaps, _gap(found.a + found.size, a2, found.b + found.size, b2))
-    return _joined(sorted(blocks))
+    return joined_blocks(sorted(blocks))
 
 
 def _gap(a1: int, a2: int, b1: int, b2: int) -> tuple[int, int, int, int, int]:
     return (-min(a2 - a1, b2 - b1), a1, a2, b1, b2)
 
 
-def _joined(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks that follow each other without a gap are one."""
+def joined_blocks(blocks: Sequence[Block]) -> list[Block]:
+    """Joins blocks that follow each other without a gap."""
     joined: list[Block] = []
     for a, b, size in blocks:
         if joined and (joined[-1][0] + joined[-1][2], joined[-1][1] + joined[-1][2]) == (a, b):

@@ -1,7 +1,7 @@
-"""Text in its compatibility form, in time that is in proportion to its length.
+"""Unicode compatibility form in linear time.
 
-Owns one function. The standard one sorts the accents of a letter by moving each past the others: a million of them, in
-one call that nothing can interrupt, take hours.
+The standard function takes quadratic time for the accents of one letter: a million of them take hours, in one call that
+cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PIECE = 256
 
 
 def compatibility_form(text: str) -> str:
-    """NFKC. A letter with more than a few hundred accents is taken in pieces, and no font could show it."""
+    """Normalizes to NFKC. A letter with more than a few hundred accents, which no font could show, is split."""
     if text.isascii():
         return text
     if len(text) <= _PIECE:
@@ -29,7 +29,7 @@ def compatibility_form(text: str) -> str:
 
 
 def _end_of_piece(text: str, start: int) -> int:
-    """Where a piece may end without parting what belongs together: before the last plain letter, if there is one."""
+    """Where a piece may end without separating accents from their letter: before the last plain letter, if any."""
     last = start + _PIECE
     if last >= len(text):
         return len(text)

@@ -1,1 +1,1 @@
-"""What all values share, what is known of a model, and what hints may name without loading it."""
+"""The base of all values, facts about models, and names for type hints that load their types on use."""

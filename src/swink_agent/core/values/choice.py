@@ -1,7 +1,4 @@
-"""Enums that a user gives as strings.
-
-Owns what is said of a string that is none of them: which there are, and which is most like it.
-"""
+"""Enums whose members users give as strings; the error for any other string names them all and the most similar."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ __all__ = ["Choice"]
 
 
 class Choice(StrEnum):
-    """An enum whose members are found by their strings. `ValueError` for any other, which names them all."""
+    """An enum of strings. Raises `ValueError` for any other string."""
 
     @classmethod
     def _missing_(cls, value: object) -> Choice | None:
@@ -20,4 +17,4 @@ class Choice(StrEnum):
         choices = [member.value for member in cls]
         near = close_names(value.lower(), choices) if isinstance(value, str) else []
         meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{value!r} is no {cls.__name__}: it is one of {', '.join(map(repr, choices))}{meant}")
+        raise ValueError(f"{value!r} is not a valid {cls.__name__}: use one of {', '.join(map(repr, choices))}{meant}")

@@ -1,4 +1,4 @@
-"""The types that `hints` gives out, one line each, and where they live."""
+"""The types that `hints` provides, and their modules."""
 
 from pathlib import Path as Path
 

@@ -1,7 +1,7 @@
-"""Types that hints name but that are loaded only when somebody reads the hints.
+"""Types for hints, loaded only when the hints are evaluated; `hint_types` lists them.
 
-Owns no type; which there are is listed in `hint_types`. `hints.Path | None` costs nothing until `typing.get_type_hints`
-evaluates it, and a name under `TYPE_CHECKING` alone could not be evaluated at all.
+`hints.Path | None` costs nothing until `typing.get_type_hints` evaluates it. A name that is imported under
+`TYPE_CHECKING` only could not be evaluated at all.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""What is known of a model: its limits, what it can do, and its prices.
+"""Facts about a model: its limits, capabilities and prices.
 
-Owns the values, which a catalog holds and a provider's description may bring along. Where a model is looked for is in
-`adapters.catalog`, and what a reply costs in `adapters.prices`.
+They come from the catalog (`adapters.catalog`) or from a provider's description. `adapters.prices` calculates the cost
+of a reply.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ __all__ = ["ModelCapabilities", "ModelInfo", "ModelPrices", "PriceTier", "TokenP
 
 
 class TokenPrices(Value, frozen=True, omit_defaults=True, gc=False):
-    """US dollars for a million tokens. A price that is None is not charged apart.
+    """US dollars for a million tokens.
 
-    Cached tokens then cost as input, reasoning as output.
+    If a price is None, cached tokens cost as much as input, and reasoning as much as output.
     """
 
     input: float = 0.0
@@ -27,17 +27,17 @@ class TokenPrices(Value, frozen=True, omit_defaults=True, gc=False):
 
 
 class PriceTier(TokenPrices, frozen=True, omit_defaults=True, gc=False):
-    """Prices that take the place of the usual ones for a whole request, when all that is set here holds."""
+    """Prices that replace the usual ones for a whole request if all the conditions that are set hold."""
 
     above: int | None = None
-    """More tokens than this in the request, the cached ones among them."""
+    """The request has more tokens than this, cached ones included."""
     since: date | None = None
-    """A price that was announced for this day (UTC)."""
+    """The first day of these prices (UTC)."""
     hours: tuple[int, int] | None = None
-    """From one minute of the day to another (UTC), Monday to Friday."""
+    """The first minute of the day and the one after the last (UTC), Monday to Friday."""
 
     def applies(self, tokens: int, moment: datetime) -> bool:
-        """Whether a request of so many tokens costs these prices at that moment, which is in UTC."""
+        """Whether these prices apply to a request of so many tokens at that moment (UTC)."""
         if self.above is not None and tokens <= self.above:
             return False
         if self.since is not None and moment.date() < self.since:
@@ -49,12 +49,12 @@ class PriceTier(TokenPrices, frozen=True, omit_defaults=True, gc=False):
 
 
 class ModelPrices(TokenPrices, frozen=True, omit_defaults=True, gc=False):
-    """The usual prices, and those for special cases; the last one that applies counts."""
+    """The usual prices, and those for special cases; the last tier that applies counts."""
 
     tiers: tuple[PriceTier, ...] = ()
 
     def at(self, tokens: int, moment: datetime) -> TokenPrices:
-        """The prices of a request of so many tokens at that moment, which is in UTC."""
+        """Returns the prices of a request of so many tokens at that moment (UTC)."""
         for tier in reversed(self.tiers):
             if tier.applies(tokens, moment):
                 return tier
@@ -62,7 +62,7 @@ class ModelPrices(TokenPrices, frozen=True, omit_defaults=True, gc=False):
 
 
 class ModelCapabilities(Value, frozen=True, omit_defaults=True, gc=False):
-    """What a model can do; None where it is not known."""
+    """What a model can do; None where that is unknown."""
 
     tools: bool | None = None
     images: bool | None = None
@@ -71,7 +71,7 @@ class ModelCapabilities(Value, frozen=True, omit_defaults=True, gc=False):
 
 
 class ModelInfo(Value, frozen=True, omit_defaults=True, gc=False):
-    """One model at one provider. Limits are in tokens, None where they are not known."""
+    """One model of one provider. Limits are in tokens, None if unknown."""
 
     provider: str
     model_id: str
@@ -81,9 +81,9 @@ class ModelInfo(Value, frozen=True, omit_defaults=True, gc=False):
     capabilities: ModelCapabilities = ModelCapabilities()
     prices: ModelPrices = ModelPrices()
     aliases: tuple[str, ...] = ()
-    """Other names that the provider gives it. A date or version behind any name need not be listed."""
+    """Other names that the provider uses for it, without those that only add a date or version."""
     prefixes: tuple[str, ...] = ()
-    """Whatever begins like this is this model too."""
+    """Every name that begins with one of these is this model too."""
 
     def __str__(self) -> str:
         return f"{self.provider}:{self.model_id}"

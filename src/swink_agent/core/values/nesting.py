@@ -1,11 +1,10 @@
-"""Data that is nested deeper than anybody reads, or that holds itself.
+"""Data that is nested too deep, or that contains itself.
 
-What a tool, a model or an application gives us is gone through level by level: masked, copied, encoded, compared. Each
-level takes some of the interpreter's stack, which ends somewhere near a thousand, sooner where the caller is deep in it
-himself. So what comes in from outside is held to a number of levels that is far from that, and what lies deeper is kept
-as text. Nothing here calls itself.
+The library masks, copies, encodes and compares data of tools, models and applications level by level. Each level takes
+some of the interpreter's stack, which ends near a thousand levels, or earlier if the caller is deep itself. So data
+from outside is limited to far fewer levels, and deeper data is kept as text. Nothing in this module is recursive.
 
-Owns the limit, and copying and showing without the stack. Copies of ordinary data are made in `value`.
+Ordinary data is copied in `value`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from msgspec.json import encode
 __all__ = ["DEEPEST", "as_text", "copied", "is_too_deep", "kept_shallow", "too_deep"]
 
 DEEPEST = 128
-"""Levels of lists and objects in each other. Other readers of JSON take 64 to 128, and no tool's data need more."""
+"""Levels of nested lists and objects. Other JSON readers accept 64 to 128, and no tool's data needs more."""
 _MOST_TEXT = 64 * 1024
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -29,10 +28,11 @@ T = TypeVar("T")
 
 
 def is_too_deep(value: object, most: int = DEEPEST) -> bool:
-    """Whether there are more than so many levels in it; so there are in what holds itself."""
+    """Whether the value has more than `most` levels, as a value that contains itself does."""
     level: Iterable[object] = (value,)
     for _ in range(most):
-        # By identity: what is there twice is looked at once, else there would be no end to what holds itself twice.
+        # By identity, so that an object which occurs twice is visited once: one that contains itself twice would
+        # otherwise take exponential time.
         below: dict[int, object] = {}
         for one in level:
             for child in _inside(one):
@@ -45,13 +45,13 @@ def is_too_deep(value: object, most: int = DEEPEST) -> bool:
 
 
 def too_deep(most: int = DEEPEST) -> str:
-    """What is wrong with it, in words."""
+    """The words for an error message."""
     return f"nested deeper than {most} levels"
 
 
 def kept_shallow(value: T) -> T:
-    """The value itself, if it is not too deep. Else a text that shows it; of an object, with such texts in the places
-    of those fields that are."""
+    """Returns the value itself if it is not too deep, else a text that shows it. In an object, only the fields that are
+    too deep become text."""
     if not is_too_deep(value):
         return value
     if isinstance(value, dict):
@@ -65,7 +65,7 @@ def kept_shallow(value: T) -> T:
 
 
 def as_text(value: object, levels: int = DEEPEST) -> str:
-    """The value as JSON in a text, behind a note on why it is one. Of very much, the beginning."""
+    """Returns a note on the depth and the value as JSON text, cut if it is very long."""
     parts, size, is_cut = [f"[{too_deep(levels)}] "], 0, False
     waiting: list[object] = [value]
     while waiting:
@@ -84,7 +84,7 @@ class _Mark(str):
 
 
 def _written(value: object, waiting: list[object]) -> str:
-    """How the value begins; the rest of it is put where it will be taken from next."""
+    """Returns the beginning of the value and pushes the rest of it on the stack `waiting`."""
     kind = type(value)
     if kind is _Mark:
         return cast("str", value)
@@ -110,28 +110,28 @@ def _scalar(value: object) -> str:
     if isinstance(value, str):
         value = value.encode("utf-8", "replace").decode()
     elif isinstance(value, int) and not -(2**63) <= value < 2**64:
-        value = str(value)  # the encoder takes no greater number
+        value = str(value)  # the encoder accepts no larger number
     return encode(value).decode()
 
 
 def _shown(value: object) -> str:
     try:
         return str(value)
-    except Exception:  # what an application put there may have no text
+    except Exception:  # an application's object may fail to give a text
         return f"<{type(value).__name__}>"
 
 
 def copied(
     value: Any, change: Callable[[Any, Any], Any] | None = None, key_of: Callable[[Any], Any] | None = None
 ) -> Any:
-    """A copy in plain dicts and lists, however deep. What is in it twice is there twice in the copy, as one.
+    """Returns a copy in plain dicts and lists, at any depth. An object that occurs twice is one object in the copy too.
 
-    `change` is given each value that holds no others, and the key that it is under, if it is under one; `key_of` makes
-    the keys of the copy.
+    `change` receives each value that contains no others, and its key, if it has one; `key_of` makes the keys of the
+    copy.
     """
     top: list[Any] = [value]
     known: dict[int, tuple[Any, Any]] = {}
-    """The copies by the identity of their originals, which are kept so long that no other can have it."""
+    """The copies by the identity of their originals, which are kept alive so that no other object gets their id."""
     waiting: list[tuple[Any, Any, Any, Any]] = [(top, 0, value, None)]
     while waiting:
         place, at, one, key = waiting.pop()
@@ -144,7 +144,7 @@ def copied(
             known[identity] = one, new
             for name, item in fields.items():
                 new_name = name if key_of is None else key_of(name)
-                new[new_name] = None  # in their order, whichever is filled first
+                new[new_name] = None  # keeps the order, whichever is filled first
                 waiting.append((new, new_name, item, name))
         elif isinstance(one, _LISTS):
             place[at] = items = list(cast("Iterable[Any]", one))
@@ -156,7 +156,7 @@ def copied(
 
 
 def _inside(value: object) -> Iterable[object]:
-    """What a value holds."""
+    """The values directly inside a value."""
     if isinstance(value, _LISTS):
         return cast("Iterable[object]", value)
     fields = None if type(value) in _SCALARS else _fields(value)
@@ -164,7 +164,7 @@ def _inside(value: object) -> Iterable[object]:
 
 
 def _fields(value: object) -> Mapping[Any, Any] | None:
-    """What an object holds by name, of those that are written as JSON objects; `None` for anything else."""
+    """The fields of a value that is written as a JSON object; `None` for any other."""
     if isinstance(value, (dict, Mapping)):
         return cast("Mapping[Any, Any]", value)
     if isinstance(value, Struct):

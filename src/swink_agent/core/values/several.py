@@ -1,8 +1,4 @@
-"""Reading what a user gives where several strings or paths are wanted.
-
-Owns that one string is one item, and never its letters: `Redactor("the-secret")` knows that secret. What the items mean
-is their owner's business.
-"""
+"""Reads arguments that take several strings or paths: a single string is one item, not a list of its letters."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ __all__ = ["several", "several_paths", "several_texts"]
 
 
 def several(given: Any, what: str) -> tuple[Any, ...]:
-    """The items, one string or path alone as one of one. Raises `TypeError` for what holds none, naming `what`."""
+    """Returns the items; a single string or path is one item. Raises `TypeError`, naming `what`, for anything else."""
     kind = type(given).__name__
     if isinstance(given, (str, os.PathLike)):
         return (cast("Any", given),)
@@ -24,18 +20,18 @@ def several(given: Any, what: str) -> tuple[Any, ...]:
 
 
 def several_texts(given: str | Iterable[str], what: str) -> tuple[str, ...]:
-    """The strings. Raises `TypeError` for anything else, which shows no value: it may be a secret."""
+    """Returns the strings. Raises `TypeError` for anything else, without the value, which may be a secret."""
     items = several(given, what)
     for item in items:
         if not isinstance(item, str):
-            raise TypeError(f"{what}: a {type(item).__name__} is no string")
+            raise TypeError(f"{what}: a {type(item).__name__} is not a string")
     return items
 
 
 def several_paths(given: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], what: str) -> tuple[str, ...]:
-    """The paths, as strings. Raises `TypeError` for anything else."""
+    """Returns the paths as strings. Raises `TypeError` for anything else."""
     items = several(given, what)
     for item in items:
         if not isinstance(item, (str, os.PathLike)):
-            raise TypeError(f"{what}: a {type(item).__name__} is no path")
+            raise TypeError(f"{what}: a {type(item).__name__} is not a path")
     return tuple(map(os.fspath, items))

@@ -1,7 +1,6 @@
-"""What all public values share: immutability, a short and safe `repr`, and copies of JSON data.
+"""The base of all public values: immutable, with a short and safe `repr`; and copies of JSON data.
 
-Owns how a value shows itself to people, and the dicts and lists in values that nobody can change. Does not own any
-value: those are in `types`, `stream` and `events`.
+The values themselves are in `types`, `stream` and `events`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _LONGEST_REASON = 240
 _MOST_ITEMS = 3
 _LONGEST_REPR = 320
 
-# Patterns as texts, which `re` compiles when one is first looked for, and keeps: nothing is compiled at import.
+# Patterns as strings, which `re` compiles on first use and caches: nothing is compiled at import.
 _PART_OF_A_SECRET_NAME = (
     r"(?i)(api|access)[-_ .]?key|auth|bearer|cookie|credential|passw|passphrase|private|secret|token"
 )
@@ -48,26 +47,32 @@ T = TypeVar("T")
 
 
 class Value(Struct, frozen=True):
-    """An immutable value. Its repr is cut to a few hundred characters and shows nothing that looks like a secret."""
+    """An immutable value. Its repr is at most a few hundred characters and shows nothing that looks like a secret."""
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields whose content never shows in a repr; those named `timestamp` are left out as noise."""
+    """Fields whose content the repr hides. It omits `timestamp` altogether."""
 
     whole_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields whose text says why something happened: shown whole, up to a few sentences."""
+    """Fields with a reason, which the repr shows whole, up to a few sentences."""
 
     def __repr__(self) -> str:
         return show(self)
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Gives `rich` the same as the repr. The one of msgspec would show every field, secrets included."""
+        if type(self).__repr__ is not Value.__repr__:
+            return [("", _Shown(repr(self)))]
+        return [(name, _Shown(shown)) for name, shown in _shown_fields(self, 0)]
+
 
 def show(value: Any, depth: int = 0) -> str:
-    """A repr of any value, short enough for a log line."""
+    """Returns a repr of any value, short enough for a log line."""
     text = _show(value, depth)
     return text if depth or len(text) <= _LONGEST_REPR else text[: _LONGEST_REPR - 1] + "…"
 
 
 def show_arguments(arguments: object) -> str:
-    """Names without values: for requests whose values may hold a secret anywhere."""
+    """Shows the names of arguments without their values, which may hold secrets."""
     if not isinstance(arguments, dict):
         return "…"
     names = "{" + ", ".join(f"{name}: …" for name in cast("dict[str, Any]", arguments)) + "}"
@@ -76,14 +81,14 @@ def show_arguments(arguments: object) -> str:
 
 @lru_cache(maxsize=1024)
 def is_secret_name(name: str) -> bool:
-    """Whether a variable, header or field of this name holds a secret, and not merely something about one."""
-    # Most names have none of these in them, and the pattern takes ten times as long to say so.
+    """Whether a variable, header or field of this name holds a secret, and not just something about one."""
+    # Most names contain none of these parts, and the pattern would take ten times as long to find that out.
     lower = name.lower()
     return (
         any(part in lower for part in _PARTS_OF_SECRET_NAMES)
         and re.search(_NAME_OF_A_SECRET, name) is not None
         and re.search(_NAME_OF_NO_SECRET, name) is None
-        and name not in ("PWD", "OLDPWD")  # where a shell is, and was
+        and name not in ("PWD", "OLDPWD")  # a shell's current and previous folder
     )
 
 
@@ -91,10 +96,10 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def copy_json(value: T) -> T:
-    """A deep copy of JSON data, in plain dicts and lists; other objects are shared."""
+    """Returns a deep copy of JSON data, in plain dicts and lists; other objects are shared."""
     kind: type = type(value)
     if kind is FlatDict:
-        flat: Any = value  # and no `cast`, which is a call
+        flat: Any = value  # `cast` would cost a call
         return dict(flat)  # pyright: ignore[reportReturnType]
     if kind in _SCALARS:
         return value
@@ -110,7 +115,7 @@ def _copy(value: Any) -> Any:
     if isinstance(value, dict):
         copy = dict(cast("dict[Any, Any]", value))
         for key, item in copy.items():
-            if type(item) not in _SCALARS:  # as they are in few
+            if type(item) not in _SCALARS:
                 copy[key] = _copy(item)
         return copy
     if isinstance(value, list):
@@ -119,11 +124,11 @@ def _copy(value: Any) -> Any:
 
 
 def frozen_json(value: Any) -> Any:
-    """JSON data that nobody can change: a copy whose dicts and lists refuse it. What is frozen already is shared."""
+    """Returns a copy of JSON data whose dicts and lists refuse changes. Data that is frozen already is shared."""
     if type(value) is not dict and (type(value) in _SCALARS or type(value) in _FROZEN):
         return value
     if isinstance(value, dict):
-        data: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType] - and no `cast`, which is a call
+        data: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType] - `cast` would cost a call
         if _SCALARS.issuperset(map(type, data.values())):
             return FlatDict(data)
         return FrozenDict({key: frozen_json(item) for key, item in data.items()})
@@ -137,7 +142,7 @@ def _refuse(self: object, *_: Any, **__: Any) -> Any:
 
 
 class FrozenDict(dict[Any, Any]):
-    """A dict that is read like any other, and refuses every change."""
+    """A dict that refuses changes."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
@@ -153,13 +158,13 @@ class FrozenDict(dict[Any, Any]):
 
 
 class FlatDict(FrozenDict):
-    """One that holds no dicts and lists, as the arguments of most calls: it is copied in one go."""
+    """A frozen dict without dicts and lists in it, as the arguments of most calls are: copying it is one step."""
 
     __slots__ = ()
 
 
 class FrozenList(list[Any]):
-    """A list that is read like any other, and refuses every change."""
+    """A list that refuses changes."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = _refuse
@@ -189,7 +194,7 @@ def _show(value: object, depth: int) -> str:
     if isinstance(value, (Mapping, list, tuple)) and depth > 5:
         return "…"
     if isinstance(value, Value):
-        # One that shows itself in its own way, to keep something back, does so inside others too.
+        # A value with its own repr, which may hide something, uses it inside other values too.
         shows_itself = type(value).__repr__ is not Value.__repr__
         return repr(value) if shows_itself else _show_value(value, depth)
     if isinstance(value, Mapping):
@@ -204,7 +209,7 @@ def _show(value: object, depth: int) -> str:
         return f"({', '.join(shown)}{',' * (len(items) == 1)})"
     try:
         text = repr(value)
-    except Exception:  # what an application put there may have a repr that fails
+    except Exception:  # the repr of an application's object may fail
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 2 * _LONGEST_TEXT else text[: 2 * _LONGEST_TEXT] + "…"
 
@@ -219,8 +224,26 @@ def _show_dict(value: Mapping[Any, Any], depth: int) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
+class _Shown:
+    """An object whose repr is the given text."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
 def _show_value(value: Value, depth: int) -> str:
-    parts: list[str] = []
+    parts = [f"{name}={shown}" for name, shown in _shown_fields(value, depth)]
+    return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def _shown_fields(value: Value, depth: int) -> list[tuple[str, str]]:
+    """Returns the fields that are not at their defaults, each with what the repr may show of it."""
+    parts: list[tuple[str, str]] = []
     names, defaults = value.__struct_fields__, value.__struct_defaults__
     for position, name in enumerate(names, len(defaults) - len(names)):
         content = getattr(value, name)
@@ -232,12 +255,12 @@ def _show_value(value: Value, depth: int) -> str:
             shown = repr(content)
         else:
             shown = show(content, depth + 1)
-        parts.append(f"{name}={shown}")
-    return f"{type(value).__name__}({', '.join(parts)})"
+        parts.append((name, shown))
+    return parts
 
 
 def _is_default(content: Any, default: Any) -> bool:
-    # A default that is made anew for each value is an empty container here.
+    # A default with a factory is an empty container here.
     if content is default:
         return True
     if isinstance(content, Value):

@@ -1,7 +1,7 @@
-"""A run as a document: for a terminal, a pull request, a program, a build server, or a browser.
+"""Reports on a run: for a terminal, a pull request, a program, a build server, or a browser.
 
-Each is a function from a run to a string; nothing is written, and nothing is read but trajectories that the run keeps
-on disk. `words` has the figures and words that all of them use. Importing this module loads none of them.
+Each is a function from a run to a string. It writes nothing, and reads only the trajectories of the run on disk.
+`words` has the figures and words that all of them use. Importing this module loads none of them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
-from swink_agent.evals.types import EvalRun, RunInfo
+from swink_agent.evals.types import EvalGrid, EvalRun, RunInfo
 
 __all__ = ["FORMATS", "ReportFormat", "report"]
 
@@ -17,32 +17,32 @@ ReportFormat: TypeAlias = Literal["console", "markdown", "json", "junit", "html"
 FORMATS: tuple[ReportFormat, ...] = get_args(ReportFormat)
 
 
-def report(run: EvalRun, format: ReportFormat = "console", *, history: Sequence[EvalRun | RunInfo] = ()) -> str:  # noqa: A002
-    """The run in one of the formats.
+def report(
+    run: EvalRun | EvalGrid,
+    format: ReportFormat = "console",  # noqa: A002
+    *,
+    history: Sequence[EvalRun | RunInfo] = (),
+) -> str:
+    """A report on a run, or on the runs of a grid side by side.
 
-    `history` are other runs of the same set, in any order; the page draws them over time, and a whole run among them
-    also shows how each case went. Raises `ValueError` for a format that there is not.
+    `history` are other runs of the same set, in any order. The HTML page shows them over time; a whole `EvalRun` among
+    them also shows the outcome of each case. Raises `ValueError` for an unknown format.
     """
-    match format:
-        case "console":
-            from .console import console_report
+    if format not in FORMATS:
+        raise ValueError(f"{format!r} is not a format of reports; the formats are {', '.join(FORMATS)}")
+    from .console import console_report
+    from .document import json_grid, json_report
+    from .grid import console_grid, html_grid, markdown_grid
+    from .junit import junit_report
+    from .markdown import markdown_report
+    from .page import html_report
 
-            return console_report(run)
-        case "markdown":
-            from .markdown import markdown_report
-
-            return markdown_report(run)
-        case "json":
-            from .document import json_report
-
-            return json_report(run)
-        case "junit":
-            from .junit import junit_report
-
-            return junit_report(run)
-        case "html":
-            from .page import html_report
-
-            return html_report(run, history)
-        case _:
-            raise ValueError(f"there is no report of the format {format!r}; there are {', '.join(FORMATS)}")
+    if isinstance(run, EvalGrid):
+        if format == "junit":
+            return junit_report(*run.runs)
+        grids = {"console": console_grid, "markdown": markdown_grid, "json": json_grid, "html": html_grid}
+        return grids[format](run)
+    if format == "html":
+        return html_report(run, history)
+    runs = {"console": console_report, "markdown": markdown_report, "json": json_report, "junit": junit_report}
+    return runs[format](run)

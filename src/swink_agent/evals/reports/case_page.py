@@ -1,7 +1,6 @@
-"""A case in the HTML report: how it was scored, what was expected, and what the agent said and did.
+"""The page of a case in the HTML report: its scores, what was expected, and what the agent said and did.
 
-Owns the page of one case. The messages are drawn by `rendering.blocks`, as in an exported session; all other text is
-escaped here.
+`rendering.blocks` draws the messages, as in an exported session. All other text is escaped here.
 """
 
 from __future__ import annotations
@@ -21,24 +20,32 @@ from swink_agent.rendering.values import pretty_json
 from .charts import bar
 from .words import case_name, duration, invocation_of, money, number, pass_words, reasons
 
-__all__ = ["case_html", "mark", "place_of"]
+__all__ = ["case_html", "mark", "place_of", "table_html"]
 
 _SHOWN_APART = frozenset({"id", "name", "user_messages"})
 
 
 def place_of(index: int) -> str:
-    """The name of a case's page in the document."""
+    """The anchor of a case's page."""
     return f"c{index + 1}"
 
 
 def mark(passed: bool) -> str:
-    """Passed or failed, as a sign with its word for those who listen."""
+    """A sign for passed or failed, with the word for screen readers."""
     word = "passed" if passed else "failed"
     return f'<span class="mark {word}" title="{word}"><span class="said">{word}</span></span>'
 
 
+def table_html(label: str, head: str, rows: str) -> str:
+    """A table that can be scrolled with the keyboard."""
+    return (
+        f'<div class="table" tabindex="0" role="region" aria-label="{label}"><table>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>"
+    )
+
+
 def case_html(index: int, count: int, result: CaseResult, out: list[str]) -> None:
-    """Adds the page of the case at that place among so many."""
+    """Adds the page of the case with this index among `count` cases."""
     place = place_of(index)
     title = case_name(result) or one_line(result.case_id, 160)
     out.append(f'<section class="case" id="{place}" aria-label="Case {index + 1}">\n{_way(index, count)}')
@@ -62,7 +69,7 @@ def _way(index: int, count: int) -> str:
 
 
 def _expected(result: CaseResult, out: list[str]) -> None:
-    """What the case says besides the messages, which stand in the conversation."""
+    """Adds the fields of the case without its messages, which are in the conversation."""
     case = result.case
     if case is None:
         return
@@ -76,7 +83,7 @@ def _expected(result: CaseResult, out: list[str]) -> None:
 
 
 def _without_nothing(value: Any) -> Any:
-    """Fields that say nothing are left out; an empty list of calls says something."""
+    """The value without fields that are `None`. An empty list of calls has a meaning and stays."""
     if isinstance(value, list):
         return [_without_nothing(item) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):

@@ -1,7 +1,6 @@
-"""Figures as pictures: SVG that stands in the page, drawn with the page's own style.
+"""Draws figures as SVG in the page, with the page's style.
 
-Owns the drawing. Every number becomes a position here, and no text of a case, a model or a tool gets into it: words are
-dates and figures of ours.
+The only texts are dates and figures: no text of a case, a model or a tool gets into a chart.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _RADIUS = 42
 
 
 class Point(NamedTuple):
-    """A figure of one run. `label` is shown when somebody points at it; `is_this` is the run that the page is about."""
+    """A figure of one run. `label` is its tooltip; `is_this` marks the run of the page."""
 
     value: float
     label: str
@@ -27,7 +26,7 @@ class Point(NamedTuple):
 
 
 def ring(part: float) -> str:
-    """A share as a part of a ring."""
+    """A share as an arc of a ring."""
     around = 2 * math.pi * _RADIUS
     shown = around * _within(part)
     return (
@@ -39,7 +38,7 @@ def ring(part: float) -> str:
 
 
 def bar(value: float, threshold: float | None = None) -> str:
-    """A value from 0 to 1 as a bar, with a line where it has to reach."""
+    """A value from 0 to 1 as a bar, with a line at the threshold."""
     line = ""
     if threshold is not None:
         at = min(_within(threshold) * 100, 99)
@@ -52,7 +51,7 @@ def bar(value: float, threshold: float | None = None) -> str:
 
 
 def over_time(title: str, points: Sequence[Point], words: Callable[[float], str], *, top: float | None = None) -> str:
-    """A figure of several runs, the oldest at the left. `top` is the upper end; without it, the highest value is."""
+    """A figure of several runs, oldest at the left. `top` is the upper end, by default the highest value."""
     values = [point.value if math.isfinite(point.value) else 0.0 for point in points]
     highest = top if top is not None else max([*values, 0.0]) or 1.0
     step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(points) - 1)

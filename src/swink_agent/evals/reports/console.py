@@ -1,6 +1,6 @@
-"""The report for a terminal or a log: a line for each case, and why one failed beneath it.
+"""The report for a terminal or a log: a line for each case, followed by the reasons if it failed.
 
-Owns the layout. No colours and no control characters; lines are as long as they need to be.
+It has no colours and no control characters, and does not wrap lines.
 """
 
 from __future__ import annotations
@@ -8,13 +8,26 @@ from __future__ import annotations
 from swink_agent.evals.types import CaseResult, EvalRun
 from swink_agent.rendering.characters import one_line
 
-from .words import case_name, duration, headline, money, number, pass_words, reasons, run_facts, share, title_of
+from .words import (
+    case_name,
+    duration,
+    headline,
+    money,
+    number,
+    outcome,
+    pass_words,
+    reasons,
+    run_facts,
+    share,
+    tag_rows,
+    title_of,
+)
 
 __all__ = ["console_report"]
 
 _LONGEST_ID = 40
 _LONGEST_REASON = 400
-_IN_HEADLINE = frozenset({"Pass rate", "Cost", "Tokens", "Duration"})
+_IN_HEADLINE = frozenset({"Cost", "Tokens", "Duration"})
 
 
 def console_report(run: EvalRun) -> str:
@@ -25,21 +38,26 @@ def console_report(run: EvalRun) -> str:
     for case_id, result in zip(ids, run.results, strict=True):
         lines += _case(case_id.ljust(width), result)
     summary = run.summary
-    figures = [share(summary.pass_rate), money(summary.cost), f"{summary.tokens:,} tokens", duration(summary.seconds)]
+    if summary.tags:
+        lines += ["", "  by tag", *[f"    {tag}: {passed}, {rate}" for tag, passed, rate, _ in tag_rows(summary)]]
+    rate = [share(summary.pass_rate)] if summary.measured else []
+    figures = [*rate, money(summary.cost), f"{summary.tokens:,} tokens", duration(summary.seconds)]
     return "\n".join([*lines, *([""] if run.results else []), f"{headline(run)} ({', '.join(figures)})"]) + "\n"
 
 
 def _case(case_id: str, result: CaseResult) -> list[str]:
-    word = "passed" if result.passed else "FAILED"
+    word = {"passed": "passed", "failed": "FAILED"}.get(outcome(result), "------")
     turns = sum(attempt.turns for attempt in result.attempts)
     figures = [
-        number(result.mean),
+        *([number(result.mean)] if result.is_measured else []),
         f"{turns} {'turn' if turns == 1 else 'turns'}",
         duration(result.seconds),
         *([money(result.cost)] if result.cost else []),
         *([case_name(result)] if case_name(result) else []),
     ]
     lines = [f"  {word}  {case_id}  {'  '.join(figures)}"]
+    if not result.is_measured:
+        lines.append("          not measured: the provider failed, which says nothing about the agent")
     if several := pass_words(result):
         lines.append(f"          {several}")
     for attempt in result.attempts:

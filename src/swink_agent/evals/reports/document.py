@@ -1,6 +1,6 @@
-"""The report as JSON: the figures, the scores and what the agent did, for programs.
+"""The report as JSON, for programs: the figures, the scores and what the agent did.
 
-Owns its layout, which `docs/evals.md` describes. Whole messages are not in it: they are in the stored run.
+Owns its layout, which `docs/evals.md` describes. It does not contain whole messages: the stored run does.
 """
 
 from __future__ import annotations
@@ -10,58 +10,77 @@ from typing import Any
 
 import msgspec
 
-from swink_agent.evals.types import Attempt, CaseResult, EvalRun, Score, ToolCallRecord
+from swink_agent.core.values.value import Value
+from swink_agent.evals.types import Attempt, CaseResult, EvalGrid, EvalRun, Score, Summary, ToolCallRecord
 from swink_agent.rendering.values import pretty_json
 
 from .words import invocation_of
 
-__all__ = ["FORMAT", "VERSION", "json_report"]
+__all__ = ["FORMAT", "GRID_FORMAT", "VERSION", "json_grid", "json_report"]
 
-FORMAT, VERSION = "swink-agent-eval-report", 1
+FORMAT, GRID_FORMAT, VERSION = "swink-agent-eval-report", "swink-agent-eval-grid", 1
 
 
 def json_report(run: EvalRun) -> str:
-    summary = run.summary
-    document = {
-        "format": FORMAT,
+    return _text({"format": FORMAT, "version": VERSION, **_run(run)})
+
+
+def json_grid(grid: EvalGrid) -> str:
+    """Several runs: `variants` has the report of each, `comparisons` compares each with the first."""
+    from swink_agent.evals.runs.comparing import compare
+
+    document: dict[str, Any] = {
+        "format": GRID_FORMAT,
         "version": VERSION,
-        "run": {
-            "id": run.id,
-            "set_id": run.set_id,
-            "set_name": run.set_name,
-            "created": run.created,
-            "cases": run.cases,
-            "repeat": run.repeat,
-            "is_complete": run.is_complete,
-        },
-        "summary": {**msgspec.to_builtins(summary), "pass_rate": summary.pass_rate},
+        "grid": grid.id,
+        "variants": [{"variant": name, **_run(run)} for name, run in zip(grid.variants, grid.runs, strict=True)],
+        "comparisons": [
+            {"before": grid.variants[0], "after": name, **msgspec.to_builtins(compare(grid.runs[0], run))}
+            for name, run in list(zip(grid.variants, grid.runs, strict=True))[1:]
+        ],
+    }
+    return _text(document)
+
+
+def _run(run: EvalRun) -> dict[str, Any]:
+    names = ("id", "set_id", "set_name", "created", "cases", "repeat", "is_complete", "verdict", "variant", "origin")
+    return {
+        "run": _fields(run, *names),
+        "summary": _summary(run.summary),
         "results": [_result(result) for result in run.results],
     }
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    return {
+        **msgspec.to_builtins(summary),
+        **_fields(summary, "pass_rate", "pass_rate_low", "pass_rate_high"),
+        "tags": {tag: _summary(one) for tag, one in summary.tags.items()},
+    }
+
+
+def _fields(value: Value, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
+
+
+def _text(document: dict[str, Any]) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-    except UnicodeEncodeError:  # half a character, in what a model said: JSON can say that in ASCII
+    except UnicodeEncodeError:  # half a character in a text of a model: ASCII JSON can represent it
         return (
             json.dumps(json.loads(json.dumps(document, default=pretty_json), parse_constant=_nothing), indent=2) + "\n"
         )
 
 
 def _nothing(_: str) -> None:
-    """What stands for a number that JSON has not."""
+    """Replaces a number that JSON does not have, with `null`."""
 
 
 def _result(result: CaseResult) -> dict[str, Any]:
-    count = len(result.attempts)
     return {
-        "case_id": result.case_id,
-        "name": result.name,
-        "passed": result.passed,
-        "error": result.error,
-        "mean": result.mean,
-        "standard_error": result.standard_error,
-        "pass_at": {str(k): result.pass_at(k) for k in range(1, count + 1)},
-        "cost": result.cost,
-        "tokens": result.tokens,
-        "seconds": result.seconds,
+        **_fields(result, "case_id", "name", "passed", "error", "mean", "standard_error"),
+        "pass_at": {str(k): result.pass_at(k) for k in range(1, len(result.measured) + 1)},
+        **_fields(result, "is_measured", "verdict", "tags", "cost", "tokens", "seconds"),
         "scores": _scores(result.scores),
         "attempts": [_attempt(attempt) for attempt in result.attempts],
     }
@@ -71,17 +90,12 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
     invocation, problem = invocation_of(attempt)
     did: dict[str, Any] = {"trajectory_error": problem} if problem else {}
     return {
-        "number": attempt.number,
-        "passed": attempt.passed,
-        "error": attempt.error,
-        "value": attempt.value,
+        **_fields(attempt, "number", "passed", "is_measured", "tries", "error", "value"),
         "scores": _scores(attempt.scores),
         "turns": attempt.turns,
         "cost": attempt.total_cost,
         "tokens": attempt.total_tokens,
-        "seconds": attempt.seconds,
-        "started": attempt.started,
-        "stop_reason": attempt.stop_reason,
+        **_fields(attempt, "seconds", "started", "stop_reason"),
         "versions": msgspec.to_builtins(attempt.versions),
         "response": invocation.response,
         "tool_calls": [_call(call) for call in invocation.tool_calls],
@@ -94,15 +108,8 @@ def _scores(scores: dict[str, Score]) -> dict[str, Any]:
 
 
 def _call(call: ToolCallRecord) -> dict[str, Any]:
-    return {
-        "name": call.name,
-        "arguments": _plain(call.arguments),
-        "result": call.result,
-        "seconds": call.seconds,
-        "is_error": call.is_error,
-        "outcome": call.outcome,
-        "turn": call.turn,
-    }
+    plain = {"name": call.name, "arguments": _plain(call.arguments)}
+    return plain | _fields(call, "result", "seconds", "is_error", "outcome", "turn")
 
 
 def _plain(value: object) -> Any:

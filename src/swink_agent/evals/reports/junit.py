@@ -1,8 +1,8 @@
-"""The report as JUnit XML: what build servers read.
+"""The report as JUnit XML, for build servers.
 
-Owns the elements, in the form that the schemas in use have in common (the one of Ant's task, which demands the most,
-and the one of Jenkins): a suite is the set, a test is a case. What did not meet a metric is a failure, what never came
-to be scored an error. XML has no way to write most control characters, so they are written out.
+Its elements are valid under the schemas in use: that of Ant's task, which is the strictest, and that of Jenkins. A
+suite is a run, a test is a case. A case that did not reach a threshold is a failure, one that could not be scored is an
+error. XML cannot represent most control characters, so they are written out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 from swink_agent.evals.types import Attempt, CaseResult, EvalRun
 from swink_agent.rendering.characters import one_line, visible
 
-from .words import case_name, headline, invocation_of, pass_words, reasons, run_facts, title_of
+from .words import case_name, headline, invocation_of, pass_words, reasons, run_facts, tag_rows, title_of
 
 __all__ = ["junit_report"]
 
@@ -22,13 +22,22 @@ _LONGEST_MESSAGE = 400
 _LONGEST_TEXT = 20_000
 
 
-def junit_report(run: EvalRun) -> str:
+def junit_report(*runs: EvalRun) -> str:
+    """The report, with a suite for each run."""
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>"]
+    for number, run in enumerate(runs):
+        lines += _suite(run, number)
+    return "\n".join([*lines, "</testsuites>"]) + "\n"
+
+
+def _suite(run: EvalRun, number: int) -> list[str]:
     errors = sum(_is_error(result) for result in run.results)
     failures = sum(not result.passed for result in run.results) - errors
+    variant = one_line(run.variant, 80)
     attributes = {
-        "id": "0",
+        "id": str(number),
         "package": _token(run.set_id),
-        "name": title_of(run),
+        "name": f"{title_of(run)} [{variant}]" if variant else title_of(run),
         "timestamp": _timestamp(run.created),
         "hostname": "localhost",
         "tests": str(len(run.results)),
@@ -36,18 +45,19 @@ def junit_report(run: EvalRun) -> str:
         "errors": str(errors),
         "time": _decimal(run.summary.seconds),
     }
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", f"  <testsuite{_attributes(attributes)}>"]
-    lines += ["    <properties>", *[_property(*fact) for fact in run_facts(run)], "    </properties>"]
+    facts = [*run_facts(run), *[(f"tag {tag}", f"{passed}, {rate}") for tag, passed, rate, _ in tag_rows(run.summary)]]
+    lines = [f"  <testsuite{_attributes(attributes)}>"]
+    lines += ["    <properties>", *[_property(*fact) for fact in facts], "    </properties>"]
     for result in run.results:
         lines += _case(run, result)
     lines += [f"    <system-out>{_text(headline(run))}</system-out>", "    <system-err></system-err>"]
-    return "\n".join([*lines, "  </testsuite>", "</testsuites>"]) + "\n"
+    return [*lines, "  </testsuite>"]
 
 
 def _case(run: EvalRun, result: CaseResult) -> list[str]:
     name = case_name(result)
     attributes = {
-        "classname": _token(run.set_id),
+        "classname": _token(f"{run.set_id}.{run.variant}" if run.variant else run.set_id),
         "name": f"{_token(result.case_id)}: {name}" if name else _token(result.case_id),
         "time": _decimal(result.seconds),
     }
@@ -69,7 +79,7 @@ def _is_error(result: CaseResult) -> bool:
 
 
 def _attempt(attempt: Attempt) -> str:
-    """Everything that went wrong, and what the agent did."""
+    """The reasons of a failure, and what the agent did."""
     found = reasons(attempt)
     if not found:
         return ""
@@ -94,17 +104,17 @@ def _text(text: str) -> str:
 
 
 def _token(text: str) -> str:
-    """A name, which the schema wants to have at least one letter."""
+    """A name, which the schema requires to have at least one character."""
     return one_line(text) or "unnamed"
 
 
 def _valid(text: str) -> str:
-    """What can stand in XML: two characters that are none are left."""
+    """Replaces the two remaining characters that XML does not allow."""
     return text.replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
 
 
 def _timestamp(milliseconds: int) -> str:
-    """Without a zone, as the schema has it; it is UTC."""
+    """A time in UTC, without a zone, as the schema requires."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):

@@ -1,7 +1,7 @@
 """The report in Markdown: for a pull request, or the summary page of a build.
 
-Owns the layout: the figures, a table of the cases, and beneath it what went wrong. What cases and models say is escaped
-or fenced, so that it cannot pass for ours.
+It has the figures, a table of the cases, and the reasons of failures. Text of cases and models is escaped or fenced, so
+that it cannot pass for the report's own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from .words import (
     invocation_of,
     money,
     number,
+    outcome,
     pass_words,
     reasons,
     run_facts,
+    tag_rows,
     title_of,
 )
 
-__all__ = ["markdown_report"]
+__all__ = ["MARKS", "code_cell", "markdown_report"]
+
+MARKS = {"passed": "✅", "failed": "❌", "not measured": "⚪"}
 
 _LONGEST_REASON = 1000
 _LONGEST_RESPONSE = 4000
@@ -33,6 +37,10 @@ def markdown_report(run: EvalRun) -> str:
     parts = [f"# {escaped(title_of(run))}", f"**{escaped(headline(run))}.**", _facts(run)]
     if run.results:
         parts.append(_table(run))
+    if run.summary.tags:
+        rows = ["| Tag | Passed | Pass rate | Cost |", "|---|--:|--:|--:|"]
+        rows += [f"| {' | '.join([escaped(cell) for cell in row])} |" for row in tag_rows(run.summary)]
+        parts.append("\n".join(rows))
     failed = [result for result in run.results if not result.passed]
     if failed:
         parts.append("## What failed")
@@ -49,8 +57,8 @@ def _table(run: EvalRun) -> str:
     rows = ["| | Case | Name | Score | Turns | Time | Cost |", "|---|---|---|--:|--:|--:|--:|"]
     for result in run.results:
         cells = [
-            "✅" if result.passed else "❌",
-            _cell(result.case_id),
+            MARKS[outcome(result)],
+            code_cell(result.case_id),
             escaped(case_name(result)),
             number(result.mean),
             str(sum(attempt.turns for attempt in result.attempts)),
@@ -61,8 +69,8 @@ def _table(run: EvalRun) -> str:
     return "\n".join(rows)
 
 
-def _cell(case_id: str) -> str:
-    """Code in a table: a bar would end the cell even there."""
+def code_cell(case_id: str) -> str:
+    """Code in a table, where a bar must be escaped: it would end the cell."""
     return code_span(one_line(case_id, 80)).replace("|", "\\|")
 
 

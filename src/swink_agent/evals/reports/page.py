@@ -1,13 +1,13 @@
 """The report as one HTML page: a summary, figures over time, and a page for each case.
 
-Owns the frame and the overview; `case_page` has the cases, `charts` the pictures, `rendering.frame` the head with the
-policy that lets no script run. There is none: a case is shown by the browser when its name is in the address, and what
-is folded or filtered is so by the page's style.
+Owns the frame and the overview. `case_page` has the cases, `charts` the graphics, `rendering.frame` the head with the
+policy that forbids scripts. The page has none: the browser shows the case whose anchor is in the address, and the style
+sheet folds and filters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from html import escape
 from importlib.resources import files
@@ -19,11 +19,11 @@ from swink_agent.rendering.frame import bar as top_bar
 from swink_agent.rendering.frame import head
 from swink_agent.rendering.turns import moment
 
-from .case_page import case_html, mark, place_of
+from .case_page import case_html, mark, place_of, table_html
 from .charts import Point, bar, over_time, ring
-from .words import case_name, duration, headline, money, number, reasons, run_facts, share, title_of
+from .words import case_name, duration, headline, money, number, reasons, run_facts, share, tag_rows, title_of
 
-__all__ = ["html_report"]
+__all__ = ["html_report", "report_style"]
 
 _MOST_RUNS = 60
 _MOST_IN_STRIP = 12
@@ -31,7 +31,7 @@ _MOST_IN_STRIP = 12
 
 def html_report(run: EvalRun, history: Sequence[EvalRun | RunInfo] = ()) -> str:
     runs = _in_order(run, history)
-    out = [head(f"{title_of(run)}: {headline(run)}", skip="report", style=_style()), top_bar(has_contents=True)]
+    out = [head(f"{title_of(run)}: {headline(run)}", skip="report", style=report_style()), top_bar(has_contents=True)]
     out.append(f'<div class="page">\n{_contents(run)}<main id="report">\n')
     _overview(run, runs, out)
     for index, result in enumerate(run.results):
@@ -41,12 +41,12 @@ def html_report(run: EvalRun, history: Sequence[EvalRun | RunInfo] = ()) -> str:
 
 
 @lru_cache(maxsize=1)
-def _style() -> str:
+def report_style() -> str:
     return files(__package__ or __name__).joinpath("report.css").read_text(encoding="utf-8")
 
 
 def _in_order(run: EvalRun, history: Sequence[EvalRun | RunInfo]) -> list[EvalRun | RunInfo]:
-    """The runs of the set that have figures, the oldest first, this one among them once."""
+    """The runs of the set that have figures, oldest first, including this one."""
     others = {other.id: other for other in history if other.set_id == run.set_id and _summary(other) is not None}
     others[run.id] = run
     return sorted(others.values(), key=lambda other: (other.created, other.id))[-_MOST_RUNS:]
@@ -92,6 +92,7 @@ def _overview(run: EvalRun, runs: Sequence[EvalRun | RunInfo], out: list[str]) -
     )
     _over_time(run, runs, out)
     _by_metric(run, out)
+    _by_tag(run, out)
     _cases(run, runs, out)
     out.append("</section>\n")
 
@@ -101,25 +102,21 @@ def _over_time(run: EvalRun, runs: Sequence[EvalRun | RunInfo], out: list[str]) 
     if len(figures) < 2:
         return
 
-    def points(value: str, words: str) -> list[Point]:
-        made: list[Point] = []
-        for other, summary in figures:
-            figure = float(getattr(summary, value))
-            label = f"{moment(other.created)}: {_WORDS[words](figure)}"
-            made.append(Point(figure, label, other.id == run.id))
-        return made
+    def chart(title: str, name: str, words: Callable[[float], str], top: float | None = None) -> str:
+        points = [
+            Point(value := float(getattr(one, name)), f"{moment(other.created)}: {words(value)}", other.id == run.id)
+            for other, one in figures
+        ]
+        return over_time(title, points, words, top=top)
 
     out.append(
         f'<section class="over-time"><h2>Over time</h2><p class="quiet">{len(figures)} runs</p>\n<div class="charts">\n'
     )
-    out.append(over_time("Pass rate", points("pass_rate", "share"), share, top=1.0))
+    out.append(chart("Pass rate", "pass_rate", share, top=1.0))
     if any(summary.cost for _, summary in figures):
-        out.append(over_time("Cost", points("cost", "money"), money))
-    out.append(over_time("Duration", points("seconds", "duration"), duration))
+        out.append(chart("Cost", "cost", money))
+    out.append(chart("Duration", "seconds", duration))
     out.append("</div></section>\n")
-
-
-_WORDS = {"share": share, "money": money, "duration": duration}
 
 
 def _by_metric(run: EvalRun, out: list[str]) -> None:
@@ -131,11 +128,23 @@ def _by_metric(run: EvalRun, out: list[str]) -> None:
     if not found:
         return
     rows = "".join([_metric(name, scores) for name, scores in sorted(found.items())])
-    out.append(
-        '<section class="metrics"><h2>By metric</h2>\n<div class="table" tabindex="0" role="region" '
-        f'aria-label="metrics"><table>\n<thead><tr><th>Metric</th><th>Mean</th><th class="right"></th>'
-        f'<th class="right">Passed</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div></section>\n'
+    head_row = '<th>Metric</th><th>Mean</th><th class="right"></th><th class="right">Passed</th>'
+    table = table_html("metrics", head_row, rows)
+    out.append(f'<section class="metrics"><h2>By metric</h2>\n{table}</section>\n')
+
+
+def _by_tag(run: EvalRun, out: list[str]) -> None:
+    rows = "".join(
+        [
+            f'<tr><td><bdi>{escape(tag)}</bdi></td><td class="right">{escape(passed)}</td>'
+            f'<td class="right">{escape(rate)}</td><td class="right">{escape(cost)}</td></tr>\n'
+            for tag, passed, rate, cost in tag_rows(run.summary)
+        ]
     )
+    if rows:
+        heads = [f'<th class="right">{name}</th>' for name in ("Passed", "Pass rate", "Cost")]
+        table = table_html("tags", f"<th>Tag</th>{''.join(heads)}", rows)
+        out.append(f'<section class="metrics"><h2>By tag</h2>\n{table}</section>\n')
 
 
 def _metric(name: str, scores: Sequence[Score]) -> str:
@@ -159,11 +168,13 @@ def _cases(run: EvalRun, runs: Sequence[EvalRun | RunInfo], out: list[str]) -> N
         f"<span>{name}</span></label>"
         for name in ("All", "Failed")
     )
+    head_row = (
+        f'<th>Case</th>{strip}<th class="right">Score</th><th class="right less">Turns</th>'
+        '<th class="right less">Time</th><th class="right">Cost</th>'
+    )
     out.append(
         f'<section class="cases"><h2>Cases</h2><fieldset class="theme"><legend>Cases</legend>{choices}</fieldset>\n'
-        '<div class="table" tabindex="0" role="region" aria-label="cases"><table>\n<thead><tr><th>Case</th>'
-        f'{strip}<th class="right">Score</th><th class="right less">Turns</th><th class="right less">Time</th>'
-        f'<th class="right">Cost</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div></section>\n'
+        f"{table_html('cases', head_row, rows)}</section>\n"
     )
 
 
@@ -183,7 +194,7 @@ def _row(index: int, result: CaseResult, before: Sequence[dict[str, bool]]) -> s
 
 
 def _strip(outcomes: Sequence[bool | None]) -> str:
-    """How a case went in the last runs, the newest at the right; a gap where it was not run."""
+    """The outcomes of a case in the last runs, newest at the right; a gap if it was not run."""
     kinds = {True: "passed", False: "failed", None: "missing"}
     squares = "".join([f'<span class="{kinds[outcome]}"></span>' for outcome in outcomes])
     told = f"{sum(outcome is True for outcome in outcomes)} of the last {len(outcomes)} runs passed"

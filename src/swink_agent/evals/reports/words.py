@@ -1,13 +1,14 @@
-"""The figures and words that every report uses.
+"""Figures and words for all reports.
 
-Owns how shares, money and times are written, and why an attempt failed. Text of cases, models and tools passes
-`one_line` or `visible` here or where it is laid out; escaping is each format's own.
+Owns the format of shares, money and times, and the reasons why an attempt failed. Text of cases, models and tools
+passes `one_line` or `visible` here or in the report; each report escapes for its format.
 """
 
 from __future__ import annotations
 
 import math
 
+from swink_agent.evals.cases.cases import Verdict
 from swink_agent.evals.errors import EvalStoreError
 from swink_agent.evals.types import Attempt, CaseResult, EvalRun, Invocation, Summary
 from swink_agent.rendering.characters import one_line
@@ -20,29 +21,34 @@ __all__ = [
     "invocation_of",
     "money",
     "number",
+    "outcome",
+    "pass_rate",
     "pass_words",
     "reasons",
     "run_facts",
     "share",
+    "tag_rows",
     "title_of",
 ]
 
 
 def title_of(run: EvalRun) -> str:
-    """What the run is called: the set's name, or its id."""
+    """The title of a run: the set's name, or its id."""
     return one_line(run.set_name, 120) or one_line(run.set_id, 120) or "unnamed"
 
 
 def case_name(result: CaseResult) -> str:
-    """What a case is called besides its id, if anything else."""
+    """The name of a case, if it is not its id."""
     name = one_line(result.name or ("" if result.case is None else result.case.name), 160)
     return "" if name == result.case_id else name
 
 
 def headline(run: EvalRun) -> str:
-    """How it went, in a sentence without its end."""
+    """The outcome of a run in one sentence, without a period."""
     summary = run.summary
     words = f"{summary.passed} of {summary.total} {_cases(summary.total)} passed"
+    if summary.not_measured:
+        words += f", {summary.not_measured} not measured"
     if run.is_complete:
         return words
     return f"{words}; the run is not complete: the set has {max(run.cases, summary.total)} cases"
@@ -53,36 +59,65 @@ def _cases(count: int) -> str:
 
 
 def run_facts(run: EvalRun) -> list[tuple[str, str]]:
-    """What else there is to say of a run, as names and values."""
+    """Facts about a run, as names and values."""
     summary: Summary = run.summary
     models = sorted({attempt.versions.model for result in run.results for attempt in result.attempts} - {""})
     shown = ", ".join([one_line(model, 60) for model in models[:3]]) + (", …" if len(models) > 3 else "")
     facts = [
-        ("Pass rate", share(summary.pass_rate)),
+        ("Pass rate", pass_rate(summary)),
+        ("Not measured", f"{summary.not_measured} of {summary.total}" if summary.not_measured else ""),
         ("Cost", money(summary.cost)),
         ("Tokens", f"{summary.tokens:,}"),
         ("Duration", duration(summary.seconds)),
         ("Model", shown),
+        ("Variant", one_line(run.variant, 80)),
         ("Attempts", f"{run.repeat} for each case" if run.repeat > 1 else ""),
+        ("Verdict", run.verdict.value if run.verdict is not Verdict.ALL else ""),
         ("Started", moment(run.created) if run.created else ""),
         ("Run", one_line(run.id)),
+        ("Scored again from", one_line(run.origin)),
     ]
     return [(name, value) for name, value in facts if value]
 
 
+def pass_rate(summary: Summary) -> str:
+    """The pass rate with its confidence interval."""
+    if not summary.measured:
+        return "none" if not summary.total else "none, as nothing was measured"
+    low, high = share(summary.pass_rate_low), share(summary.pass_rate_high)
+    return f"{share(summary.pass_rate)} (95 % interval: {low} to {high})"
+
+
+def outcome(result: CaseResult) -> str:
+    """The outcome of a case: passed, failed or not measured."""
+    if not result.is_measured:
+        return "not measured"
+    return "passed" if result.passed else "failed"
+
+
+def tag_rows(summary: Summary) -> list[tuple[str, str, str, str]]:
+    """The figures of each tag: its name, how many passed, the pass rate and the cost."""
+    return [
+        (one_line(tag, 60), f"{one.passed} of {one.total}", pass_rate(one), money(one.cost))
+        for tag, one in sorted(summary.tags.items())
+    ]
+
+
 def pass_words(result: CaseResult) -> str:
-    """What several attempts tell: the mean with its error, and how likely one of so many passes."""
-    count = len(result.attempts)
-    if count < 2:
+    """The figures of several attempts: the mean with its error, and pass@k. Empty for a single one."""
+    count = len(result.measured)
+    if len(result.attempts) < 2 or not count:
         return ""
-    passed = sum(attempt.passed for attempt in result.attempts)
+    passed = sum(attempt.passed for attempt in result.measured)
+    if count < len(result.attempts):
+        return f"{passed} of {count} measured attempts passed, {len(result.attempts) - count} not measured"
     chances = ", ".join([f"pass@{k} {share(result.pass_at(k))}" for k in sorted({1, count})])
     return f"{passed} of {count} attempts passed; mean {number(result.mean)} ± {result.standard_error:.2f}; {chances}"
 
 
 def reasons(attempt: Attempt) -> list[tuple[str, str]]:
-    """Why an attempt failed: pairs of what and why, the error first. Of one that passed, nothing."""
-    found = [] if attempt.error is None else [("error", attempt.error)]
+    """Why an attempt failed: pairs of what and why, the error first. Empty if it passed."""
+    found = [] if attempt.error is None else [("error" if attempt.is_measured else "not measured", attempt.error)]
     for name, score in attempt.scores.items():
         if not score.passed:
             figures = f"{number(score.value)} is below {number(score.threshold)}"
@@ -93,7 +128,7 @@ def reasons(attempt: Attempt) -> list[tuple[str, str]]:
 
 
 def invocation_of(attempt: Attempt) -> tuple[Invocation, str]:
-    """What the agent did, and why that cannot be read where it cannot."""
+    """What the agent did; if that cannot be read, an empty invocation and the reason."""
     try:
         return attempt.invocation, ""
     except EvalStoreError as error:
@@ -104,24 +139,24 @@ def invocation_of(attempt: Attempt) -> tuple[Invocation, str]:
 
 
 def number(value: float) -> str:
-    """A score with two digits, never rounded up to a threshold that it misses."""
+    """A score with two digits, never rounded up, so that it does not seem to reach a threshold."""
     return f"{math.floor(value * 100 + 1e-9) / 100:.2f}"
 
 
 def share(part: float) -> str:
-    """A part of the whole in percent; neither nothing nor all is said of what is not."""
+    """A share in percent, never rounded up."""
     return f"{math.floor(part * 1000 + 1e-9) / 10:g} %"
 
 
 def money(dollars: float) -> str:
-    """Money with as many digits as tell something."""
+    """US dollars with a useful number of digits."""
     if not math.isfinite(dollars):
         return "unknown"
     return f"${dollars:,.2f}" if abs(dollars) >= 1 or not dollars else f"${dollars:.4f}"
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it."""
+    """A duration in readable units."""
     if not math.isfinite(seconds):
         return "unknown"
     if seconds < 1:

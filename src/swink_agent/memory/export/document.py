@@ -13,8 +13,8 @@ import msgspec
 
 from swink_agent.core.codec import encode_message
 from swink_agent.core.types import AgentMessage
-from swink_agent.memory.info import SessionInfo
-from swink_agent.memory.records import UnknownMessage
+from swink_agent.memory.log.records import UnknownMessage
+from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.turns import LabelAt, NoteAt
 from swink_agent.rendering.values import pretty_json
 

@@ -20,7 +20,7 @@ from swink_agent.core.types import (
     ToolCall,
     UrlImage,
 )
-from swink_agent.memory.info import SessionInfo
+from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.highlight import looks_like_diff
 from swink_agent.rendering.images import size_of

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 
 from swink_agent.core.types import AgentMessage, extract_text
-from swink_agent.memory.info import SessionInfo
+from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.blocks import anchor, conversation_html
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.frame import bar, head

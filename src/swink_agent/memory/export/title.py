@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swink_agent.memory.info import SessionInfo
+from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.characters import one_line
 
 __all__ = ["title_of"]

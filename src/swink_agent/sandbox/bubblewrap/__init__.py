@@ -1,1 +1,1 @@
-"""Walls made of namespaces, by the program `bwrap`, with a system call filter."""
+"""The back end that uses namespaces, made by the program `bwrap`, and a system call filter."""

@@ -1,13 +1,13 @@
-"""Walls made of namespaces: bubblewrap, with a system call filter.
+"""The bubblewrap back end: namespaces and a system call filter.
 
-Owns the arguments of `bwrap` and the life of what it starts. Whether it works on this machine is found out in `open`.
+Builds the arguments of `bwrap` and manages what it starts. `open` finds out whether it works on this machine.
 
     bwrap          ours; waits for the command
-    └── 1          first of a process namespace: when it dies, the kernel ends all the others
+    └── 1          first of a process namespace: when it dies, the kernel kills all the others
         └── 2      the command
 
-Everything is mounted anew for each command, as the disk has it then: what is hidden is covered, what is protected is
-read-only or, where it is missing, stands on a place-holder that nobody can write to.
+Everything is mounted anew for each command, as the disk is then: hidden paths are covered; protected paths are
+read-only or, if they are missing, mounted on a placeholder that nothing can write to.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ..kernel.seccomp import base_rules, build_filter
 from ..process import Sandbox, SandboxedProcess
 from ..profile import SandboxProfile, is_beneath
 from ..programs import find_program
+from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
-from .hidden_now import HiddenNow
 from .placeholders import Placeholder, is_a_file, is_placeholder, place
 from .renames import Renames, can_ask_about_renames
 
@@ -45,6 +45,9 @@ _SYSTEM_FOLDERS = (
     *("/sys", "/var/lib/dpkg", "/run/current-system", "/run/systemd/resolve", "/run/opengl-driver"),
 )
 _SEARCH_AGAIN_AFTER = 30.0
+_COARSE = 50_000_000
+"""Nanoseconds by which the time of a folder may be behind the clock: a younger one may change unseen."""
+_States = tuple["tuple[int, int, int] | None", ...]
 _TMP = "/tmp"
 
 
@@ -55,7 +58,7 @@ def find_bubblewrap(profile: SandboxProfile, path: str | None = None) -> str | N
 
 
 class BubblewrapSandbox(Sandbox):
-    """Each command in namespaces of its own. Raises `SandboxError` where the walls cannot be built."""
+    """Runs each command in its own namespaces. Raises `SandboxError` if the sandbox cannot be built."""
 
     backend = "bubblewrap"
 
@@ -66,8 +69,8 @@ class BubblewrapSandbox(Sandbox):
             raise _without_program()
         check_folders(profile)
         self._program = found
-        self._empty_folder = _empty_folder_arguments(found)
-        self._hidden = HiddenNow(profile)
+        self._empty_folder = _empty_folder_arguments(found, profile.write)
+        self._hidden = _HiddenNow(profile)
         self._asks = can_ask_about_renames(found)
         self._filter = build_filter(base_rules(network=profile.network))
         self._presence = Presence(profile.write)
@@ -75,15 +78,15 @@ class BubblewrapSandbox(Sandbox):
         self._protected: dict[str, None] = {}
         self._searched = -_SEARCH_AGAIN_AFTER
         self._hidden_inside: frozenset[str] = frozenset()
-        holds(profile.write, self._own, (), self._own)  # says now what cannot be held
+        holds(profile.write, self._own, (), self._own)  # raises now if something cannot be protected
         self._private = PrivateFolder(avoid=profile.write)
-        # Where /tmp itself is to be worked in or read, it is the machine's.
+        # If /tmp itself may be written or read, commands see the machine's /tmp.
         is_own = _TMP not in (*profile.write, *(profile.read or ()))
         self._temporary = _TMP if is_own else self._private.path
         self._nothing = os.path.join(self._private.own, "nothing")
         os.close(os.open(self._nothing, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
-        self._running: dict[BubblewrapCommand, bool] = {}  # and whether it holds everything that is known
-        # For those who never close it: neither a command nor the folder stays.
+        self._running: dict[BubblewrapCommand, bool] = {}  # and whether it protects everything that is known
+        # If the sandbox is never closed, commands are killed and the folder is removed all the same.
         self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
         self._watch = Watch()
         self._mounts = MountList()
@@ -113,7 +116,7 @@ class BubblewrapSandbox(Sandbox):
             hidden, absent = self._hidden_now()
             self._running[command] = holds_all = self._may_hold_all(is_alone, hidden)
             is_listed = True
-            self._check_open()  # from here on, whoever closes the sandbox ends the command
+            self._check_open()  # from here on, closing the sandbox kills the command
             command.expect_none_of(absent)
             unmade = unmade_repositories(self.profile)
             arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", cwd]
@@ -150,22 +153,22 @@ class BubblewrapSandbox(Sandbox):
     # -- what a command sees -------------------------------------------------------------------------------------
 
     def _may_hold_all(self, is_alone: bool, hidden: Sequence[str]) -> bool:
-        """Whether no command runs that could swap what is mounted for a link, as it does not hold it in place itself.
+        """Whether every running command protects all paths, so that none can swap one for a link while it is mounted.
 
-        What there is to hold beneath the roots is looked for only while nothing runs, so that all commands agree on it.
+        Protected paths beneath the roots are searched for only while nothing runs, so that all commands agree on them.
         """
         if not is_alone or not all(self._running.values()):
             return False
         if not self._running:
             if time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER:
-                # What was found once stays: nobody can make room for something else by hiding it in a large tree.
+                # Paths that were found once are kept: a command cannot push one out by filling a large tree.
                 self._protected.update(dict.fromkeys(protected_paths(self.profile)))
                 self._searched = time.monotonic()
             self._hidden_inside = self._inside(hidden)
         return True
 
     def _hidden_now(self) -> tuple[list[str], Sequence[str]]:
-        """What is hidden and there, and what is not; a place-holder that another command needs is empty as it is."""
+        """The hidden paths that exist, and those that do not. A placeholder of another command is empty already."""
         (paths, absent), mounts = self._hidden.look(), self._mounts.now()
         if self._places[0] != paths or self._places[1] is not mounts:
             again = [place for path in paths for place in mounted_again(path, mounts)]
@@ -178,7 +181,7 @@ class BubblewrapSandbox(Sandbox):
     def _mounted(
         self, command: BubblewrapCommand, hidden: Sequence[str], unmade: Sequence[str], holds_all: bool
     ) -> list[str]:
-        """The walls, outer before inner: a later mount lies over an earlier one."""
+        """The mounts, outer before inner: a later mount covers an earlier one."""
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         mounts += ["--share-net"] if profile.network else []
@@ -186,7 +189,7 @@ class BubblewrapSandbox(Sandbox):
         mounts += ["--ro-bind", "/", "/"] if profile.read is None or "/" in outer else _system_folders()
         for folder in outer:
             mounts += ["--ro-bind-try", folder, folder]
-        # Read-only, as root could change the kernel's settings there, with no capability at all.
+        # Read-only, because root could change the kernel's settings there, even without any capability.
         mounts += ["--proc", "/proc", "--remount-ro", "/proc"]
         mounts += ["--dev", "/dev"]
         if self._temporary == _TMP:
@@ -207,11 +210,11 @@ class BubblewrapSandbox(Sandbox):
         return mounts
 
     def _holds(self, hidden: Sequence[str], everything: bool) -> tuple[Hold, ...]:
-        """What every sandbox holds and, where it is safe, what only this one knows of."""
+        """The paths that every sandbox protects and, if it is safe, those that only this one knows of."""
         inside = self._inside(hidden)
         if inside and (not everything or inside != self._hidden_inside):
             raise SandboxError(
-                "another command runs in the same folder, which has something hidden in it that it does not know of: "
+                "another command runs in the same folder, which has something hidden in it that it does not cover: "
                 "wait for its end"
             )
         return holds(self.profile.write, self._known(everything), inside, self._own)
@@ -222,8 +225,8 @@ class BubblewrapSandbox(Sandbox):
     def _way_through_tmp(self) -> list[str]:
         """Folders of ours on the way to roots beneath `/tmp`.
 
-        The private folder is written by commands: a root's mount point in it must not be behind a link that one of them
-        made. The first folder on the way is a mount in every command, so no command can put something else there.
+        Commands write in the private folder, so a root's mount point in it must not be behind a link that one of them
+        made. The first folder on the way is a mount in every command, so no command can replace it.
         """
         mounts: list[str] = []
         for folder in dict.fromkeys((*self.profile.write, *(self.profile.read or ()))):
@@ -234,27 +237,27 @@ class BubblewrapSandbox(Sandbox):
         return mounts
 
     def _hold(self, path: str, kind: HoldKind, placeholders: list[Placeholder], *, is_free: bool) -> list[str]:
-        """`is_free`: that a command may fill what is missing, and only not put something else in its place."""
-        # A repository further in may be gone by the time that it is mounted, as other programs work there too.
+        """`is_free`: a command may fill the missing path, but not replace it."""
+        # Other programs work there too and may have deleted a repository by the time that it is mounted.
         must = "" if any(is_beneath(own, path) for own in self._own) else "-try"
         if kind is HoldKind.PINNED:
             return [f"--ro-bind{must}" if _is_sealed(path) else f"--bind{must}", path, path]
         if kind is HoldKind.MISSING:
             if not os.access(os.path.dirname(path), os.W_OK):
-                return []  # nothing can be made there: it is not ours, or sealed
+                return []  # nothing can be created there: it is not ours, or sealed
             placeholder = place(max((root for root in self.profile.write if is_beneath(path, root)), key=len), path)
             if placeholder is not None:
                 placeholders.append(placeholder)
                 if is_free:
                     return ["--bind", path, path]
-                # For a folder, a file system of its own costs a quarter of what mounting the place-holder does.
+                # For a folder, a new file system costs a quarter of mounting the placeholder.
                 return ["--ro-bind", path, path] if is_a_file(path) else [*self._empty_folder("0555"), path]
             if not os.path.lexists(path):
                 return []
         return [f"--ro-bind{must}", path, path]
 
     def _cover(self, path: str) -> list[str]:
-        """Something empty over what is hidden; nothing where the command does not see the path anyway."""
+        """Covers a hidden path with something empty, unless the command does not see the path anyway."""
         profile = self.profile
         in_view = any(is_beneath(path, folder) for folder in (*profile.write, *(profile.read or ())))
         is_replaced = any(is_beneath(path, folder) for folder in ("/tmp", "/proc", "/dev"))
@@ -271,7 +274,7 @@ class BubblewrapSandbox(Sandbox):
 
 
 def _end(running: Mapping[BubblewrapCommand, bool], private: PrivateFolder, owner: int) -> None:
-    if os.getpid() == owner:  # a fork of ours that ends must not take them along
+    if os.getpid() == owner:  # a fork of ours that ends must not kill them
         commands = tuple(running)
         for command in commands:
             command.kill()
@@ -281,8 +284,42 @@ def _end(running: Mapping[BubblewrapCommand, bool], private: PrivateFolder, owne
         private.close()
 
 
+class _HiddenNow:
+    """`look()` returns the hidden paths that exist, and those that do not and must not be created.
+
+    There are more than a hundred paths in a few dozen folders, and every command needs the answer. Every change in a
+    folder changes its inode's time, which no command can set, so only the folders are checked while they stay the same.
+    """
+
+    def __init__(self, profile: SandboxProfile) -> None:
+        self._profile = profile
+        self._folders = tuple(dict.fromkeys(os.path.dirname(path) for path in profile.hidden))
+        self._known: tuple[_States, tuple[str, ...], tuple[str, ...]] | None = None
+
+    def look(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        states = tuple(map(_state, self._folders))
+        known = self._known
+        if known is not None and known[0] == states:
+            return known[1], known[2]
+        there = self._profile.hidden_paths()
+        absent = tuple(path for path in self._profile.hidden_elsewhere(there) if not os.path.lexists(path))
+        is_lasting = all(state is None or state[2] < time.time_ns() - _COARSE for state in states)
+        # The target of a link is in none of the folders that we check.
+        has_links = any(map(os.path.islink, self._profile.hidden))
+        self._known = (states, there, absent) if is_lasting and not has_links else None
+        return there, absent
+
+
+def _state(folder: str) -> tuple[int, int, int] | None:
+    try:
+        state = os.stat(folder)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino, state.st_ctime_ns
+
+
 def _outer_and_inner(folders: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Folders to be mounted before the ones that every command has of its own, and those after."""
+    """Folders to be mounted before those that every command has for itself, and those after."""
     own = ("/proc", "/dev", _TMP)
     outer = [folder for folder in sorted(folders) if any(is_beneath(path, folder) for path in own)]
     return outer, [folder for folder in sorted(folders) if folder not in outer]
@@ -299,19 +336,19 @@ def _system_folders() -> list[str]:
 
 
 def _without_program() -> SandboxError:
-    """Why there is no program to start: it is missing, or only there where a command could have put its own."""
+    """Why there is no program to start: it is missing, or only where a command could have put its own."""
     inside = find_bubblewrap(SandboxProfile())
     if inside is None:
         return SandboxError("bubblewrap is not installed", remedy=INSTALL)
     return SandboxError(
-        f"{inside} lies in a folder that commands may write, so it is not started", remedy="work in another folder"
+        f"{inside} is in a folder that commands may write, so it is not started", remedy="work in another folder"
     )
 
 
-def _empty_folder_arguments(program: str) -> Callable[[str], list[str]]:
+def _empty_folder_arguments(program: str, write: Sequence[str]) -> Callable[[str], list[str]]:
     """How this version of bubblewrap mounts an empty folder with a mode."""
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, timeout=5, check=False, env={}).stdout
+        said = run_program([program, "--version"], timeout=5, environ={}, outside=write).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise SandboxError(f"{program!r} does not say what version it is: {error}") from error
     version = tuple(map(int, re.findall(rb"\d+", said)[:2]))
@@ -324,13 +361,13 @@ def _empty_folder_arguments(program: str) -> Callable[[str], list[str]]:
 
 
 def _is_sealed(folder: str) -> bool:
-    """Whether we may not write to a folder of our own: a command could take that back, so it is read-only for it."""
+    """Whether we may not write to our own folder. It is read-only for commands, which could change the mode back."""
     try:
         return not os.access(folder, os.W_OK) and os.stat(folder).st_uid == os.geteuid()
-    except OSError:  # gone: bubblewrap will say so
+    except OSError:  # deleted: bubblewrap will report it
         return False
 
 
 def _may_read(state: os.stat_result) -> bool:
-    """Whether a process of ours without any capability can read the file, or change its mode so that it can."""
+    """Whether a process of ours without any capability can read the file, or change its mode to do so."""
     return state.st_uid == os.getuid() or bool(state.st_mode & 0o044)

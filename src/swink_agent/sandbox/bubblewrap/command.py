@@ -1,6 +1,6 @@
-"""One run of `bwrap`: from its start to the end of everything that it started.
+"""One run of `bwrap`: from its start until everything that it started has ended.
 
-Owns the pipes to it, the limits of the command, and its end. What it mounts is in `bubblewrap/backend`.
+Manages the pipes to it, the limits of the command, and its end. `bubblewrap/backend` decides what it mounts.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import resource
 import select
 import signal
 import subprocess
@@ -20,11 +19,11 @@ from functools import partial
 
 from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxClosed, SandboxError
-from ..kernel.exit_status import can_tell_exits, exit_code_of
 from ..kernel.headcount import Headcount, children_of, groups_beneath
-from ..kernel.process_tree import Watch
+from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, limit_process
 from ..process import SandboxedProcess
 from ..profile import ProcessLimits
+from ..starting import start_program
 from .placeholders import Placeholder, is_placeholder
 from .renames import Renames
 
@@ -33,26 +32,26 @@ __all__ = ["END_DEADLINE", "BubblewrapCommand"]
 _START_DEADLINE = 20.0
 END_DEADLINE = 5.0
 _PATIENCE = 3.0
-"""Seconds that the kernel has to end a namespace before nobody waits for it any more."""
+"""Seconds that the kernel has to end a namespace before we stop waiting for it."""
 _FREE_AFTER = 0.01
-_TASKS_TO_PROCESSES = 4  # threads are counted too, and every other program has some
+_TASKS_TO_PROCESSES = 4  # threads count too, and every other program has some
 _LOOK_AT_FILES_AGAIN = 0.05
-_FIRST_LOOK = 0.004  # for the command, which starts when all is mounted
+_FIRST_LOOK = 0.004  # for the command, which starts when everything is mounted
 _BETWEEN_LOOKS = 0.002
 
-# What bubblewrap complains of where it may not make namespaces; all else is about paths.
+# What bubblewrap reports if it may not make namespaces; all other messages are about paths.
 _OF_THE_MACHINE = re.compile(
     r"namespace|[ug]id map|loopback|RTM_|pivot_root|capabilit|setuid|seccomp|no_new_privs", re.I
 )
 
 
 class BubblewrapCommand:
-    """Its end is the end of its process namespace: only then are place-holders removed and is the exit told."""
+    """It ends with its process namespace: only then are placeholders removed and the exit is reported."""
 
     def __init__(self, limits: ProcessLimits, watch: Watch, ended: Callable[[BubblewrapCommand], None]) -> None:
         self.placeholders: list[Placeholder] = []
         self.renames: Renames | None = None
-        """Who starts it and answers what it wants to rename, if anybody does."""
+        """Starts the command and answers its renames, if anything does."""
         self._held: dict[str, tuple[int, int] | None] = {}
         self._absent: Sequence[str] = ()
         self._loop = asyncio.get_running_loop()
@@ -60,7 +59,7 @@ class BubblewrapCommand:
         self._pipe = OutputPipe(self._loop)
         self._look_at_files = 0.0
         self._handle: SandboxedProcess | None = None
-        self._told: asyncio.Future[int] | None = None  # the first process of the namespace, while it is waited for
+        self._told: asyncio.Future[int] | None = None  # the first process of the namespace, while we wait for it
         self._limits = limits
         self._watch = watch
         self._on_end = ended
@@ -69,8 +68,8 @@ class BubblewrapCommand:
         self._outer = -1  # a descriptor of bwrap itself
         self._first = -1  # and of the first process in its namespace
         self._first_pid = 0
-        self._command = -1  # and of the command, where that tells how it ended
-        self._children = -1  # the kernel's list of those of the first process
+        self._command = -1  # and of the command, if the kernel then reports how it ended
+        self._children = -1  # the kernel's list of the first process's children
         self._status = -1
         self._said = b""
         self._killed = False
@@ -87,7 +86,7 @@ class BubblewrapCommand:
         stdin: int,
         pass_fds: Sequence[int],
     ) -> SandboxedProcess:
-        """Starts `bwrap`, limits the first process of the namespace while it waits for us, and lets it go on."""
+        """Starts `bwrap`, limits the first process of the namespace while it waits for us, and lets it continue."""
         self._check_wanted()
         block, go = os.pipe()
         try:
@@ -96,9 +95,11 @@ class BubblewrapCommand:
                 self._first_pid = await self._read_first_pid()
             self._check_wanted()
             self._first = _open_child(self._first_pid, self._pid)
-            _limit(self._first_pid, self._limits)
+            most = self._limits.processes
+            counts = bool(most) and _counts_its_own(self._first_pid)
+            limit_process(self._first_pid, self._limits, (most or 0) * _TASKS_TO_PROCESSES if counts else None)
             self._headcount = Headcount(self._first_pid, self._limits.processes)
-            # Before anybody looks: what a look finds is told, however early it does.
+            # Before the first look, so that whatever it finds is reported.
             self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
             self._watch.add(self, self._look, self._end_because)
             self._check_wanted()
@@ -106,7 +107,7 @@ class BubblewrapCommand:
         except (OSError, ValueError) as error:
             said = await self._complaint(error)
             remedy = None if _OF_THE_MACHINE.search(said) else ""
-            raise SandboxError(f"bubblewrap could not build the walls: {said}", remedy=remedy) from error
+            raise SandboxError(f"bubblewrap could not build the sandbox: {said}", remedy=remedy) from error
         finally:
             if self._first < 0 and not self._is_over:
                 self._end_group()
@@ -116,35 +117,35 @@ class BubblewrapCommand:
         return self._handle
 
     def hold(self, path: str) -> None:
-        """Something to be mounted read-only or in its place for as long as the command runs."""
+        """Adds a path that must stay mounted read-only or in its place while the command runs."""
         self._held[path] = _identity(path)
 
     def expect_none_of(self, paths: Sequence[str]) -> None:
-        """What is hidden and not there: no mount can cover it, so the command ends if it comes to be."""
+        """Adds hidden paths that do not exist. No mount can cover them, so the command is killed if one is created."""
         self._absent = paths
 
     def kill(self) -> None:
-        """Ends the namespace, and with it all that is in it. Any thread may call it."""
+        """Kills the namespace and everything in it. Any thread may call it."""
         with self._lock:
             was_killed, self._killed = self._killed, True
             if self._is_over or self._process is None:
                 return
             if not was_killed:
-                self._in_loop(self._wait_no_longer)
+                self._in_loop(self._stop_waiting)
             with suppress(OSError):
                 if self._first < 0:
                     os.killpg(self._process.pid, signal.SIGKILL)
-                elif not _has_ended(self._first):  # else its number may be another's
-                    # Whole groups at once: the first process has to be given a processor before it can end the rest.
+                elif not _has_ended(self._first):  # else its number may belong to another process
+                    # Whole groups at once: the first process needs a processor before it can end the rest.
                     for group in groups_beneath(self._first_pid):
                         with suppress(OSError):
                             os.killpg(group, signal.SIGKILL)
                     signal.pidfd_send_signal(self._first, signal.SIGKILL)
 
     def _end_group(self) -> None:
-        """Ends bubblewrap and a first process that nobody has told us of, before it is let go on.
+        """Kills bubblewrap and a first process that we do not know yet, before it continues.
 
-        It may not have asked yet to die with its parent, but it has not left the group of its parent either.
+        That process may not be set to die with its parent yet, but it is still in the parent's group.
         """
         deadline = time.monotonic() + END_DEADLINE
         while self._process is not None and time.monotonic() < deadline:
@@ -152,14 +153,14 @@ class BubblewrapCommand:
                 os.killpg(self._process.pid, signal.SIGKILL)
             except OSError:
                 return
-            self._process.poll()  # as long as it is not taken note of, it counts as one of the group
+            self._process.poll()  # until it is reaped, it counts as a member of the group
             time.sleep(0.001)
 
     def abandon(self, deadline: float | None = None) -> None:
-        """Ends it and waits until nothing of it is left; for when nobody will. Any thread may call it."""
+        """Kills it and waits until nothing of it is left, for when the loop will not. Any thread may call it."""
         self.kill()
         deadline = time.monotonic() + END_DEADLINE if deadline is None else deadline
-        with self._lock:  # as long as it is not over, they are open
+        with self._lock:  # until it has ended, they are open
             if self._is_over:
                 return
             processes = [os.dup(descriptor) for descriptor in (self._outer, self._first) if descriptor >= 0]
@@ -172,7 +173,7 @@ class BubblewrapCommand:
             self._in_loop(self._give_up)
 
     def _give_up(self) -> None:
-        """The end, also where the kernel holds something of it in a call that nobody can end: it never runs on."""
+        """Ends the wait even if the kernel holds a process in a call that cannot be interrupted: it never continues."""
         if self._is_over:
             return
         if self._process is not None:
@@ -184,16 +185,16 @@ class BubblewrapCommand:
                     self._handle.left_behind = True
         self._finish()
 
-    def _wait_no_longer(self) -> None:
+    def _stop_waiting(self) -> None:
         if self._patience is None and not self._is_over:
             self._patience = self._loop.call_later(_PATIENCE, self._give_up)
 
     def _in_loop(self, what: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # it is closed, and nobody waits for anything there
+        with suppress(RuntimeError):  # the loop is closed, and nothing waits there
             self._loop.call_soon_threadsafe(what)
 
     def _check_wanted(self) -> None:
-        """Raises when somebody has ended it already: then it does not begin."""
+        """Raises if the command was killed already: then it does not begin."""
         if self._killed or self._is_over:
             if self._handle is not None and self._handle.ended_because:
                 raise SandboxError(f"the command was not run: {self._handle.ended_because}", remedy="")
@@ -220,40 +221,40 @@ class BubblewrapCommand:
         self._status, status = os.pipe()
         os.set_blocking(self._status, False)
         rules = _file_of(program)
-        # The arguments of a process can be seen by all, so variables go the same way as the walls: bubblewrap itself,
-        # which nothing confines, must not load or look up what they name.
+        # Anybody can see the arguments of a process, so variables are passed like the mounts: bubblewrap itself is not
+        # confined and must not load or look up what they name.
         variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
-        walls = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in (*arguments, *variables)))
+        mounts = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in (*arguments, *variables)))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
             start = partial(
-                subprocess.Popen[bytes],
-                [bwrap, "--args", str(walls), *own, "--", *argv],
-                env={},
-                cwd="/",
+                start_program,
+                [bwrap, "--args", str(mounts), *own, "--", *argv],
+                outside=(),  # when the sandbox was opened, it was found where no command writes
+                environ={},
                 stdin=stdin,
                 stdout=self._pipe.write_end,
                 stderr=self._pipe.write_end,
-                pass_fds=(rules, walls, status, block, *pass_fds),
-                start_new_session=True,
+                pass_fds=(rules, mounts, status, block, *pass_fds),
+                new_session=True,
             )
             self._process = start() if self.renames is None else self.renames.start(start)
         finally:
-            for descriptor in (rules, walls, status, block):
+            for descriptor in (rules, mounts, status, block):
                 os.close(descriptor)
             self._pipe.close_write_end()
         self._outer = os.pidfd_open(self._pid)
         self._loop.add_reader(self._outer, self._outer_ended)
 
     async def _read_first_pid(self) -> int:
-        """What bubblewrap says about the first process of its namespace, once it is there."""
+        """The number of the first process of the namespace, once bubblewrap reports it."""
         told: asyncio.Future[int] = self._loop.create_future()
         self._told = told
 
         def read() -> None:
             data = _read(self._status)
             self._said += data or b""
-            if told.done():  # nobody waits for it any more
+            if told.done():  # nothing waits for it now
                 return
             pid = re.search(rb'"child-pid"\s*:\s*(\d+)', self._said)
             if pid and b"}" in self._said:
@@ -261,7 +262,7 @@ class BubblewrapCommand:
                 told.set_result(int(pid[1]))
             elif data == b"":
                 self._loop.remove_reader(self._status)
-                told.set_exception(ValueError("it ended without a word"))
+                told.set_exception(ValueError("it ended without a message"))
 
         self._loop.add_reader(self._status, read)
         try:
@@ -272,7 +273,7 @@ class BubblewrapCommand:
                 self._loop.remove_reader(self._status)
 
     def _find_command(self) -> None:
-        """A descriptor of the command as soon as it is there; of one that was over at once there is none."""
+        """Opens a descriptor of the command as soon as it exists. A command that ended at once has none."""
         if self._is_over:
             return
         with suppress(OSError):
@@ -307,23 +308,23 @@ class BubblewrapCommand:
     def _appeared(self) -> str:
         for path in self._absent:
             if os.path.lexists(path) and not is_placeholder(path):
-                return f"{path!r}, which is hidden from commands, was made while it ran: run it again"
+                return f"{path!r}, which is hidden from commands, was created while it ran: run it again"
         return ""
 
     def _replaced(self) -> str:
-        """Something held that another program has replaced: the kernel takes a mount away with what it stood on."""
+        """Reports a protected path that another program has replaced: the kernel then removes the mount."""
         for path, identity in self._held.items():
             if _identity(path) != identity:
                 return (
-                    f"{path!r} was replaced by another program while it ran and could no longer be held read-only: "
-                    "look at what is in it now"
+                    f"{path!r} was replaced by another program while it ran and could no longer be kept read-only: "
+                    "check what is in it now"
                 )
         return ""
 
     def _end_because(self, reason: str) -> None:
         with self._lock:
             if self._killed or self._is_over:
-                return  # what a look finds once the end has begun is a part of the end
+                return  # what a look finds after the end has begun belongs to the end
             if self._handle is not None:
                 self._handle.ended_because = reason
         self.kill()
@@ -331,12 +332,12 @@ class BubblewrapCommand:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def _outer_ended(self) -> None:
-        """The command is over: so is all that it left behind, as soon as the namespace is."""
+        """The command has ended. What it left behind ends with the namespace."""
         self._loop.remove_reader(self._outer)
         if self._first < 0:
-            return  # it gave up: `start` sees the end of its words, and ends the rest
-        # Whoever lost its parent is a child of the first: without any, nothing but bubblewrap itself is left there,
-        # and its end, which takes the kernel some milliseconds, need not be waited for.
+            return  # it failed: `start` sees the end of its messages, and ends the rest
+        # Orphans become children of the first process: if it has none, only bubblewrap itself is left there, and we
+        # need not wait for its end, which takes the kernel some milliseconds.
         is_alone = not children_of(self._first_pid)
         with suppress(OSError):
             signal.pidfd_send_signal(self._first, signal.SIGKILL)
@@ -344,7 +345,7 @@ class BubblewrapCommand:
             self._finish()
         else:
             self._loop.add_reader(self._first, self._finish)
-            self._wait_no_longer()
+            self._stop_waiting()
 
     def _finish(self) -> None:
         with self._lock:
@@ -362,7 +363,7 @@ class BubblewrapCommand:
             self._handle.ended_because = self._handle.ended_because or self._replaced()
         for placeholder in self.placeholders:
             placeholder.release()
-        # After who waits for the exit was told, and better where nobody waits at all.
+        # After the exit was reported, and preferably in a thread that nothing waits for.
         if self.renames is None or not self.renames.close(self._free):
             if self._loop.is_closed():
                 self._free()
@@ -399,9 +400,9 @@ class BubblewrapCommand:
         if self._killed:
             self._exited.set_result(-signal.SIGKILL)
         elif said is None:
-            message = f"bubblewrap could not build the walls and ended with {code}: what it wrote is in the output"
-            self._exited.set_exception(SandboxError(message, remedy=""))  # there is a namespace, so that is not it
-            self._exited.exception()  # nobody has to wait for it
+            message = f"bubblewrap could not build the sandbox and ended with {code}: its messages are in the output"
+            self._exited.set_exception(SandboxError(message, remedy=""))  # namespaces work, so they are not the cause
+            self._exited.exception()  # so that no warning is logged if nothing awaits it
         else:
             code = int(said[1])
             if ended is not None and ended < 0 and code == 128 - ended:
@@ -410,7 +411,7 @@ class BubblewrapCommand:
 
 
 def _has_ended(process: int, within: float = 0.0) -> bool:
-    """Whether the process of a descriptor has, or does in so many seconds."""
+    """Whether the process of a descriptor has ended, or ends within that many seconds."""
     poll = select.poll()
     poll.register(process, select.POLLIN)
     return bool(poll.poll(within * 1000))
@@ -425,7 +426,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _open_child(pid: int, parent: int) -> int:
-    """A descriptor of the process, which is certainly the child that it was said to be."""
+    """A descriptor of the process, after making sure that it is the child of that parent."""
     descriptor = os.pidfd_open(pid)
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -437,22 +438,8 @@ def _open_child(pid: int, parent: int) -> int:
     raise ValueError(f"process {pid} is gone")
 
 
-def _limit(pid: int, limits: ProcessLimits) -> None:
-    """What the kernel holds by itself, before any watch has had a look."""
-    tasks = limits.processes * _TASKS_TO_PROCESSES if limits.processes and _counts_its_own(pid) else None
-    for kind, most in (
-        (resource.RLIMIT_CORE, limits.core),
-        (resource.RLIMIT_FSIZE, limits.file_size),
-        (resource.RLIMIT_NOFILE, limits.open_files),
-        (resource.RLIMIT_NPROC, tasks),
-    ):
-        if most is not None:
-            soft, hard = (value if value != resource.RLIM_INFINITY else most for value in resource.prlimit(pid, kind))
-            resource.prlimit(pid, kind, (min(soft, most), min(hard, most)))
-
-
 def _counts_its_own(pid: int) -> bool:
-    """Whether the kernel counts the tasks of the namespace alone: not root's, and not before Linux 5.14."""
+    """Whether the kernel counts the tasks of the namespace alone: not for root, and not before Linux 5.14."""
     release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
     if os.geteuid() == 0 or release < (5, 14):
         return False
@@ -463,7 +450,7 @@ def _counts_its_own(pid: int) -> bool:
 
 
 def _file_of(data: bytes) -> int:
-    """A file in memory, to be read from its start: arguments and filter are nobody else's business."""
+    """A file in memory with the data, to be read from its start. No other process sees arguments and filter."""
     descriptor = os.memfd_create("swink", os.MFD_CLOEXEC)
     os.write(descriptor, data)
     os.lseek(descriptor, 0, os.SEEK_SET)

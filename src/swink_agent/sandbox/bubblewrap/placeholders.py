@@ -1,10 +1,10 @@
-"""Place-holders: something at a missing name for a mount to stand on, gone again after the last command.
+"""Placeholders: empty files or folders at missing names, for mounts to cover, removed after the last command.
 
-Owns their making, sharing and removal. A mount can only cover what exists, so a protected name that is missing gets an
-empty file or folder on the disk while a command runs. Several commands, sandboxes and programs may need the same one:
-each holds a shared lock on it, and who can take the lock alone removes it. Removed while another namespace has a mount
-on it, that mount would go too: so nobody else may. A place-holder that a killed process left behind is known by its
-time stamp, does no harm, and goes with the next command.
+A mount can only cover what exists, so a missing protected name gets an empty file or folder on the disk while a command
+runs. Several commands, sandboxes and programs may need the same one: each has a shared lock on it, and the one that can
+lock it exclusively removes it. If it were removed while another namespace has a mount on it, that mount would be lost.
+A placeholder that a killed process left behind is recognised by its time stamp, does no harm, and is removed with the
+next command.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _FILES_IN_HOME = frozenset(
 
 
 def is_a_file(path: str) -> bool:
-    """Whether a missing path would be a file. All others are folders: git does not see an empty folder."""
+    """Whether a missing path would be a file. All others are folders, because git ignores an empty folder."""
     return os.path.basename(path) in _FILES | _FILES_IN_HOME
 
 
 def is_placeholder(path: str) -> bool:
-    """Whether what is there has the mark of one and is as empty: anybody could have set the time of something else."""
+    """Whether it has the mark of a placeholder and is as empty: a command could have set the time of another file."""
     try:
         state = os.lstat(path)
         if int(state.st_mtime) != PLACEHOLDER_STAMP or state.st_uid != os.geteuid():
@@ -58,7 +58,7 @@ def is_placeholder(path: str) -> bool:
 
 
 class Placeholder:
-    """A place-holder that is in use until `release()`; then comes `close()`."""
+    """A placeholder that is in use until `release()`, which is followed by `close()`."""
 
     def __init__(self, path: str, parent: int, descriptor: int) -> None:
         self.path = path
@@ -66,21 +66,21 @@ class Placeholder:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Removes it if nobody else uses it and nothing was put there. To be called when the command is gone."""
+        """Removes it if nothing else uses it and it is still empty. Call it when the command has ended."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A repository that a command began to make there, and gave up, is as empty.
+            # An unfinished repository that a command made there may be as empty.
             is_git = os.path.basename(self.path) == ".git"
             if is_git or _is_placeholder(self._parent, os.path.basename(self.path), self._descriptor):
                 if is_a_file(self.path):
                     os.unlink(os.path.basename(self.path), dir_fd=self._parent)
                 else:
                     os.rmdir(os.path.basename(self.path), dir_fd=self._parent)
-        except OSError:  # in use elsewhere, or no longer empty: then it is theirs
+        except OSError:  # in use elsewhere, or no longer empty: then it stays
             pass
 
     def close(self) -> None:
-        """Frees what it used. The disk may take a moment for that, so it is apart from `release`."""
+        """Closes its descriptors. Separate from `release`, because the disk may take a moment."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             os.close(self._parent)
@@ -88,10 +88,10 @@ class Placeholder:
 
 
 def place(root: str, path: str) -> Placeholder | None:
-    """Makes or shares the place-holder at `path`, beneath `root`.
+    """Makes or shares the placeholder at `path`, beneath `root`.
 
-    `None` if something real is there by now, or nothing can be, as the file system is read-only. Raises `UnfitFolder`
-    when the name cannot be held.
+    Returns `None` if something real exists there now, or the file system is read-only. Raises `UnfitFolder` if the name
+    cannot be protected.
     """
     name = os.path.basename(path)
     parent = _open_parent(root, path)
@@ -100,7 +100,7 @@ def place(root: str, path: str) -> Placeholder | None:
             _make(parent, path)
             descriptor = _open(parent, name)
             if descriptor is None:
-                time.sleep(0.001)  # somebody is just removing it
+                time.sleep(0.001)  # another process is removing it
             elif _is_placeholder(parent, name, descriptor):
                 return Placeholder(path, parent, descriptor)
             else:
@@ -108,7 +108,7 @@ def place(root: str, path: str) -> Placeholder | None:
                 os.close(descriptor)
                 if not is_new:
                     break
-                time.sleep(0.001)  # perhaps somebody is just making it: a moment later it has its stamp
+                time.sleep(0.001)  # another process may be making it: a moment later it has its stamp
         if _exists(parent, name):
             os.close(parent)
             return None
@@ -116,13 +116,13 @@ def place(root: str, path: str) -> Placeholder | None:
         os.close(parent)
         if error.errno == errno.EROFS:
             return None
-        raise UnfitFolder(f"the protected name {path!r} is missing and cannot be held: {error.strerror}") from error
+        raise UnfitFolder(f"the protected name {path!r} is missing and cannot be kept so: {error.strerror}") from error
     os.close(parent)
-    raise UnfitFolder(f"the protected name {path!r} is missing and cannot be held: it comes and goes")
+    raise UnfitFolder(f"the protected name {path!r} is missing and cannot be kept so: it comes and goes")
 
 
 def _open_parent(root: str, path: str) -> int:
-    """The folder that the path is in, reached from the root without following a link."""
+    """Opens the folder of the path, from the root and without following a link."""
     try:
         current = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for part in os.path.relpath(os.path.dirname(path), root).split(os.path.sep):
@@ -156,12 +156,12 @@ def _make(parent: int, path: str) -> None:
 
 
 def _content(path: str) -> bytes:
-    # To git an empty `commondir` is an error, and this one says what is true without it.
+    # Git rejects an empty `commondir`; this content means the same as no file.
     return b".\n" if os.path.basename(path) == "commondir" else b""
 
 
 def _open(parent: int, name: str) -> int | None:
-    """A descriptor with a shared lock, or `None` if somebody is just removing it."""
+    """A descriptor with a shared lock, or `None` if another process is removing it."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
     except FileNotFoundError:
@@ -175,7 +175,7 @@ def _open(parent: int, name: str) -> int | None:
 
 
 def _is_placeholder(parent: int, name: str, descriptor: int) -> bool:
-    """Whether the descriptor is what the name stands for, and is a place-holder that nobody wrote to."""
+    """Whether the descriptor is the file of that name, and an untouched placeholder."""
     try:
         named = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except OSError:

@@ -1,9 +1,9 @@
-"""Renames of a command under bubblewrap that would replace a held configuration of git's, as questions to us.
+"""Intercepts renames of a command under bubblewrap that would replace a read-only git configuration.
 
-A mount cannot be renamed over, so without us git could not set anything there. Owns threads, one for each command that
-runs: it has a system call filter that tells of renames, starts the command (filters are inherited, and a thread's are
-its own) and answers. The walls do not rest on it: all but that one way of git's is left to the kernel, which finds
-the mount in its place; and what is done here is done by paths of ours, with a content that was judged.
+A mount cannot be renamed over, so without this git could not change settings there. Each running command has a thread:
+it installs a system call filter that reports renames, starts the command (which inherits the filter) and answers. The
+protection does not depend on it: all other renames are left to the kernel, which finds the mount in its place, and a
+change is made through our own paths, with a content that was judged.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ..repositories.quarantine import OpenFolder
 __all__ = ["Renames", "can_ask_about_renames"]
 
 _CALLS = {"rename": (None, 0, None, 1), "renameat": (0, 1, 2, 3), "renameat2": (0, 1, 2, 3)}
-"""Where the arguments of each are: folder and path of the old name, and of the new one."""
+"""The positions of the arguments: folder and path of the old name, and of the new one."""
 _FLAGS = 4
 _ENDS = (b"/config", b"/config.worktree")
 
 
 def can_ask_about_renames(program: str) -> bool:
-    """Whether the kernel can tell us, and the program works for a process that can gain no rights any more."""
+    """Whether the kernel can report renames, and the program works for a process that cannot gain rights."""
     try:
         kernel.check_notifications()
         return os.geteuid() == 0 or not os.stat(program).st_mode & (stat.S_ISUID | stat.S_ISGID)
@@ -43,10 +43,10 @@ def can_ask_about_renames(program: str) -> bool:
 
 
 class Renames:
-    """One command: `start()` it, and `close()` when it has ended. `admissions` has what became of its wishes."""
+    """One command: call `start()`, and `close()` when it has ended. `admissions` has the results."""
 
     def __init__(self, settings: Iterable[str], roots: Iterable[str]) -> None:
-        """`settings`: the held configurations, by their paths beneath the write roots."""
+        """`settings`: the read-only configurations, by their paths beneath the write roots."""
         self.admissions = Admissions(settings)
         self._roots = tuple(roots)
         self._start: Callable[[], subprocess.Popen[bytes]] | None = None
@@ -57,7 +57,7 @@ class Renames:
         self._ended = self._end = -1
 
     def start(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        """What `start` gives, or raises, in the thread that will answer."""
+        """Calls `start` in the thread that will answer, and returns or raises what it does."""
         self._start = start
         self._ended, self._end = os.pipe()
         threading.Thread(target=self._run, name="swink-sandbox-renames", daemon=True).start()
@@ -68,9 +68,9 @@ class Renames:
         return self._process
 
     def close(self, then: Callable[[], None]) -> bool:
-        """When everything of the command has ended. Idempotent, for one thread.
+        """Ends the thread when the command has ended. Idempotent, for one thread.
 
-        `then`: something slow to be done in the other thread; false where nothing was begun, or it is over already.
+        `then`: something slow to do in the other thread. Returns false if that thread never began or is over.
         """
         end, self._end = self._end, -1
         if end < 0:
@@ -86,7 +86,7 @@ class Renames:
             try:
                 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
                 listener = kernel.Listener(kernel.install_listener(_program()))
-            except OSError:  # one is in place already, or nobody may have any: git is refused then
+            except OSError:  # a filter is already there, or none is allowed: then git's rename fails
                 pass
             self._process = self._start()
         except BaseException as error:
@@ -95,7 +95,7 @@ class Renames:
             self._start = None
             self._is_begun.set()
         try:
-            # To its end in any case: a child that is to die with its parent dies with this thread.
+            # Until the end in any case: a child that is set to die with its parent dies with this thread.
             self._serve(listener)
         finally:
             os.close(self._ended)
@@ -130,7 +130,7 @@ class Renames:
             listener.answer(identifier, -1 if code else 0, code)
 
     def _take_over(self, path: str) -> int:
-        """0 where it was done, else the error."""
+        """Returns 0, or the error number."""
         root = next(root for root in self._roots if is_beneath(path, root))
         try:
             with OpenFolder(root, os.path.dirname(path)) as folder:
@@ -143,7 +143,7 @@ class Renames:
 def _asked_about(
     memory: kernel.ForeignMemory, task: int, name: str, arguments: list[int], admissions: Admissions
 ) -> str | None:
-    """The configuration that a rename is git's own way to change; nothing for all others."""
+    """The configuration that the rename would change, if it is git's own way to do so; else `None`."""
     old_folder, old, new_folder, new = (None if at is None else arguments[at] for at in _CALLS[name])
     path = memory.path(task, new or 0)
     if not (b"/" + path).endswith(_ENDS) or (name == "renameat2" and arguments[_FLAGS] & 0xFFFFFFFF):
@@ -163,7 +163,7 @@ def _program() -> bytes:
 
 
 def _absolute(task: int, folder: int | None, path: bytes) -> str:
-    """The path as it is written, from where the task is; nobody follows its links, so it is no more than a guess."""
+    """The path as written, relative to the task's folder. Links are not followed, so it is only a guess."""
     if path[:1] != b"/":
         number = kernel.AT_FDCWD if folder is None else folder & 0xFFFFFFFF
         is_here = number in (kernel.AT_FDCWD, kernel.AT_FDCWD & 0xFFFFFFFF)

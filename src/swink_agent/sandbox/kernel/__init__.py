@@ -1,1 +1,1 @@
-"""What the back ends ask of the kernel directly: system calls, filters, mounts, processes."""
+"""Direct kernel interfaces of the back ends: system calls, filters, mounts, processes."""

@@ -1,7 +1,7 @@
-"""The kernel's own interface for the Landlock back end: rulesets, filters, privileges, descriptors, foreign memory.
+"""The kernel interface of the Landlock back end: rulesets, filters, privileges, descriptors, memory of other processes.
 
-Owns numbers, structure layouts and the calls themselves, each a thin function that raises `OSError`. Knows nothing
-of profiles or policy. It is loaded by the launcher as well, so it needs the standard library alone.
+Contains numbers, structure layouts and thin functions that raise `OSError`. Knows nothing of profiles or policy. The
+launcher loads it too, so it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-# What a Landlock rule can allow, by bit.
+# The rights of a Landlock rule, by bit.
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(6))
 MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = (1 << bit for bit in range(6, 13))
 REFER, TRUNCATE, IOCTL_DEV = (1 << bit for bit in range(13, 16))
@@ -26,7 +26,7 @@ TCP = 0b11  # bind, connect
 SCOPE_SOCKETS, SCOPE_SIGNALS = 1, 2
 
 _RIGHTS_SINCE = ((5, 16), (3, 15), (2, 14), (1, 13))
-"""Landlock's version, and how many of the rights above it knows."""
+"""Landlock's versions, and how many of the rights above each knows."""
 
 O_PATH = 0o10000000
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_SYMLINK_FOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x400, 0x1000
@@ -34,14 +34,14 @@ RESOLVE_NO_MAGICLINKS = 0x02
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 38, 36
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 28, 47, 4
-_NO_ROOT_LOCKED = 0b1111 | 0b11 << 6  # root gets nothing for being root, nor raises ambient capabilities; for good
+_NO_ROOT_LOCKED = 0b1111 | 0b11 << 6  # root has no special rights and raises no ambient capabilities, irrevocably
 _LAST_CAPABILITY = 63
 _CAPABILITIES_V3 = 0x20080522
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _OPENAT2, _CLOSE_RANGE, _CLOSE_RANGE_CLOEXEC = 437, 436, 4
 _BY_MACHINE = {"x86_64": (317, 126, 316), "aarch64": (277, 91, 276)}
-"""seccomp, capset and renameat2, whose numbers differ from machine to machine."""
+"""seccomp, capset and renameat2, whose numbers depend on the machine."""
 
 _SET_MODE_FILTER, _GET_NOTIFICATION_SIZES = 1, 3
 NEW_LISTENER, WAIT_KILLABLE = 1 << 3, 1 << 5
@@ -63,19 +63,15 @@ def libc() -> ctypes.CDLL:
 
 @functools.cache
 def numbers() -> tuple[int, int, int]:
-    """The numbers of seccomp, capset and renameat2 here.
-
-    Raises:
-        OSError: this kind of machine is not known.
-    """
+    """The numbers of seccomp, capset and renameat2 on this machine. Raises `OSError` if it is not supported."""
     try:
         return _BY_MACHINE[platform.machine()]
     except KeyError:
-        raise OSError(errno.ENOSYS, f"the system calls of {platform.machine()} are not known here") from None
+        raise OSError(errno.ENOSYS, f"the system calls of {platform.machine()} are not supported") from None
 
 
 def syscall(number: int, *arguments: Any) -> int:
-    """Any system call; numbers are passed as long as a register."""
+    """Any system call; integers are passed at full register width."""
     prepared = [ctypes.c_long(item) if isinstance(item, int) else item for item in arguments]
     result: int = libc().syscall(ctypes.c_long(number), *prepared)
     if result == -1:
@@ -98,11 +94,7 @@ def prctl(option: int, *arguments: int) -> None:
 
 
 def landlock_version() -> int:
-    """How much this kernel's Landlock can do.
-
-    Raises:
-        OSError: it has none, or it is switched off.
-    """
+    """The version of this kernel's Landlock. Raises `OSError` if it has none, or it is switched off."""
     return syscall(_CREATE_RULESET, None, 0, 1)
 
 
@@ -111,7 +103,7 @@ def known_rights(version: int) -> int:
 
 
 def create_ruleset(version: int, handled: int, *, tcp: bool = False, scopes: int = 0) -> int:
-    """A descriptor of an empty ruleset that forbids `handled`; what this version cannot forbid is left out."""
+    """A descriptor of an empty ruleset that forbids `handled`, as far as this version can."""
     words = (handled & known_rights(version), TCP if tcp else 0, scopes)
     length = 3 if version >= 6 else 2 if version >= 4 else 1
     attributes = struct.pack(f"={length}Q", *words[:length])
@@ -131,7 +123,7 @@ def restrict_self(ruleset: int) -> None:
 
 
 def drop_privileges() -> None:
-    """Gives up every capability for good, those of a root user too, and the way to new ones."""
+    """Gives up every capability for good, also as root, and the ways to get new ones."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     for option, arguments in (
         (_PR_CAP_AMBIENT, (_PR_CAP_AMBIENT_CLEAR_ALL,)),
@@ -141,7 +133,7 @@ def drop_privileges() -> None:
         try:
             prctl(option, *arguments)
         except OSError as error:
-            # A user without capabilities may not change these and does not need to; unknown ones do not exist.
+            # A user without capabilities may not and need not change these; unknown ones do not exist.
             if error.errno not in (errno.EPERM, errno.EINVAL):
                 raise
     syscall(numbers()[1], struct.pack("=Ii", _CAPABILITIES_V3, 0), bytes(24))
@@ -158,10 +150,10 @@ def install_filter(program: bytes, flags: int = 0) -> int:
 
 
 def install_listener(program: bytes) -> int:
-    """Installs a filter whose notifications can be read from the descriptor returned.
+    """Installs a filter and returns a descriptor from which its notifications can be read.
 
-    A signal must not make a caller repeat what was done for it already, so the wait ends for fatal ones alone; kernels
-    before 5.19 cannot do this.
+    Only fatal signals interrupt the caller's wait, so that it does not repeat a call that was already done for it.
+    Kernels before 5.19 cannot do this.
     """
     try:
         return install_filter(program, NEW_LISTENER | WAIT_KILLABLE)
@@ -172,14 +164,14 @@ def install_listener(program: bytes) -> int:
 
 
 def check_notifications() -> None:
-    """Raises `OSError`, with a sentence, unless this kernel's notifications are laid out as we know them."""
+    """Raises `OSError`, with a sentence, unless this kernel's notifications have the layout that we know."""
     sizes = ctypes.create_string_buffer(6)
     try:
         syscall(numbers()[0], _GET_NOTIFICATION_SIZES, 0, sizes)
     except OSError as error:
         raise OSError(f"seccomp cannot notify a supervisor here ({error.strerror})") from None
     if struct.unpack("=3H", sizes.raw) != (NOTIFICATION.size, _RESPONSE.size, 64):
-        raise OSError("this kernel's seccomp notifications are laid out in a way that is not known")
+        raise OSError("this kernel's seccomp notifications have an unknown layout")
 
 
 class Listener:
@@ -190,12 +182,12 @@ class Listener:
         self._buffer = bytearray(NOTIFICATION.size)
         self._zeros = bytes(NOTIFICATION.size)
         try:
-            fcntl.ioctl(descriptor, _SET_FLAGS, _SYNC_WAKE_UP)  # the two sides take turns; kernels before 6.6: no
+            fcntl.ioctl(descriptor, _SET_FLAGS, _SYNC_WAKE_UP)  # the two sides take turns; since kernel 6.6
         except OSError:
             pass
 
     def receive(self) -> tuple[int, ...] | None:
-        """The fields of `NOTIFICATION`, or nothing when the caller was gone before it was read."""
+        """The fields of `NOTIFICATION`, or `None` if the caller ended before it was read."""
         buffer = self._buffer
         buffer[:] = self._zeros
         try:
@@ -207,7 +199,7 @@ class Listener:
         return NOTIFICATION.unpack(buffer)
 
     def is_valid(self, identifier: int) -> bool:
-        """Whether the caller still waits: what was read of the process with its number was its own then."""
+        """Whether the caller still waits: then what was read from its process number really came from it."""
         try:
             fcntl.ioctl(self.descriptor, _IS_VALID, _IDENTIFIER.pack(identifier))
         except OSError:
@@ -218,11 +210,11 @@ class Listener:
         self._send(identifier, value, -code, 0)
 
     def let_run(self, identifier: int) -> None:
-        """The kernel runs the call itself. Only for calls that no change of memory could turn into a forbidden one."""
+        """Lets the kernel run the call. Only for calls that no change of memory can turn into a forbidden one."""
         self._send(identifier, 0, 0, _CONTINUE)
 
     def hand_over(self, identifier: int, descriptor: int, flags: int) -> None:
-        """Puts a copy of our descriptor into the caller and makes its number the result of the call."""
+        """Copies our descriptor into the caller and returns its number there as the result of the call."""
         request = _ADD_DESCRIPTOR.pack(identifier, _ADD_AND_SEND, descriptor, 0, flags & os.O_CLOEXEC)
         try:
             fcntl.ioctl(self.descriptor, _ADD, request)
@@ -246,7 +238,7 @@ class _Vector(ctypes.Structure):
 
 
 class ForeignMemory:
-    """Reads the memory of processes that this one may trace: each read is one copy."""
+    """Reads the memory of processes that this one may trace. Each read is one copy."""
 
     def __init__(self) -> None:
         self._buffer = ctypes.create_string_buffer(_LONGEST_PATH)
@@ -261,11 +253,7 @@ class ForeignMemory:
         self._counts = one, none
 
     def read(self, task: int, address: int, length: int) -> bytes:
-        """Up to `length` bytes, fewer where the mapping ends.
-
-        Raises:
-            OSError: nothing is there, or the process cannot be read.
-        """
+        """Up to `length` bytes, fewer where the mapping ends. Raises `OSError` if nothing can be read."""
         self._here.length = self._there.length = length
         self._there.base = address
         here, there = self._references
@@ -276,12 +264,8 @@ class ForeignMemory:
         return bytes(self._view[:count])
 
     def path(self, task: int, address: int) -> bytes:
-        """A path that ends with a zero byte.
-
-        Raises:
-            OSError: the address is wrong, or the path too long.
-        """
-        # Most paths are short, and a page that ends is told by a short read.
+        """A path that ends with a zero byte. Raises `OSError` if the address is wrong or the path too long."""
+        # Most paths are short, and the end of a page shows in a short read.
         for length in (256, _LONGEST_PATH):
             data = self.read(task, address, length)
             end = data.find(b"\0")
@@ -293,7 +277,7 @@ class ForeignMemory:
 
 
 class Openat2:
-    """`openat2` for `O_PATH` descriptors, refusing to follow the links of `/proc` that lead into other processes."""
+    """`openat2` for `O_PATH` descriptors. It refuses to follow the links of `/proc` into other processes."""
 
     def __init__(self) -> None:
         self._call = libc().syscall
@@ -317,15 +301,15 @@ def rename(old_folder: int, old: bytes, new_folder: int, new: bytes, flags: int)
 
 
 def set_times(path: bytes, times: bytes | None) -> None:
-    """`utimensat` with the structures as they came from the caller."""
+    """`utimensat` with the caller's own structures."""
     if libc().utimensat(ctypes.c_int(AT_FDCWD), path, times, ctypes.c_int(0)) == -1:
         fail()
 
 
 def close_on_exec(lowest: int) -> None:
-    """Every descriptor from this number on closes when another program takes the process over.
+    """Makes every descriptor from this number on close when another program is executed.
 
-    Kernels before 5.11 cannot do it at once; ours are made that way, so there it is a second lock that is missing.
+    Kernels before 5.11 cannot do this at once. Our own descriptors close anyway, so only a second guard is missing.
     """
     try:
         syscall(_CLOSE_RANGE, lowest, 0xFFFFFFFF, _CLOSE_RANGE_CLOEXEC)

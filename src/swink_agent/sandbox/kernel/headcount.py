@@ -1,9 +1,8 @@
-"""How many processes a command has, and the looks at `/proc` that tell.
+"""Counts the processes of a command, from `/proc`.
 
-A bomb makes hundreds in the time of one look at each, and among hundreds that want the processor a look of
-milliseconds takes seconds. So most looks are one small read that costs the same however many there are, and a command
-that crowds the machine is set back behind everything else before it is counted. Owns the pace of counting. Loaded by
-the launcher of Landlock's guardians too: the standard library alone.
+A fork bomb makes hundreds of processes in the time of one look at each, and among hundreds of busy processes a look of
+milliseconds takes seconds. So most looks are one small read of constant cost, and a command that crowds the machine
+gets the lowest priority before it is counted. Landlock's launcher loads this module: the standard library only.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ LOOK_AGAIN = 0.02
 """Seconds from one look to the next."""
 
 _COUNT_AGAIN = 0.5
-_SHARE = 10  # counting takes no more than one part in so many of a processor
+_SHARE = 10  # counting uses at most one part in this many of a processor
 _THREADS_TO_PROCESSES = 16
-_A_CROWD = 8  # one part in so many of the limit has come, and as many want a processor at the same time
-_TO_A_PROCESSOR = 4  # and more than so many to each, so that a large machine at work is none
+_A_CROWD = 8  # this fraction of the limit was added, and as many want a processor at the same time
+_TO_A_PROCESSOR = 4  # and more than this many for each processor, so that a large busy machine does not count
 _LAST = 19
 _MOST_GROUPS = 100
 
 ChildrenFn = Callable[[int], "tuple[list[int], int]"]
-"""The children of a process, those included that nobody has reaped, and how many threads it has."""
+"""Returns the children of a process, also those not reaped yet, and its number of threads."""
 
 
 class Headcount:
-    """Watches over the number of processes beneath one, and of their threads."""
+    """Watches the number of processes beneath one, and of their threads."""
 
     def __init__(
         self,
@@ -41,9 +40,9 @@ class Headcount:
         reap: Callable[[], object] = lambda: None,
         children: ChildrenFn | None = None,
     ) -> None:
-        """`reap` lets go of those that have ended and still are counted.
+        """`reap` releases processes that have ended and are still counted.
 
-        `children`: for a system that does not list them as Linux does.
+        `children`: for a system that does not list children as Linux does.
         """
         self._root = root
         self._most = most
@@ -53,14 +52,14 @@ class Headcount:
         self._glance_at = self._count_at = self._set_back_at = 0.0
 
     def reason_to_end(self) -> str:
-        """What to tell of a command that has too many; nothing while it has not."""
+        """Why a command with too many processes is killed, or an empty text."""
         return f"it had more than {self._most} processes" if self.is_exceeded() else ""
 
     def is_exceeded(self) -> bool:
-        """To be asked every `LOOK_AGAIN` seconds. Says so only when it is true."""
+        """Whether there are too many. Call it every `LOOK_AGAIN` seconds. Never a false alarm."""
         if self._most is None:
             return False
-        if self._children is not None:  # a program is asked, whose time is not ours
+        if self._children is not None:  # another program is asked, whose time does not count here
             return time.monotonic() >= self._glance_at and self._are_too_many(self._children, time.monotonic)
         has_grown = self._look_at_machine(self._most)
         now = time.monotonic()
@@ -75,7 +74,7 @@ class Headcount:
         return False
 
     def _look_at_machine(self, most: int) -> bool:
-        """Whether there are as many more tasks on it as would be too many for this command alone."""
+        """Whether the machine has gained as many tasks as would be too many for this command alone."""
         try:
             running, tasks = tasks_of_machine()
         except (OSError, ValueError, IndexError):
@@ -88,9 +87,9 @@ class Headcount:
         return grown > most
 
     def _set_back(self, crowd: int) -> None:
-        """Puts the process groups right beneath behind everything else on the machine, and so what they start.
+        """Gives the process groups directly beneath, and so what they start, the lowest priority.
 
-        Unless it is somebody else that crowds it: then they would never be given a processor.
+        Not if other programs crowd the machine: then they would never get a processor.
         """
         if time.monotonic() < self._set_back_at:
             return
@@ -100,7 +99,7 @@ class Headcount:
         if not is_crowd:
             return
         for group in groups_beneath(self._root):
-            with suppress(OSError):  # gone
+            with suppress(OSError):  # it has ended
                 os.setpriority(os.PRIO_PGRP, group, _LAST)
 
     def _has_more_tasks_than(self, number: int) -> bool:
@@ -114,7 +113,7 @@ class Headcount:
         return tasks > number
 
     def _are_too_many(self, children_of: ChildrenFn, clock: Callable[[], float] = time.thread_time) -> bool:
-        """Looks no further than it takes to know. `clock` tells what that costs."""
+        """Counts no further than necessary. `clock` measures the cost."""
         most = self._most or 0
         started = clock()
         processes = threads = 0
@@ -133,22 +132,22 @@ class Headcount:
 
 
 def tasks_of_machine() -> tuple[int, int]:
-    """How many tasks want a processor, and how many there are at all. Costs the same however many."""
+    """How many tasks want a processor, and how many tasks there are. The cost is constant."""
     with open("/proc/loadavg", "rb", buffering=0) as file:
         running, tasks = file.read(128).split()[3].split(b"/")
     return int(running), int(tasks)
 
 
 def children_of(pid: int) -> list[int]:
-    """Its children now, those of all its threads."""
+    """The current children of all its threads."""
     return _children_of_all_threads(pid)[0]
 
 
 def groups_beneath(pid: int) -> set[int]:
-    """The process groups of its first children, which a bomb's processes are in unless each makes its own."""
+    """The process groups of its first children. A bomb's processes are in them unless each makes its own."""
     groups: set[int] = set()
     for child in _children_of_thread(pid, pid)[:_MOST_GROUPS]:
-        with suppress(OSError):  # gone
+        with suppress(OSError):  # it has ended
             groups.add(os.getpgid(child))
     return groups - {os.getpgrp()}
 
@@ -156,7 +155,7 @@ def groups_beneath(pid: int) -> set[int]:
 def _threads_of(pid: int) -> int:
     try:
         return os.stat(f"/proc/{pid}/task").st_nlink - 2
-    except OSError:  # gone
+    except OSError:  # it has ended
         return 1
 
 
@@ -176,5 +175,5 @@ def _children_of_thread(pid: int, task: int | str) -> list[int]:
     try:
         with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:
             return [*map(int, file.read(1 << 20).split())]
-    except OSError:  # gone
+    except OSError:  # it has ended
         return []

@@ -1,7 +1,4 @@
-"""What is mounted where, and so where else a file can be found.
-
-Owns the reading of the kernel's list. Loaded by the launcher: the standard library alone.
-"""
+"""Reads the kernel's list of mounts, to find other paths of a file. The launcher loads it: standard library only."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ _ANSWERED_ELSEWHERE = (b"fuse", b"nfs", b"cifs", b"smb", b"9p", b"afs", b"ceph",
 
 
 def hidden_places(paths: Iterable[str], mounts: Sequence[Mount] | None = None) -> set[str]:
-    """Where hidden paths really are, links followed, and where else the same files are mounted."""
+    """The real paths of hidden paths, and the places where the same files are mounted again."""
     mounts = read_mounts() if mounts is None else mounts
     places = {os.path.realpath(path) for path in paths} - {"/"}
     return places.union(*(mounted_again(place, mounts) for place in places))
@@ -36,7 +33,7 @@ def read_mounts(path: str = "/proc/self/mountinfo") -> list[Mount]:
 
 
 def network_mounts(path: str = "/proc/self/mountinfo") -> frozenset[str]:
-    """Where file systems are mounted that another program or machine answers for, and may not."""
+    """Mount points of file systems that depend on another program or machine, which may not answer."""
     try:
         with open(path, "rb") as file:
             rows = [line.split(b" - ", 1) for line in file]
@@ -53,7 +50,7 @@ def _unescape(field: bytes) -> str:
 
 
 def mounted_again(path: str, mounts: Sequence[Mount]) -> Iterator[str]:
-    """The other paths of what is at `path`, or in it, by way of a second mount of the same file system."""
+    """The other paths of what is at or in `path`, through a second mount of the same file system."""
     own = max(
         (mount for mount in mounts if is_in(path, (mount.point,))), key=lambda mount: len(mount.point), default=None
     )
@@ -75,27 +72,27 @@ def is_in(path: str, folders: Iterable[str]) -> bool:
 
 
 class MountList:
-    """The mounts as they are now, read again only when the kernel says that they changed."""
+    """The current mounts, read again only when the kernel reports a change."""
 
     def __init__(self, path: str = "/proc/self/mountinfo") -> None:
         self._path = path
         self._mounts: list[Mount] = []
         try:
-            self._file = open(path, "rb")  # noqa: SIM115  kept open, as it is what the kernel marks
+            self._file = open(path, "rb")  # noqa: SIM115  kept open, because the kernel reports changes through it
             self._mounts = read_mounts(path)
         except OSError:
             self._file = None
 
     def has_changed(self) -> bool:
-        """Whether something was mounted or unmounted since this was last asked."""
+        """Whether something was mounted or unmounted since the last call."""
         if self._file is None:
             return False
-        poll = select.poll()  # one for each look: threads may look at once, for which one alone is not made
+        poll = select.poll()  # one for each call: threads may call at once, and one object does not support that
         poll.register(self._file, select.POLLPRI)
         return bool(poll.poll(0))
 
     def now(self) -> list[Mount]:
-        """The same list again while nothing has changed."""
+        """The list, which is the same object while nothing has changed."""
         if self.has_changed():
             self._mounts = read_mounts(self._path)
         return self._mounts

@@ -1,27 +1,35 @@
-"""The processes beneath a process: finding and ending them, and the watch over commands while they run.
+"""Finds, limits and kills the processes beneath a process, and watches commands while they run.
 
-Owns the reading of `/proc` (and of `ps` where there is none). What is found is true at the moment of reading only:
-who needs more has a namespace.
+Reads `/proc`, or runs `ps` where there is none. The result is true only at the moment of reading; a process namespace
+is the safer way.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
+import re
 import signal
+import struct
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from ..profile import ProcessLimits
+from ..starting import run_program
 from .headcount import LOOK_AGAIN, Headcount
 
 __all__ = [
     "Watch",
+    "can_tell_exits",
     "count_heads",
     "descendants",
+    "exit_code_of",
     "kill_descendants",
+    "limit_process",
     "with_variable",
 ]
 
@@ -29,11 +37,14 @@ __all__ = [
 _LOG = logging.getLogger("swink_agent.sandbox")
 
 _FIRST = -20
+_INFO = struct.Struct("Q52xi")  # requested and given fields, and the wait status at the end of `struct pidfd_info`
+_GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
+_EXIT = 1 << 3
 _IDLE_LOOKS = 2  # the next command may come at once
 
 
 def descendants(pid: int) -> list[int]:
-    """Every process beneath this one, children before grandchildren; those whose parent has died are not."""
+    """Every process beneath this one, children before grandchildren; without those whose parent has died."""
     by_parent: dict[int, list[int]] = {}
     for child, parent in _parents():
         by_parent.setdefault(parent, []).append(child)
@@ -47,12 +58,12 @@ def descendants(pid: int) -> list[int]:
 
 
 def count_heads(pid: int, most: int | None) -> Headcount:
-    """A count of the processes beneath this one, by whatever this system has to tell them."""
+    """Counts the processes beneath this one, with the means of this system."""
     return Headcount(pid, most, children=None if os.path.exists("/proc/self/task") else _children_by_ps)
 
 
 def with_variable(name: str, value: str) -> list[int]:
-    """Processes of ours whose environment started with this variable. Linux only; elsewhere none."""
+    """Processes of this user that started with this environment variable. Only on Linux."""
     wanted = f"{name}={value}".encode()
     found: list[int] = []
     for pid in _pids():
@@ -60,16 +71,16 @@ def with_variable(name: str, value: str) -> list[int]:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if wanted in file.read().split(b"\0"):
                     found.append(pid)
-        except OSError:  # not ours, or gone
+        except OSError:  # not ours, or ended
             continue
     return found
 
 
 def kill_descendants(pid: int, others: Callable[[], list[int]] = list, *, deadline: float = 2.0) -> None:
-    """Ends the process group of `pid`, everything beneath it and what `others` finds, until nothing is left to end."""
+    """Kills the process group of `pid`, everything beneath it and what `others` finds, until nothing is left."""
     end = time.monotonic() + deadline
     while True:
-        # What is beneath must be read before its parents are gone; a group that grows faster is stopped first.
+        # Descendants must be read before their parents are killed; a group that grows faster is stopped first.
         with suppress(OSError):
             os.killpg(pid, signal.SIGSTOP)
         beneath = [process for process in descendants(pid) if process not in (pid, os.getpid())]
@@ -84,39 +95,75 @@ def kill_descendants(pid: int, others: Callable[[], list[int]] = list, *, deadli
         time.sleep(0.002)
 
 
-class Watch:
-    """Looks after commands while they run: what `look` says about one is handed to its `end`.
+def limit_process(pid: int, limits: ProcessLimits, tasks: int | None = None) -> None:
+    """Sets limits that the kernel enforces, if this system can limit another process. Raises `OSError`."""
+    import resource
 
-    One thread, there only while something is watched and a moment longer, and never more than a tenth of a core.
+    if not hasattr(resource, "prlimit"):
+        return
+    for kind, most in (
+        (resource.RLIMIT_CORE, limits.core),
+        (resource.RLIMIT_FSIZE, limits.file_size),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_NPROC, tasks),
+    ):
+        if most is not None:
+            soft, hard = (most if value == resource.RLIM_INFINITY else value for value in resource.prlimit(pid, kind))
+            resource.prlimit(pid, kind, (min(soft, most), min(hard, most)))
+
+
+def can_tell_exits() -> bool:
+    """Whether this kernel keeps how a process ended after its parent has reaped it (Linux 6.15).
+
+    bubblewrap reports 137 both for a command killed by signal 9 and for one that exited with 137.
+    """
+    return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (6, 15)
+
+
+def exit_code_of(process: int) -> int | None:
+    """The exit code of an ended process, by its descriptor, or minus the signal that killed it. `None` if unknown."""
+    info = bytearray(_INFO.pack(_EXIT, 0))
+    try:
+        fcntl.ioctl(process, _GET_INFO, info)
+    except OSError:
+        return None
+    given, status = _INFO.unpack(info)
+    return os.waitstatus_to_exitcode(status) if given & _EXIT else None
+
+
+class Watch:
+    """Watches commands while they run: if `look` returns a reason for one, its `end` is called with it.
+
+    Uses one thread, which exists only while something is watched and a moment longer, and at most a tenth of a core.
     """
 
     def __init__(self, period: float = LOOK_AGAIN) -> None:
         self._period = period
         self._watched: dict[object, tuple[float, Callable[[], str], Callable[[str], None]]] = {}
-        """With the time of the first look: most commands are over by then."""
+        """Keys with the time of their first look: most commands have ended by then."""
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add(self, key: object, look: Callable[[], str], end: Callable[[str], None]) -> None:
-        """Calls `look` again and again, in a thread; once it gives a reason, calls `end` with it."""
+        """Calls `look` repeatedly in a thread. Once it returns a reason, calls `end` with it."""
         with self._lock:
             self._watched[key] = (time.monotonic() + self._period, look, end)
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="swink-sandbox-watch", daemon=True)
                 thread.start()
-                self._thread = thread  # only now: where none can be started, the next one tries again
+                self._thread = thread  # only now: if no thread can be started, the next call tries again
 
     def remove(self, key: object) -> None:
         with self._lock:
             self._watched.pop(key, None)
 
     def close(self) -> None:
-        """Nothing will be watched any more: the thread ends at once."""
+        """Stops watching. The thread ends at once."""
         self._closed.set()
 
     def _run(self) -> None:
-        with suppress(OSError):  # a bomb of root's is counted by nobody else, and wants all of the processor
+        with suppress(OSError):  # this thread alone counts a fork bomb of root, which wants every processor
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _FIRST)
         idle_looks = 0
         pause = self._period
@@ -128,22 +175,22 @@ class Watch:
                 if is_closed or idle_looks > _IDLE_LOOKS:
                     self._thread = None
                     return
-            started, now = time.thread_time(), time.monotonic()  # where a bomb takes the processor, the two differ
+            started, now = time.thread_time(), time.monotonic()  # they differ if a fork bomb takes the processor
             for first, look, end in watched:
                 if now >= first and (reason := _looked(look)):
                     try:
                         end(reason)
-                    except Exception:  # the others are watched all the same
-                        _LOG.exception("a command could not be ended, as %s", reason)
+                    except Exception:  # the other commands are still watched
+                        _LOG.exception("a command could not be killed, because %s", reason)
             pause = max(self._period, 10 * (time.thread_time() - started))
 
 
 def _looked(look: Callable[[], str]) -> str:
     try:
         return look()
-    except Exception as error:  # what nobody can look after does not run on
+    except Exception as error:  # a command that cannot be watched is killed
         _LOG.exception("a command could not be watched")
-        return f"it could not be watched any more ({error})"
+        return f"it could no longer be watched ({error})"
 
 
 def _pids() -> list[int]:
@@ -168,7 +215,7 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 def _parents_by_ps() -> Iterator[tuple[int, int]]:
     try:
-        listing = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, timeout=5, check=False)
+        listing = run_program(["/bin/ps", "-axo", "pid=,ppid="], timeout=5, environ={}, outside=())
     except (OSError, subprocess.SubprocessError):
         return
     for line in listing.stdout.splitlines():

@@ -1,7 +1,7 @@
-"""System call filters: what no sandboxed process may ask of the kernel, as a classic BPF program.
+"""System call filters, as classic BPF programs: what no sandboxed process may ask of the kernel.
 
-Owns the rules that both Linux back ends share and the small assembler for them. Pure: nothing here installs a filter;
-`build_filter` gives the bytes of a `struct sock_filter` array for bubblewrap's `--seccomp` or for `seccomp(2)`.
+Contains the rules that both Linux back ends share and a small assembler. Installs nothing: `build_filter` returns the
+bytes of a `struct sock_filter` array for bubblewrap's `--seccomp` or for `seccomp(2)`.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def fail_with(number: int) -> int:
 
 
 class Condition(Value, frozen=True):
-    """`(argument & mask) == value`, or `!=` where `equal` is false; on the low 32 bits of the argument.
+    """`(argument & mask) == value`, or `!=` if `equal` is false, on the low 32 bits of the argument.
 
-    The kernel reads the arguments that matter here (domains, modes, flags, ioctl commands) as 32-bit numbers: bits
-    above them must not turn a rule off. `high` looks at the upper half instead, for pointers.
+    The kernel reads these arguments (domains, modes, flags, ioctl commands) as 32-bit numbers, so higher bits must not
+    turn a rule off. `high` compares the upper half instead, for pointers.
     """
 
     argument: int
@@ -63,7 +63,7 @@ class Condition(Value, frozen=True):
 
 
 class Rule(Value, frozen=True):
-    """What happens to a call when all its conditions hold. Of several rules for one call the first that holds wins."""
+    """The action for a call if all conditions hold. Of several rules for one call, the first that holds wins."""
 
     syscall: str
     action: int
@@ -71,7 +71,7 @@ class Rule(Value, frozen=True):
 
 
 def filter_machine(machine: str | None = None) -> str:
-    """The architecture to build for: this machine's, if it is one that can be built for."""
+    """The architecture to build for: this machine's. Raises `SandboxError` if it is not supported."""
     machine = machine or platform.machine()
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower(), machine)
     if machine not in _AUDIT_ARCH or struct.calcsize("P") != 8:
@@ -80,9 +80,9 @@ def filter_machine(machine: str | None = None) -> str:
 
 
 def build_filter(rules: Iterable[Rule], *, machine: str | None = None) -> bytes:
-    """The program for the rules, in their order; a call that none speaks of is allowed.
+    """The program for the rules, in their order. Calls without a rule are allowed.
 
-    Another architecture's calls (i386 and x32 on x86_64, 32-bit ARM) end the process; calls newer than the table fail
+    Calls of another architecture (i386 and x32 on x86_64, 32-bit ARM) kill the process; calls newer than the table fail
     with `ENOSYS`, as they would on an older kernel. Raises `SandboxError` on an architecture that has no table.
     """
     machine = filter_machine(machine)
@@ -114,14 +114,14 @@ def build_filter(rules: Iterable[Rule], *, machine: str | None = None) -> bytes:
 
 
 def _assemble(rule: Rule) -> list[bytes]:
-    """The rule's conditions, each of which jumps to the next rule if it fails, and its action."""
+    """The rule's action after its conditions, each of which jumps to the next rule if it fails."""
     remaining = 3 * len(rule.conditions) + 1
     program: list[bytes] = []
     for condition in rule.conditions:
         remaining -= 3
         offset = _AT_ARGUMENTS + 8 * condition.argument + (4 if condition.high else 0)
         program += [_statement(_LOAD, offset), _statement(_AND, condition.mask)]
-        # The accumulator holds an argument from here on; the number was already matched.
+        # From here on the accumulator contains an argument; the number was already matched.
         jump = {"no": remaining} if condition.equal else {"yes": remaining}
         program.append(_jump(_JUMP_EQUAL, condition.value & condition.mask, **jump))
     return [*program, _statement(_RETURN, rule.action)]
@@ -147,10 +147,10 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _S_IFMT, _S_IFCHR, _S_IFBLK = 0o170000, 0o020000, 0o060000
 _S_ISUID_OR_GID = 0o6000
 _O_CREAT, _O_TMPFILE = 0o100, 0o20000000
-_PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)  # Linux, 32-bit uname, the old uname, and the question
+_PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)  # Linux, 32-bit uname, the old uname, and the query
 
 _DENIED = (
-    # other processes, and the kernel as a way around the file system's walls
+    # other processes, and ways around the file system's protection
     *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp", "userfaultfd"),
     *("bpf", "perf_event_open", "fanotify_init", "open_by_handle_at", "lookup_dcookie"),
     # mounts and namespaces
@@ -169,14 +169,14 @@ _SHARED_IPC = (
     *("shmget", "shmat", "shmctl", "semget", "semop", "semctl", "semtimedop", "msgget", "msgsnd", "msgrcv", "msgctl"),
     *("mq_open", "mq_unlink"),
 )
-# call, and the argument that is a mode; of those that open, the one that is their flags
+# the call, and the argument that is a mode; for calls that open, the one with their flags
 _OF_MODES = (
     *(("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)),
     *(("creat", 1), ("mknod", 1), ("mknodat", 2)),
 )
 _F_SETLEASE, _F_SETDELEG = 1024, 1040
 _OF_OPENING = (("open", 1), ("openat", 2))
-# call, and the argument that names another process; 0 there is the caller
+# the call, and the argument that names another process; 0 means the caller
 _OF_OTHER_PROCESSES = (
     *(("prlimit64", 0), ("sched_setaffinity", 0), ("sched_setscheduler", 0), ("sched_setparam", 0)),
     *(("sched_setattr", 0), ("setpriority", 1), ("ioprio_set", 1), ("migrate_pages", 0), ("move_pages", 0)),
@@ -185,19 +185,18 @@ _OF_OTHER_PROCESSES = (
 
 
 def base_rules(*, network: bool, own_namespaces: bool = True, loopback: bool | None = None) -> tuple[Rule, ...]:
-    """What both back ends deny.
+    """The calls that both back ends deny.
 
-    `loopback`: whether there is a network of their own for sockets of IP, as there is among other namespaces.
-    `own_namespaces`: whether the processes have process and IPC namespaces of their own. Where not, what reaches other
-    processes of the user without being a signal (System V IPC, message queues, limits and priorities) is denied too;
-    and there a guardian looks at the modes of files.
+    `loopback`: whether the processes have their own network for IP sockets; by default they do if they have their own
+    namespaces. `own_namespaces`: whether they have their own process and IPC namespaces. If not, System V IPC, message
+    queues, limits and priorities of other processes are denied too, and a guardian checks the modes of files.
     """
     rules = [Rule(name, _EPERM) for name in _DENIED]
     rules += [Rule(name, _ENOSYS) for name in ("io_uring_setup", "io_uring_enter", "io_uring_register")]
-    # A filter cannot see the flags of clone3: without it, the C library uses clone.
+    # A filter cannot see the flags of clone3. If it fails, the C library uses clone.
     rules += [Rule("clone3", _ENOSYS), Rule("clone", _EPERM, (Condition(0, 0, _NEW_NAMESPACES, equal=False),))]
     rules += [Rule("ioctl", _EPERM, (Condition(1, command),)) for command in (_TIOCSTI, _TIOCLINUX)]
-    # Who holds a lease makes others wait who open the file: for three quarters of a minute, wherever it lies.
+    # A lease on any file makes other processes that open it wait, for three quarters of a minute.
     rules += [Rule("fcntl", _EPERM, (Condition(1, command),)) for command in (_F_SETLEASE, _F_SETDELEG)]
     for kind in (_S_IFCHR, _S_IFBLK):
         rules.append(Rule("mknod", _EPERM, (Condition(1, kind, _S_IFMT),)))
@@ -213,27 +212,27 @@ def base_rules(*, network: bool, own_namespaces: bool = True, loopback: bool | N
 
 
 def _mode_rules() -> Sequence[Rule]:
-    """No program that runs with its owner's rights: it would outlive the sandbox, for anybody who finds it."""
+    """Denies set-id programs, which would outlive the sandbox for anybody who finds them."""
     rules = [Rule(name, _EPERM, (Condition(at, 0, _S_ISUID_OR_GID, equal=False),)) for name, at in _OF_MODES]
     for name, flags in _OF_OPENING:
-        for creates in (_O_CREAT, _O_TMPFILE):  # else there is no mode, and whatever a register held is in its place
+        for creates in (_O_CREAT, _O_TMPFILE):  # otherwise there is no mode, and the register has any value
             is_special = Condition(flags + 1, 0, _S_ISUID_OR_GID, equal=False)
             rules.append(Rule(name, _EPERM, (Condition(flags, creates, creates), is_special)))
     return [*rules, Rule("openat2", _ENOSYS)]  # a filter cannot see its mode
 
 
 def _socket_rules(has_ip: bool) -> Sequence[Rule]:
-    """No sockets at all, or those of IP only: a Unix socket leads to daemons that do more than their caller may."""
+    """Denies sockets, or all but IP sockets: a Unix socket leads to daemons with more rights than their caller."""
     rules: list[Rule] = []
     if has_ip:
         rules += [Rule("socket", ALLOW, (Condition(0, family),)) for family in (_AF_INET, _AF_INET6)]
-        # The C library asks the kernel which addresses the machine has before it looks up a name.
+        # The C library asks the kernel for the machine's addresses before it looks up a name.
         rules.append(Rule("socket", ALLOW, (Condition(0, _AF_NETLINK), Condition(2, _NETLINK_ROUTE))))
     else:
         rules += [Rule(name, _EPERM) for name in ("connect", "bind", "listen", "accept", "accept4")]
-    # Programs that would try again and again when forbidden give up at once when there is no such thing.
+    # Programs that would retry a forbidden call give up at once if it does not exist.
     rules.append(Rule("socket", fail_with(errno.EAFNOSUPPORT)))
-    # Pairs are pipes, but those of datagrams can be sent on to any Unix socket by its address.
+    # Socket pairs are like pipes, but datagrams can be sent from them to any Unix socket by its address.
     for kind in (_SOCK_STREAM, _SOCK_SEQPACKET):
         rules.append(Rule("socketpair", ALLOW, (Condition(1, kind, _SOCK_TYPE_MASK),)))
     rules.append(Rule("socketpair", _EPERM))

@@ -1,7 +1,4 @@
-"""System call numbers of the architectures that a filter can be made for.
-
-Owns the table. What is allowed is in `kernel/seccomp`.
-"""
+"""The table of system call numbers for the supported architectures. `kernel/seccomp` decides what is allowed."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from functools import cache
 __all__ = ["NEWEST_NUMBER", "syscall_numbers"]
 
 NEWEST_NUMBER = 469
-"""The newest call that was looked at (Linux 6.17, `file_setattr`), the same on both architectures."""
+"""The newest call in the table (Linux 6.17, `file_setattr`), the same on both architectures."""
 
 # name, number on x86_64, number on aarch64
 _NUMBERS = """
@@ -48,7 +45,7 @@ userfaultfd 323 282, ustat 136 -, utime 132 -, utimensat 280 88, utimes 235 -, v
 
 @cache
 def syscall_numbers(machine: str) -> dict[str, int]:
-    """The numbers by name; calls that the architecture does not have are missing."""
+    """The numbers by name, without calls that the architecture does not have."""
     column = {"x86_64": 1, "aarch64": 2}[machine]
     rows = (row.split() for row in _NUMBERS.replace("\n", " ").split(","))
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}

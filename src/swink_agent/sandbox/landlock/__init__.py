@@ -1,1 +1,1 @@
-"""Walls without namespaces: Landlock rules, a system call filter, and a guardian that answers what the filter asks."""
+"""The back end without namespaces: Landlock rules, a system call filter, and a guardian that answers the filter."""

@@ -1,10 +1,10 @@
-"""Walls without namespaces: Landlock, a system call filter and a guardian process.
+"""The Landlock back end: Landlock rules, a system call filter and a guardian process, without namespaces.
 
-For machines where a user may not make namespaces. Owns the agent's side: starting the launcher, asking it for
-commands, and their end.
+For machines where a user may not make namespaces. This is the agent's side: it starts the launcher, requests commands
+and ends them.
 
     launcher           started once per sandbox; forks a guardian for each command
-    └── guardian       confined; does for the command what it may not do alone, and ends all that it leaves behind
+    └── guardian       confined; does for the command what it may not do alone, and kills all that it leaves behind
         └── command    confined further: writes nothing by itself, starts nothing unseen
 """
 
@@ -24,18 +24,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from .._pipes import OutputPipe
+from .._pipes import OutputPipe, is_running_here
 from .._places import check_folders
 from .._private import PrivateFolder
 from .._protected import protected_paths, settings_among, unmade_repositories, without
 from ..errors import SandboxClosed, SandboxError
 from ..process import Sandbox, SandboxedProcess
-from ..profile import SandboxProfile, is_beneath
+from ..profile import SandboxProfile
 from ..programs import own_interpreter
+from ..starting import start_program
 
 __all__ = ["LandlockSandbox"]
 
-# Modules of this package by their names, without what the package itself would load.
+# Imports modules of this package by name, without running the package's own `__init__`.
 _BOOT = (
     "import sys, types\n"
     "for name, folder in (('swink_agent', sys.argv[1] + '/..'), ('swink_agent.sandbox', sys.argv[1])):\n"
@@ -44,6 +45,8 @@ _BOOT = (
     "from swink_agent.sandbox.landlock import launcher\n"
     "launcher.main(int(sys.argv[2]))\n"
 )
+_NEEDED = "LD_LIBRARY_PATH"
+"""The one variable without which some Pythons do not start."""
 _SANDBOX = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _START_DEADLINE = 20.0
 _END_DEADLINE = 10.0
@@ -53,17 +56,17 @@ _SCOPES_SINCE = 6
 
 
 class LandlockSandbox(Sandbox):
-    """Each command under a guardian of its own. Raises `SandboxError` where the kernel cannot do it.
+    """Runs each command under its own guardian. Raises `SandboxError` if the kernel does not support it.
 
-    Nothing can be written but beneath the roots and in a private temporary folder, `TMPDIR`; `/tmp` is the system's own
-    and read-only. What is made in `/dev/shm` is private too. Where the system allows a network of its own, commands
-    have a loopback that is theirs; else they have no sockets at all.
+    Commands can write only beneath the roots and in a private temporary folder, `TMPDIR`; `/tmp` is the system's and
+    read-only. Files in `/dev/shm` are private too. If the system allows it, commands have their own loopback network;
+    otherwise they have no sockets at all.
     """
 
     backend = "landlock"
 
     def __init__(self, profile: SandboxProfile, *, landlock: int = _NEWEST_LANDLOCK) -> None:
-        """`landlock`: the newest version to use, for trying on one kernel what others do."""
+        """`landlock`: the newest version to use, to try the behaviour of other kernels."""
         super().__init__(profile)
         if sys.platform != "linux":
             raise SandboxError("Landlock is a part of Linux")
@@ -77,7 +80,7 @@ class LandlockSandbox(Sandbox):
         except BaseException:
             self._private.close()
             raise
-        # For those who never close it: no process, folder or descriptor stays.
+        # If the sandbox is never closed, no process, folder or descriptor is left all the same.
         self._finalizer = weakref.finalize(self, _end, self._running, self._launcher, self._private, os.getpid())
 
     @property
@@ -86,7 +89,7 @@ class LandlockSandbox(Sandbox):
 
     @property
     def has_loopback(self) -> bool:
-        """Whether processes of one command can talk to each other by IP, which takes a network of their own."""
+        """Whether processes of one command can reach each other by IP, which needs their own network."""
         return self._launcher.has_loopback or self.profile.network
 
     async def spawn(
@@ -126,12 +129,12 @@ class LandlockSandbox(Sandbox):
         if self._is_a_fork:
             return
         self._stop_watching()
-        self._finalizer()  # waits for the launcher, which waits for all of them
+        self._finalizer()  # waits for the launcher, which waits for all of its processes
         for command in tuple(self._running):
             command.abandon()
 
     def _protected_now(self) -> list[str]:
-        """What was found once stays: nobody can make room for something else by hiding it in a large tree."""
+        """The protected paths. Those found once are kept: a command cannot push one out by filling a large tree."""
         if not self._searched or (not self._running and time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER):
             self._protected.update(dict.fromkeys(protected_paths(self.profile)))
             self._searched = time.monotonic()
@@ -154,7 +157,7 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
     return {
         "agent": os.getpid(),
         "landlock": landlock,
-        "walls": {
+        "access": {
             "write": profile.write,
             "read": profile.read,
             "hidden": profile.hidden,
@@ -172,7 +175,7 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
 
 
 class _Launcher:
-    """The process that forks guardians, and our end of the line to it."""
+    """The process that forks guardians, and our end of the connection to it."""
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:
         self._lock = threading.Lock()
@@ -181,7 +184,7 @@ class _Launcher:
         complaints = os.memfd_create("launcher", os.MFD_CLOEXEC)
         try:
             with theirs:
-                self._process = _start(theirs.fileno(), complaints, configuration["walls"]["write"])
+                self._process = _start(theirs.fileno(), complaints, configuration["access"]["write"])
             try:
                 self._configure(configuration)
                 answer = self._line.recv(4096)
@@ -216,13 +219,13 @@ class _Launcher:
             try:
                 socket.send_fds(self._line, [b"C"], list(descriptors))
             except OSError as error:
-                raise SandboxError(f"the sandbox's launcher is gone ({error}): open the sandbox again") from error
+                raise SandboxError(f"the sandbox's launcher has ended ({error}): open the sandbox again") from error
 
     def close(self) -> None:
-        """Ends it and waits until it has ended everything else."""
+        """Ends the launcher and waits until it has killed everything else."""
         with self._lock:
             with suppress(OSError):
-                self._line.shutdown(socket.SHUT_RDWR)  # a fork of ours may have the line too
+                self._line.shutdown(socket.SHUT_RDWR)  # a fork of ours may have the connection too
             self._line.close()
         process = getattr(self, "_process", None)
         if process is None:
@@ -234,28 +237,19 @@ class _Launcher:
             process.wait()
 
 
-def _libraries(write: Sequence[str]) -> dict[str, str]:
-    """The one variable that some Pythons do not start without, less what commands can write."""
-    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    kept = [folder for folder in folders if os.path.isabs(folder)]
-    kept = [folder for folder in kept if not any(is_beneath(os.path.realpath(folder), root) for root in write)]
-    return {"LD_LIBRARY_PATH": os.pathsep.join(kept)} if kept else {}
-
-
 def _start(line: int, complaints: int, write: Sequence[str]) -> subprocess.Popen[bytes]:
     interpreter = own_interpreter()
     if not interpreter:
         raise SandboxError("this Python does not know its own program, which the launcher needs")
     try:
-        return subprocess.Popen(
+        return start_program(
             [interpreter, "-I", "-S", "-X", "utf8", "-c", _BOOT, _SANDBOX, str(line)],
-            env=_libraries(write),
-            cwd="/",
+            outside=write,
+            environ={name: value for name, value in os.environ.items() if name == _NEEDED},
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
             stderr=complaints,
             pass_fds=(line,),
-            start_new_session=True,
+            new_session=True,
         )
     except OSError as error:
         raise SandboxError(f"the launcher could not be started: {error}") from error
@@ -263,16 +257,16 @@ def _start(line: int, complaints: int, write: Sequence[str]) -> subprocess.Popen
 
 def _last_line(complaints: int) -> str:
     text = os.pread(complaints, 65536, 0).decode("utf-8", "replace").strip()
-    return text.rpartition("\n")[2] or "it ended without a word"
+    return text.rpartition("\n")[2] or "it ended without a message"
 
 
 def _remedy(problem: str) -> str | None:
-    """Nothing where the problem is not the kernel's."""
+    """An empty text if the problem is not the kernel's."""
     return None if re.search(r"Landlock|seccomp|ptrace|memory|confined", problem) else ""
 
 
 def _end(running: set[_Command], launcher: _Launcher, private: PrivateFolder, owner: int) -> None:
-    if os.getpid() == owner:  # a fork of ours that ends must not take them along
+    if os.getpid() == owner:  # a fork of ours that ends must not kill them
         for command in tuple(running):
             command.kill()
         launcher.close()
@@ -280,7 +274,7 @@ def _end(running: set[_Command], launcher: _Launcher, private: PrivateFolder, ow
 
 
 class _Command:
-    """One command as the agent sees it: the line to its guardian, its output, its end."""
+    """One command as the agent sees it: the connection to its guardian, its output, its end."""
 
     def __init__(self, ended: Callable[[_Command], None]) -> None:
         self._on_end = ended
@@ -312,14 +306,14 @@ class _Command:
         payload = json.dumps(request).encode()
         try:
             async with asyncio.timeout(_START_DEADLINE):
-                with suppress(ConnectionError):  # what went wrong is told below
+                with suppress(ConnectionError):  # the error is reported below
                     await loop.sock_sendall(self._control, len(payload).to_bytes(4, "little") + payload)
                 return await self._started
         except TimeoutError:
             raise SandboxError(f"the command was not run: no answer within {_START_DEADLINE:g} seconds") from None
 
     def kill(self) -> None:
-        """The guardian ends everything when nobody speaks to it any more. Any thread may call it."""
+        """Hangs up, and the guardian kills everything. Any thread may call it."""
         with self._lock:
             if not self._is_over and self._control is not None:
                 self._killed = True
@@ -327,9 +321,9 @@ class _Command:
                     self._control.shutdown(socket.SHUT_WR)
 
     def abandon(self) -> None:
-        """For when nobody waits for it. Any thread may call it."""
+        """Kills it when nothing waits for it. Any thread may call it."""
         self.kill()
-        if not hasattr(self, "_loop") or self._loop.is_closed() or _is_running_here(self._loop):
+        if not hasattr(self, "_loop") or self._loop.is_closed() or is_running_here(self._loop):
             self._finish(-9)
         else:
             with suppress(RuntimeError):
@@ -344,13 +338,13 @@ class _Command:
         except OSError:
             data = b""
         if not data:
-            self._finish(-9)  # the guardian was killed, and with it all that it guarded
+            self._finish(-9)  # the guardian was killed, and with it everything that it guarded
             return
         *lines, self._said = (self._said + data).split(b"\n")
         for line in lines:
-            self._hear(chr(line[0]), json.loads(line[1:]))
+            self._handle(chr(line[0]), json.loads(line[1:]))
 
-    def _hear(self, kind: str, what: object) -> None:
+    def _handle(self, kind: str, what: object) -> None:
         match kind:
             case "P" if self._pipe is not None and not self._started.done():
                 process = SandboxedProcess(cast("int", what), self._pipe.reader, self._exited, self.kill)
@@ -390,13 +384,6 @@ class _Command:
             self._pipe.drain()
             if not self._started.done():
                 self._started.set_exception(SandboxError("the command was not run: its guardian ended"))
-                self._started.exception()  # nobody may be waiting any more
+                self._started.exception()  # so that no warning is logged if nothing awaits it
             if not self._exited.done():
                 self._exited.set_result(code)
-
-
-def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False

@@ -1,8 +1,7 @@
 """One system call of a child that waits for its guardian, and how its arguments are read.
 
-Owns the copy of strings from the child's memory, the descriptors that are open while a call is served, and the
-judgement of a place. What the calls do is in `landlock/opens` and `landlock/files`. Loaded by the launcher: the
-standard library alone.
+Copies strings from the child's memory, owns the descriptors that are open while a call is served, and judges paths.
+`landlock/opens` and `landlock/files` do the calls. The launcher loads this module: the standard library only.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ _SHARED_MEMORY = b"/dev/shm/"
 
 
 class CallServices(NamedTuple):
-    """What every call of one command is served with."""
+    """What is needed to serve every call of one command."""
 
     listener: kernel.Listener
     resolver: Resolver
     path_verdicts: PathVerdicts
     memory: kernel.ForeignMemory
     shared_memory: int
-    """A private folder that stands in for `/dev/shm`, where the C library keeps semaphores."""
+    """A private folder that replaces `/dev/shm`, where the C library keeps semaphores."""
 
 
 class NamedEntry(NamedTuple):
-    """A name in a folder, and what may happen to it."""
+    """A name in a folder, and what may be done to it."""
 
     folder: int
     name: bytes
@@ -48,12 +47,12 @@ class NamedEntry(NamedTuple):
 
     @property
     def written_name(self) -> bytes:
-        """As the caller wrote it: a slash at the end changes which error the kernel gives."""
+        """The name as the caller wrote it: a slash at the end changes the kernel's error."""
         return self.name + b"/" if self.slash else self.name
 
 
 class Caller:
-    """A task that waits in a system call. Closed when the call was answered."""
+    """A task that waits in a system call. It is closed when the call was answered."""
 
     __slots__ = ("_opened", "identifier", "services", "task")
 
@@ -64,7 +63,7 @@ class Caller:
         self._opened: list[int] = []
 
     def keep(self, descriptor: int) -> int:
-        """The descriptor, which is closed after the call."""
+        """Returns the descriptor, which is closed after the call."""
         self._opened.append(descriptor)
         return descriptor
 
@@ -75,8 +74,7 @@ class Caller:
     def path(self, folder: int, address: int) -> tuple[int, bytes]:
         """The path at an address, and the folder that it starts from.
 
-        Raises:
-            OSError: it cannot be read, or the caller is gone: what was read may be another process's then.
+        Raises `OSError` if it cannot be read, or the caller has ended: then another process may have been read.
         """
         services = self.services
         path = services.memory.path(self.task, address)
@@ -90,13 +88,13 @@ class Caller:
         return start, path
 
     def text(self, address: int) -> bytes:
-        """A string that names nothing by itself."""
+        """A string that is not a path."""
         text = self.services.memory.path(self.task, address)
         self._check()
         return text
 
     def bytes_at(self, address: int, length: int) -> bytes:
-        """Exactly so many bytes."""
+        """Exactly that many bytes."""
         parts: list[bytes] = []
         while length > 0:
             part = self.services.memory.read(self.task, address, min(length, 4096))
@@ -109,7 +107,7 @@ class Caller:
         return b"".join(parts)
 
     def entry(self, folder: int, address: int) -> NamedEntry:
-        """Where a path leads, its last name not followed."""
+        """Where a path leads, without following its last name."""
         return self.entry_of(*self.path(folder, address))
 
     def entry_of(self, start: int, path: bytes) -> NamedEntry:
@@ -120,7 +118,7 @@ class Caller:
         return NamedEntry(folder, place.name, place.slash, path_verdict, path_verdict.of(place.name))
 
     def thing(self, folder: int, address: int, *, follow: bool, empty: bool = False) -> int:
-        """An `O_PATH` descriptor of what a path leads to, or with `empty` of the descriptor itself."""
+        """An `O_PATH` descriptor of what a path leads to, or, with `empty`, of the descriptor itself."""
         if empty and not address:
             return self.descriptor(folder)
         start, path = self.path(folder, address)
@@ -129,19 +127,19 @@ class Caller:
         return self.keep(self.services.resolver.open(start, path, self.task, 0 if follow else os.O_NOFOLLOW))
 
     def descriptor(self, number: int) -> int:
-        """An `O_PATH` descriptor of what the caller's own descriptor stands for."""
+        """An `O_PATH` descriptor of the file behind the caller's descriptor."""
         found = self.keep(self.services.resolver.folder_of_caller(self.task, signed(number)))
         self._check()
         return found
 
     def judge(self, thing: int) -> tuple[str, bool]:
-        """What may happen to a thing that was reached by descriptor, and whether it is in a writable place."""
+        """What may be done to a file that was reached by descriptor, and whether it is in a writable place."""
         path_verdicts = self.services.path_verdicts
         path = path_of(thing)
         if path.startswith(b"(unreachable)"):
-            return CLOSED, False  # of a file system that is not mounted any more
+            return CLOSED, False  # on a file system that is no longer mounted
         if path[:1] != b"/" or path.startswith(b"/memfd:") or path in path_verdicts.roots:
-            return OPEN, True  # no name in any folder: pipes and the like; or a root itself
+            return OPEN, True  # it has no name in any folder, like a pipe; or it is a root itself
         status = os.fstat(thing)
         kind = path_verdicts.protected.get((status.st_dev, status.st_ino))
         if kind is not None:
@@ -159,7 +157,7 @@ class Caller:
 
 
 class Umasks:
-    """The umask of each task. Not remembered, as nobody tells when the number of a task becomes another's."""
+    """The umask of each task. Not cached, because the number of a task may be reused without notice."""
 
     def __init__(self, initial: int) -> None:
         os.umask(initial)
@@ -167,15 +165,15 @@ class Umasks:
         self._are_all_initial = False
 
     def are_told(self) -> None:
-        """`changed` will be called before the first change: until then there is nothing to look up."""
+        """Promises that `changed` is called before the first change: until then nothing need be looked up."""
         self._are_all_initial = True
 
     def changed(self) -> None:
-        """A task is about to set its umask."""
+        """Notes that a task is about to set its umask."""
         self._are_all_initial = False
 
     def use(self, task: int) -> None:
-        """What this process makes next has the mode that the task would give it."""
+        """Makes the next file of this process get the mode that the task would give it."""
         if self._are_all_initial:
             return
         mask = umask_of(task)
@@ -189,13 +187,13 @@ def failure(code: int) -> OSError:
 
 
 def signed(number: int) -> int:
-    """A register as the `int` that the kernel takes it for."""
+    """A register as the `int` that the kernel reads."""
     number &= 0xFFFFFFFF
     return number - (1 << 32) if number & 0x80000000 else number
 
 
 def refuse(entry: NamedEntry, *, makes: bool = False) -> None:
-    """Raises unless the name may be changed, or made; a folder above protected names must not come to be either."""
+    """Raises unless the name may be changed, or made. A folder above protected names must not be made either."""
     verdict = entry.verdict
     if verdict == OPEN:
         return
@@ -210,5 +208,5 @@ def refuse(entry: NamedEntry, *, makes: bool = False) -> None:
 
 
 def denial(verdict: str) -> OSError:
-    """What a child is told: read-only, as on a mount of that kind, or no access."""
+    """The error for the child: read-only, as on a read-only mount, or no access."""
     return failure(errno.EACCES if verdict == HIDDEN else errno.EROFS)

@@ -1,9 +1,9 @@
-"""Making, moving, removing and marking files for a child.
+"""Creates, moves, removes and changes files for a child.
 
-Each call is done by the guardian, on a descriptor of the folder and a name in it, or on a descriptor of the file.
-Names may be changed where the path_verdict allows it; elsewhere Landlock, which holds the guardian too, has the last
-word. Landlock does not know modes, owners, times and attributes: those are changed in writable places only. Loaded
-by the launcher: the standard library alone.
+The guardian does each call, on a descriptor of the folder and a name in it, or on a descriptor of the file. Names may
+be changed if the path's verdict allows it; elsewhere Landlock, which confines the guardian too, decides. Landlock does
+not cover modes, owners, times and attributes: those are changed in writable places only. The launcher loads this
+module: the standard library only.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Names:
         return 0
 
     def link(self, caller: Caller, old_folder: int, old: int, folder: int, path: int, flags: int) -> int:
-        """A second name. A file that is not to be changed gets none: it could be changed by that."""
+        """Adds a second name. Not for a protected file, which could be changed through it."""
         if flags & ~(kernel.AT_SYMLINK_FOLLOW | kernel.AT_EMPTY_PATH):
             raise failure(errno.EINVAL)
         thing = caller.thing(
@@ -71,7 +71,7 @@ class Names:
         return 0
 
     def rename(self, caller: Caller, old_folder: int, old: int, new_folder: int, new: int, flags: int) -> int:
-        """Moves; neither from nor to a name that is to stay, nor one with such names beneath."""
+        """Moves a file, unless the old or new name, or a name beneath it, is protected."""
         if flags & ~_RENAME_KNOWN:
             raise failure(errno.EINVAL)
         source, target = caller.entry(old_folder, old), caller.entry(new_folder, new)
@@ -96,10 +96,10 @@ class Names:
 
 
 class AttributeCalls:
-    """The calls that change what a file is like: size by path, mode, owner, times, attributes."""
+    """The calls that change size (by path), mode, owner, times and attributes."""
 
     def truncate(self, caller: Caller, path: int, length: int) -> int:
-        """By an open file: the call itself would wait for whoever holds a lease."""
+        """Truncates through an open file, because the call itself would wait for the holder of a lease."""
         length = length - (1 << 64) if length & (1 << 63) else length
         thing = caller.thing(kernel.AT_FDCWD, path, follow=True)
         through, mode = _checked(caller, thing), os.fstat(thing).st_mode
@@ -119,7 +119,7 @@ class AttributeCalls:
         path = _checked(caller, thing)
         special = stat.S_ISUID if stat.S_ISDIR(os.fstat(thing).st_mode) else stat.S_ISUID | stat.S_ISGID
         if mode & special:
-            raise failure(errno.EPERM)  # it would run with the user's rights for anybody who finds it
+            raise failure(errno.EPERM)  # anybody who finds it could run it with the user's rights
         os.chmod(path, mode & 0o7777)
         return 0
 
@@ -132,7 +132,7 @@ class AttributeCalls:
         return 0
 
     def times(self, caller: Caller, folder: int, path: int, times: int, flags: int) -> int:
-        """`utimensat`, also with no path at all: the descriptor's own file."""
+        """`utimensat`; without a path, for the descriptor's own file."""
         thing = _thing(caller, folder, path, flags) if path else _descriptor(caller, folder)
         kernel.set_times(_checked(caller, thing), caller.bytes_at(times, 32) if times else None)
         return 0
@@ -180,7 +180,7 @@ def _descriptor(caller: Caller, number: int) -> int:
 
 
 def _checked(caller: Caller, thing: int) -> bytes:
-    """A path that leads to this very thing, if it may be changed."""
+    """A path that leads to exactly this file, if it may be changed."""
     verdict, is_inside = caller.judge(thing)
     if verdict in (CLOSED, HIDDEN):
         raise denial(verdict)

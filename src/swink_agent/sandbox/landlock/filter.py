@@ -1,6 +1,6 @@
-"""Which system calls a child makes under its guardian's eyes, as a filter.
+"""The filter of system calls that a child makes with the help of its guardian.
 
-Owns the rules on top of those that both Linux back ends share. How the calls are served is in `landlock/supervisor`.
+Adds to the rules that both Linux back ends share. `landlock/supervisor` serves the calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["base_program", "notify_program", "served_calls"]
 _O_PATH = 0o10000000
 _WRITING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 _PR_SET_DUMPABLE = 4
-_OF_A_USER = 2, 3  # PRIO_USER, IOPRIO_WHO_USER: every process of the user, ours too
+_OF_A_USER = 2, 3  # PRIO_USER, IOPRIO_WHO_USER: every process of the user, also ours
 
 _ALWAYS = (
     *("creat", "mkdir", "mkdirat", "mknod", "mknodat", "symlink", "symlinkat", "link", "linkat"),
@@ -27,13 +27,13 @@ _ALWAYS = (
 )
 _SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 _WITHOUT = ("openat2", "setxattrat", "removexattrat", "file_setattr")
-"""Calls whose arguments are in memory where a filter cannot see them: programs take the older ones instead."""
+"""Calls whose arguments are in memory, where a filter cannot see them. Programs fall back to older calls."""
 
-# Those of btrfs make and remove folders by a descriptor that was opened for reading; cloning shares their letter.
+# Those of btrfs make and remove folders through a descriptor opened for reading; cloning has the same letter.
 _CLONING = (0x40049409, 0x4020940D, 0xC0189436)
 _LETTER = 0xFF00
-# Flags, attributes, versions, encryption and freezing, for which a descriptor that was opened for reading is enough:
-# those of ext4 and most others, XFS, versions, FAT, F2FS, and btrfs.
+# Flags, attributes, versions, encryption and freezing, which need only a descriptor opened for reading: those of ext4
+# and most others, XFS, versions, FAT, F2FS, and btrfs.
 _OF_FILE_SYSTEMS = (0x6600, 0x5800, 0x7600, 0x7200, 0xF500, 0x9400)
 # FS_IOC_GETFLAGS in both widths, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR
 _READING = (0x80086601, 0x80046601, 0x80087601, 0x801C581F)
@@ -42,14 +42,14 @@ _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 
 
 def base_program(*, network: bool, loopback: bool = False) -> bytes:
-    """The filter that both Linux back ends have. `loopback`: in a network of their own."""
+    """The filter that both Linux back ends have. `loopback`: the processes have their own network."""
     return build_filter(base_rules(network=network, own_namespaces=False, loopback=loopback))
 
 
 def notify_program(*, scopes: bool, judges_reads: bool) -> bytes:
     """The filter whose notifications go to the guardian.
 
-    `scopes`: Landlock holds back signals, so that they need not be asked for. `judges_reads`: all opens are.
+    `scopes`: Landlock restricts signals, so they need no notification. `judges_reads`: all opens are judged.
     """
     numbers = syscall_numbers(filter_machine())
     rules = [
@@ -57,7 +57,7 @@ def notify_program(*, scopes: bool, judges_reads: bool) -> bytes:
         *_open_rules("open", 1, judges_reads),
         *_open_rules("openat", 2, judges_reads),
         *(Rule(name, NOTIFY) for name in _ALWAYS if name in numbers),
-        # A process that cannot be looked at cannot be served; there are no set-uid programs here to be afraid for.
+        # A process that is not dumpable cannot be served. There are no set-uid programs here that need it.
         Rule("prctl", fail_with(0), (Condition(0, _PR_SET_DUMPABLE), Condition(1, 0))),
         Rule("setpriority", fail_with(errno.EPERM), (Condition(0, _OF_A_USER[0]),)),
         Rule("ioprio_set", fail_with(errno.EPERM), (Condition(0, _OF_A_USER[1]),)),
@@ -68,7 +68,7 @@ def notify_program(*, scopes: bool, judges_reads: bool) -> bytes:
     if not scopes:
         rules += [Rule(name, NOTIFY) for name in _SIGNALS]
         rules.append(Rule("pidfd_send_signal", fail_with(errno.ENOSYS)))
-        # A descriptor can be told to send any signal to any process of the user.
+        # A descriptor can be set to send any signal to any process of the user.
         rules += [Rule("ioctl", fail_with(errno.EPERM), (Condition(1, command),)) for command in _SET_OWNER]
         if "fcntl" in numbers:
             for command in (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX):
@@ -84,6 +84,6 @@ def _open_rules(name: str, flags: int, judges_reads: bool) -> list[Rule]:
 
 
 def served_calls() -> dict[int, str]:
-    """The numbers on this machine of all calls that a guardian may be asked about."""
+    """The numbers on this machine of all calls that a guardian may serve."""
     numbers = syscall_numbers(filter_machine())
     return {numbers[name]: name for name in ("open", "openat", *_ALWAYS, *_SIGNALS) if name in numbers}

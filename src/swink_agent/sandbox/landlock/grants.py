@@ -1,9 +1,9 @@
-"""Which paths the Landlock rules name, and the two rulesets made of them.
+"""The paths that the Landlock rules name, and the two rulesets made of them.
 
-Landlock can only allow, and what it allows holds for everything beneath. So a hidden path is hidden by naming all
-its neighbours and those of the folders above it (the listable parents), never itself. Owns that list, its age, and the
-rulesets. What Landlock cannot say (read-only beneath a writable folder, hidden beneath a writable folder) is in
-`landlock/supervisor`. Loaded by the launcher: the standard library alone.
+Landlock can only allow, and a rule applies to everything beneath. So a path is hidden by naming all its neighbours, and
+those of the folders above it (the listable parents), but not the path itself. Makes that list, knows when it is out of
+date, and makes the rulesets. `landlock/supervisor` does what Landlock cannot: read-only or hidden paths beneath a
+writable folder. The launcher loads this module: the standard library only.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ SYSTEM = (
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/proc", "/sys"),
     *("/nix", "/gnu", "/snap", "/run/current-system", "/var/lib", "/var/cache"),
 )
-"""What programs need in order to run, where the profile says what may be read."""
+"""What programs need in order to run, if the profile limits what may be read."""
 
 _NEVER = ("/dev", "/sys/kernel/debug", "/sys/kernel/tracing")
-"""Devices (but those above) and the kernel's own windows: a disk read raw shows every hidden file."""
+"""Devices (except those above) and the kernel's own interfaces: a raw disk shows every hidden file."""
 
 _MOST_GRANTS = 50_000
-_SURELY_OLD = 50_000_000  # nanoseconds: a change within the clock's step leaves the time of a folder as it was
+_SURELY_OLD = 50_000_000  # nanoseconds: a change within one step of the clock leaves a folder's time as it was
 _MAKES_NO_NODES = kernel.WRITES & ~(kernel.MAKE_CHAR | kernel.MAKE_BLOCK | kernel.MAKE_SOCK | kernel.IOCTL_DEV)
 
 
-class Walls(NamedTuple):
-    """What the launcher is told of a profile. All paths are absolute and, but for `hidden`, real."""
+class Access(NamedTuple):
+    """The launcher's part of a profile. All paths are absolute and, except `hidden`, real."""
 
     write: tuple[str, ...]
     read: tuple[str, ...] | None
     hidden: tuple[str, ...]
     private: tuple[str, ...]
-    """Folders of the sandbox's own, for temporary files: written without further questions."""
+    """The sandbox's own folders for temporary files: written without further checks."""
     network: bool
     scopes: bool = True
-    """Whether Landlock may be asked to hold back signals: tests say no to see what older kernels do."""
+    """Whether Landlock may restrict signals. Tests set it to false, to try the behaviour of older kernels."""
 
 
 class Grants(NamedTuple):
-    """Every path beneath which all may be read, and the folders that were listed to find them."""
+    """Every path beneath which everything may be read, and the folders that were listed to find them."""
 
     paths: tuple[str, ...]
     listable_parents: dict[str, int]
@@ -54,12 +54,12 @@ class Grants(NamedTuple):
     identities: dict[str, tuple[int, int]]
     """Device and number of the same folders."""
     hidden_inside: tuple[str, ...]
-    """What is hidden in a folder that may be written: no rule can leave it out, so the supervisor does."""
+    """Hidden paths in a writable folder. No rule can leave them out, so the supervisor does."""
     taken: int
     """When, in nanoseconds."""
 
     def are_stale(self) -> bool:
-        """Whether one of the listable parents changed, so that a new neighbour could not be read, or may have."""
+        """Whether one of the listable parents changed, or may have, so that a new neighbour could not be read."""
         for folder, changed in self.listable_parents.items():
             now = _changed(folder)
             if now != changed or self.taken - changed < _SURELY_OLD:
@@ -68,11 +68,11 @@ class Grants(NamedTuple):
 
 
 class Rulesets(NamedTuple):
-    """Two rulesets, as descriptors that any number of processes can be restricted by.
+    """Two rulesets, as descriptors that can restrict any number of processes.
 
-    `guardian` holds whoever acts for the children: no writes outside the roots, no reading of what is hidden.
-    `child` comes on top for the children: no listing of hidden folders, no signals to the outside, and no writes of
-    their own at all: the guardian does them, so that a way to write which it does not know of leads nowhere.
+    `guardian` restricts the process that acts for the children: no writes outside the roots, no reads of hidden paths.
+    `child` restricts the children further: no listing of hidden folders, no signals to the outside, and no writes at
+    all. The guardian does the writes, so a way to write that it does not know fails.
     """
 
     guardian: int
@@ -82,19 +82,19 @@ class Rulesets(NamedTuple):
         kernel.close_all(self)
 
 
-def find_grants(walls: Walls) -> Grants:
-    """Walks along the folders above hidden paths and names everything next to the way."""
-    places = hidden_places(walls.hidden)
-    hidden_inside = tuple(sorted(path for path in places if is_in(path, walls.write)))
+def find_grants(access: Access) -> Grants:
+    """Walks along the folders above hidden paths and names everything beside the way."""
+    places = hidden_places(access.hidden)
+    hidden_inside = tuple(sorted(path for path in places if is_in(path, access.write)))
     hidden = places.difference(hidden_inside).union(_NEVER)
     above = {folder for path in hidden for folder in _ancestors(path)}
-    tops = ("/",) if walls.read is None else tuple(dict.fromkeys(map(os.path.realpath, (*SYSTEM, *walls.read))))
+    tops = ("/",) if access.read is None else tuple(dict.fromkeys(map(os.path.realpath, (*SYSTEM, *access.read))))
     listable_parents: dict[str, os.stat_result] = {}
     taken = time.time_ns()
     paths: list[str] = []
     for path in _beside(tops, hidden, above, listable_parents):
         paths.append(path)
-        if len(paths) >= _MOST_GRANTS:  # the rest cannot be read, which is the safe side
+        if len(paths) >= _MOST_GRANTS:  # the rest cannot be read, which is safe
             break
     return Grants(
         paths=tuple(paths),
@@ -123,26 +123,26 @@ def _beside(
         yield from _beside(inside, hidden, above, listable_parents)
 
 
-def open_roots(walls: Walls) -> tuple[int, ...]:
-    """Descriptors of the folders that may be written, as they are now: later, a path might lead elsewhere.
+def open_roots(access: Access) -> tuple[int, ...]:
+    """Descriptors of the writable folders as they are now: later, a path might lead elsewhere.
 
-    Raises `OSError` for one that is not a folder, or not there.
+    Raises `OSError` for a root that does not exist or is not a folder.
     """
     flags = kernel.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    return tuple(os.open(path, flags) for path in (*walls.write, *walls.private))
+    return tuple(os.open(path, flags) for path in (*access.write, *access.private))
 
 
 def make_rulesets(
-    version: int, walls: Walls, grants: Grants, roots: Iterable[int], *, tcp: bool | None = None
+    version: int, access: Access, grants: Grants, roots: Iterable[int], *, tcp: bool | None = None
 ) -> Rulesets:
-    """Both rulesets for what Landlock of this version can hold back. `tcp`: that too; unless said, as the walls do."""
+    """Both rulesets, for this version of Landlock. `tcp`: whether TCP is restricted; default: without a network."""
     every = kernel.known_rights(version)
     guardian = kernel.create_ruleset(version, every & ~kernel.READ_DIR)
-    scopes = kernel.SCOPE_SOCKETS | kernel.SCOPE_SIGNALS if walls.scopes else 0
+    scopes = kernel.SCOPE_SOCKETS | kernel.SCOPE_SIGNALS if access.scopes else 0
     child = kernel.create_ruleset(
         version,
         every & (kernel.WRITES | kernel.READ_DIR),
-        tcp=not walls.network if tcp is None else tcp,
+        tcp=not access.network if tcp is None else tcp,
         scopes=scopes,
     )
     reads = kernel.EXECUTE | kernel.READ_FILE
@@ -153,7 +153,7 @@ def make_rulesets(
     for path, rights in (*((path, reads) for path in grants.paths), *((path, devices) for path in DEVICES)):
         try:
             descriptor = os.open(path, kernel.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:  # gone, or never there
+        except OSError:  # it does not exist
             continue
         try:
             _add_for_child(child, descriptor, rights & every & kernel.IOCTL_DEV)
@@ -164,7 +164,7 @@ def make_rulesets(
 
 
 def _add_for_child(ruleset: int, descriptor: int, otherwise: int) -> None:
-    """A folder may be listed. A disk that does not answer cannot be asked whether it is one: the kernel knows."""
+    """Lets a folder be listed. The kernel knows whether it is a folder, even if its disk does not answer."""
     try:
         kernel.add_rule(ruleset, descriptor, kernel.READ_DIR)
     except OSError as error:

@@ -1,14 +1,14 @@
-"""One command: its guardian and the steps by which a child becomes confined.
+"""One command: its guardian, and the steps by which a child becomes confined.
 
-The guardian is forked by the launcher before there is a command. It gives up all rights but those of the sandbox
-and forks the child, which confines itself and waits; so a command that comes finds everything ready. Then the
-guardian serves it until its end, ends whatever is left of it and reports. Owns the order of those steps. Loaded by
-the launcher: the standard library alone.
+The launcher forks the guardian before there is a command. The guardian gives up all rights but those of the sandbox and
+forks the child, which confines itself and waits, so that everything is ready when a command comes. Then the guardian
+serves the command until its end, kills whatever is left of it and reports. The launcher loads this module: the standard
+library only.
 """
 
 from __future__ import annotations
 
-import array as array  # `socket` wants it for descriptors, at a time when nothing can be imported any more
+import array as array  # `socket` needs it for descriptors, when nothing can be imported
 import fcntl
 import json
 import os
@@ -43,11 +43,11 @@ _MOST_DESCRIPTORS = 253
 
 
 class StartFailed(Exception):
-    """The child said why it could not be confined, or not become the command."""
+    """The child reported why it could not be confined, or could not become the command."""
 
 
 class Confinement(NamedTuple):
-    """What holds for every command of one sandbox, as the launcher knows it now."""
+    """What applies to every command of one sandbox, as the launcher knows it now."""
 
     rulesets: Rulesets
     listable_parents: Mapping[str, tuple[int, int]]
@@ -60,45 +60,45 @@ class Confinement(NamedTuple):
     calls: Mapping[int, str]
     limits: Mapping[str, int | None]
     umask: int
-    """The agent's, with which a command begins."""
+    """The agent's environment, with which a command begins."""
     nice_limit: tuple[int, int]
     """Likewise."""
 
 
 class Command(NamedTuple):
-    """What the agent asked to be run."""
+    """The command that the agent requested."""
 
     argv: Sequence[str]
     cwd: str
     environment: Mapping[str, str]
     protected: Sequence[str]
     settings: Sequence[str]
-    """Those of the protected files that git keeps its configuration in."""
+    """The protected files that are git configurations."""
     passed: Sequence[int]
-    """The numbers that descriptors have in the agent, and are to have in the child."""
+    """The numbers of descriptors in the agent, which they get in the child too."""
 
 
-def guard(line: socket.socket, lifelines: Sequence[int], walls: Confinement) -> NoReturn:
-    """Takes one command from the line, runs it to its end and exits. Does not outlive the processes of `lifelines`."""
+def guard(line: socket.socket, lifelines: Sequence[int], confinement: Confinement) -> NoReturn:
+    """Takes one command from the line, runs it to its end and exits. Ends if a process of `lifelines` ends."""
     try:
         tree = ProcessTree()
-        guardian = _Guardian(lifelines, walls, tree)
+        guardian = _Guardian(lifelines, confinement, tree)
         try:
             guardian.prepare(line)
             guardian.run(line)
-        except Exception as error:  # whatever it is, the agent must hear of it
+        except Exception as error:  # the agent must be told about any error
             guardian.report("E", str(error)[:_LONGEST_REPORT] or type(error).__name__)
         finally:
             is_clean = tree.kill_all(_PATIENCE)
         os._exit(0 if is_clean else 1)
     finally:
-        os._exit(1)  # the launcher sweeps up
+        os._exit(1)  # the launcher kills the rest
 
 
 class _Guardian:
-    def __init__(self, lifelines: Sequence[int], walls: Confinement, tree: ProcessTree) -> None:
+    def __init__(self, lifelines: Sequence[int], confinement: Confinement, tree: ProcessTree) -> None:
         self._lifelines = lifelines
-        self._walls = walls
+        self._confinement = confinement
         self._tree = tree
         self._control: socket.socket | None = None
         self._main = 0
@@ -108,17 +108,17 @@ class _Guardian:
         tree.on_exit = self._note_exit
 
     def prepare(self, line: socket.socket) -> None:
-        """Everything that does not depend on the command. What fails is told when there is somebody to tell."""
+        """Does everything that does not depend on the command. A failure is reported when the agent connects."""
         try:
             self._prepare(line)
         except (OSError, StartFailed) as error:
             self._problem = error
 
     def _prepare(self, line: socket.socket) -> None:
-        walls = self._walls
-        _set_limits({"file_size": walls.limits["file_size"]})  # what it makes larger for a child is no exception
+        confinement = self._confinement
+        _set_limits({"file_size": confinement.limits["file_size"]})  # also for files that it writes for a child
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        kernel.restrict_self(walls.rulesets.guardian)
+        kernel.restrict_self(confinement.rulesets.guardian)
         self._memory = kernel.ForeignMemory()
         self._child, theirs = socket.socketpair()
         guardian = os.getpid()
@@ -126,27 +126,27 @@ class _Guardian:
         if self._main == 0:
             self._child.close()
             line.close()
-            become(theirs, guardian, walls)
+            become(theirs, guardian, confinement)
         theirs.close()
-        walls.rulesets.close()
+        confinement.rulesets.close()
         data, descriptors, _, _ = socket.recv_fds(self._child, 1, 1, socket.MSG_CMSG_CLOEXEC)
         if not descriptors:
             raise StartFailed((data + _rest(self._child)).decode("utf-8", "replace") or "its process ended at once")
         self._listener = kernel.Listener(descriptors[0])
         self._resolver = Resolver()
         self._check_memory()
-        self._umasks = Umasks(walls.umask)
-        if "umask" in walls.calls.values():
+        self._umasks = Umasks(confinement.umask)
+        if "umask" in confinement.calls.values():
             self._umasks.are_told()
-        self._shared = os.open(walls.shared_memory, kernel.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._shared = os.open(confinement.shared_memory, kernel.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _check_memory(self) -> None:
-        """Says so now if no argument of a call will be readable; the child's memory is still laid out like ours."""
+        """Fails now if the child's memory cannot be read. At this point it still has the same layout as ours."""
         try:
             self._memory.read(self._main, self._memory.address, 1)
         except OSError as error:
             raise StartFailed(
-                f"its memory cannot be read, and so not what it asks for ({error.strerror}): "
+                f"its memory cannot be read, and so its requests cannot be either ({error.strerror}): "
                 "kernel.yama.ptrace_scope may be 2 or 3, or a container may forbid it"
             ) from None
 
@@ -154,7 +154,7 @@ class _Guardian:
         data, descriptors, _, _ = socket.recv_fds(line, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         line.close()
         if not data:
-            return  # not needed after all
+            return  # it is not needed
         control, *given = descriptors
         self._control = socket.socket(fileno=control)
         if self._problem is not None:
@@ -165,7 +165,7 @@ class _Guardian:
         socket.send_fds(self._child, [length], given)
         self._child.sendall(payload)
         kernel.close_all(given)
-        problem = _rest(self._child)  # ends when the command has taken the child's place
+        problem = _rest(self._child)  # ends when the child has become the command
         self._child.close()
         if problem:
             raise StartFailed(problem.decode("utf-8", "replace"))
@@ -174,27 +174,29 @@ class _Guardian:
         self._finish()
 
     def _serve(self, control: socket.socket, command: Command) -> None:
-        """Until the command has ended, or nobody wants it any more."""
-        walls = self._walls
+        """Serves until the command has ended, or the agent has hung up."""
+        confinement = self._confinement
         path_verdicts = PathVerdicts(
-            write=walls.write,
-            private=walls.private,
+            write=confinement.write,
+            private=confinement.private,
             closed=_with_targets(command.protected),
-            hidden_inside=walls.hidden_inside,
-            # A root in another root must not be swapped for a link to somewhere else.
-            pinned=[inner for inner in walls.write if is_in(os.path.dirname(inner), walls.write)],
+            hidden_inside=confinement.hidden_inside,
+            # A root in another root must not be swapped for a link.
+            pinned=[inner for inner in confinement.write if is_in(os.path.dirname(inner), confinement.write)],
         )
         listener = self._listener
         services = CallServices(listener, self._resolver, path_verdicts, self._memory, self._shared)
-        opens = Opens(services, self._umasks, walls.listable_parents, judges_reads=bool(walls.hidden_inside))
+        opens = Opens(
+            services, self._umasks, confinement.listable_parents, judges_reads=bool(confinement.hidden_inside)
+        )
         self._admissions = Admissions(command.settings)
-        supervisor = Supervisor(services, walls.calls, opens, self._umasks, self._tree, self._admissions)
+        supervisor = Supervisor(services, confinement.calls, opens, self._umasks, self._tree, self._admissions)
         poll = select.poll()
         for descriptor in (listener.descriptor, control.fileno(), os.pidfd_open(self._main), *self._lifelines):
             poll.register(descriptor, select.POLLIN)
-        with suppress(OSError):  # an ordinary user may not
+        with suppress(OSError):  # an ordinary user may not do this
             os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
-        headcount = Headcount(os.getpid(), walls.limits["processes"], reap=self._tree.reap)
+        headcount = Headcount(os.getpid(), confinement.limits["processes"], reap=self._tree.reap)
         look_at = 0.0
         while True:
             ready = dict(poll.poll(1000 * (_RETRY if opens.waits else LOOK_AGAIN)))
@@ -202,20 +204,20 @@ class _Guardian:
                 if ready.pop(listener.descriptor) & select.POLLIN:
                     supervisor.serve()
                 else:
-                    poll.unregister(listener.descriptor)  # the last process with the filter is about to go
+                    poll.unregister(listener.descriptor)  # the last process with the filter is about to end
             if ready:
                 return
             if opens.waits:
                 opens.retry()
             if (now := time.monotonic()) >= look_at:
                 look_at = now + LOOK_AGAIN
-                self._tree.reap()  # who waits for the end of a daemon asks whether its number is still there
+                self._tree.reap()  # a process that waits for a daemon's end checks whether its number still exists
                 if reason := headcount.reason_to_end():
                     self.report("B", reason)
                     return
 
     def _finish(self) -> None:
-        """Ends what is left, then tells how the command itself ended."""
+        """Kills what is left, then reports how the command itself ended."""
         if not self._tree.kill_all(_PATIENCE):
             self.report("L", True)
         for text in self._admissions.told():
@@ -224,14 +226,14 @@ class _Guardian:
         self.report("X", os.waitstatus_to_exitcode(status))
 
     def _note_exit(self, pid: int, status: int) -> None:
-        if pid == self._main and self._status is None:  # later it may be another's number
+        if pid == self._main and self._status is None:  # later the number may belong to another process
             self._status = status
 
     def report(self, kind: str, what: object) -> None:
         if self._control is not None:
             try:
                 self._control.sendall(f"{kind}{json.dumps(what)}\n".encode())
-            except OSError:  # the agent is gone, or does not care
+            except OSError:  # the agent has ended or hung up
                 pass
 
 
@@ -240,7 +242,7 @@ def _exactly(line: socket.socket, length: int) -> bytes:
     while length:
         part = line.recv(min(length, 1 << 20))
         if not part:
-            raise EOFError("the agent went away before it had said what to run")
+            raise EOFError("the agent ended before it had sent the command")
         parts.append(part)
         length -= len(part)
     return b"".join(parts)
@@ -254,17 +256,17 @@ def _rest(line: socket.socket) -> bytes:
 
 
 def _with_targets(paths: Sequence[str]) -> list[str]:
-    """The paths, and where they lead if they are links or behind some."""
+    """The paths, and their targets if they are links or behind links."""
     return list(dict.fromkeys([*paths, *map(os.path.realpath, paths)]))
 
 
 # The child, from its fork to the command
 
 
-def become(line: socket.socket, guardian: int, walls: Confinement) -> NoReturn:
-    """Confines this process and turns it into the command that comes. What goes wrong is told through the line.
+def become(line: socket.socket, guardian: int, confinement: Confinement) -> NoReturn:
+    """Confines this process and turns it into the command that comes. Errors are reported through the line.
 
-    From the filter on nothing may be imported or listed here: it would wait for a guardian that waits for us.
+    After the filter is installed, nothing may be imported or listed: it would wait for a guardian that waits for us.
     """
     step = "be set up"
     try:
@@ -274,19 +276,19 @@ def become(line: socket.socket, guardian: int, walls: Confinement) -> NoReturn:
             os._exit(1)
         for number in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_NICE, walls.nice_limit)
-        _set_limits({name: walls.limits[name] for name in _LIMITS})
-        _limit_tasks(walls.limits["processes"])
+        resource.setrlimit(resource.RLIMIT_NICE, confinement.nice_limit)
+        _set_limits({name: confinement.limits[name] for name in _LIMITS})
+        _limit_tasks(confinement.limits["processes"])
         step = "be confined"
-        kernel.restrict_self(walls.rulesets.child)
-        kernel.install_filter(walls.base)
-        listener = kernel.install_listener(walls.notify)
+        kernel.restrict_self(confinement.rulesets.child)
+        kernel.install_filter(confinement.base)
+        listener = kernel.install_listener(confinement.notify)
         socket.send_fds(line, [b"L"], [listener])
         os.close(listener)
         step = "hear its command"
         data, given, _, _ = socket.recv_fds(line, 4, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         if len(data) < 4:
-            os._exit(1)  # not needed after all
+            os._exit(1)  # it is not needed
         command = Command(**json.loads(_exactly(line, int.from_bytes(data, "little"))))
         output, stdin, *passed = given
         line = _arrange_descriptors(
@@ -305,12 +307,12 @@ def become(line: socket.socket, guardian: int, walls: Confinement) -> NoReturn:
 
 
 def _arrange_descriptors(line: socket.socket, wanted: Mapping[int, int]) -> socket.socket:
-    """Puts descriptors where the command expects them and leaves it no others; gives the line at its new number.
+    """Puts descriptors where the command expects them and closes all others. Returns the line at its new number.
 
-    `wanted`: by the number that it is to have, the descriptor.
+    `wanted` maps the number that a descriptor gets to the descriptor.
     """
     floor = max(wanted) + 1
-    # First out of the way of every number that is about to be taken.
+    # First away from every number that will be used.
     moved = fcntl.fcntl(line.detach(), fcntl.F_DUPFD_CLOEXEC, floor)
     sources = {number: fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, floor) for number, descriptor in wanted.items()}
     kernel.close_on_exec(3)
@@ -328,9 +330,9 @@ def _set_limits(limits: Mapping[str, int | None]) -> None:
 
 
 def _limit_tasks(processes: int | None) -> None:
-    """Lets the kernel stop a bomb that outruns the count. It counts all tasks of a user, and root's not at all.
+    """Lets the kernel stop a fork bomb that is faster than the count. It counts all tasks of a user, and root's never.
 
-    So what the whole machine has now is added: nothing that the user does besides is held against the command.
+    So the tasks of the whole machine are added: other work of the user does not count against the command.
     """
     if processes is not None:
         _, tasks = tasks_of_machine()

@@ -1,13 +1,14 @@
-"""The launcher: a small process of its own that forks a guardian for each command of one sandbox.
+"""The launcher: a small process that forks a guardian for each command of one sandbox.
 
-It is started once, when the sandbox opens, so that a command costs two forks and no start of Python. It imports the
-standard library alone and is never confined itself, as it must see when a folder next to a hidden one appears; it
-runs nothing and reads nothing that a child could have made. It goes when its agent goes, by whatever signal, and
-leaves nobody behind.
+It starts once, when the sandbox opens, so that a command costs two forks and no start of Python. It imports the
+standard library only. It is not confined, because it must notice new folders beside a hidden one, and it runs and reads
+nothing that a child could have made. If its agent ends, by any signal, it kills everything and ends too.
 """
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import gc
 import json
 import os
@@ -15,6 +16,7 @@ import resource
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 from contextlib import suppress
@@ -22,25 +24,28 @@ from typing import Any, NamedTuple, NoReturn
 
 from swink_agent.sandbox.kernel import calls as kernel
 from swink_agent.sandbox.kernel.mounts import MountList
-from swink_agent.sandbox.landlock.grants import Grants, Rulesets, Walls, find_grants, make_rulesets, open_roots
+from swink_agent.sandbox.landlock.grants import Access, Grants, Rulesets, find_grants, make_rulesets, open_roots
 from swink_agent.sandbox.landlock.guardian import Confinement, guard
-from swink_agent.sandbox.landlock.network import enter_own_network
 from swink_agent.sandbox.landlock.tree import ProcessTree, kill, send
 
 _MOST_DESCRIPTORS = 253
 _FAREWELL = 3.0
-_BREATH = 2  # milliseconds: the command that was just started comes first
+_BREATH = 2  # milliseconds: the command that was just started has priority
 _LOOK_AGAIN = 1000
 _LOOKS = 300
 _PATIENCE = 0.4
-"""Seconds that a guardian has to end what it guards, once its agent does not want it any more."""
+"""Seconds that a guardian has to kill its processes after the agent has hung up."""
 _BETWEEN_ROUNDS = 0.002
+_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
+_PR_SET_DUMPABLE = 4
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
+_REQUEST = struct.Struct("16sh22x")
 _ANY_NICE = 40  # as the limit is written: down to -20
 
 
 def main(descriptor: int) -> NoReturn:
     """Serves the agent at the other end of `descriptor`, configured by the JSON on stdin."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # what an agent ignores or blocks would be so for all its children
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # children would inherit signals that the agent ignores or blocks
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     config: dict[str, Any] = json.load(sys.stdin.buffer)
     os.set_inheritable(descriptor, False)
@@ -51,7 +56,7 @@ def main(descriptor: int) -> NoReturn:
         agent.send(json.dumps({"error": str(error)}).encode())
         sys.exit(1)
     agent.send(json.dumps({"landlock": launcher.version, "loopback": launcher.has_loopback}).encode())
-    gc.disable()  # forks share what is there, as long as nobody walks over it
+    gc.disable()  # forks share memory as long as nothing touches it
     try:
         launcher.serve()
     finally:
@@ -67,10 +72,10 @@ class Spare(NamedTuple):
 
 
 class Launcher:
-    """Forks guardians, and sweeps up if one of them is killed."""
+    """Forks guardians, and kills their processes if one of them is killed."""
 
     def __init__(self, agent: socket.socket, config: dict[str, Any]) -> None:
-        """Raises `OSError`, with a sentence, if this kernel cannot do what is needed."""
+        """Raises `OSError`, with a sentence, if this kernel lacks something."""
         self._agent = agent
         self._config = config
         try:
@@ -78,21 +83,21 @@ class Launcher:
         except OSError as error:
             raise OSError(f"Landlock is not in this kernel or is switched off ({error.strerror})") from None
         kernel.check_notifications()
-        self._walls = Walls(**config["walls"])
+        self._access = Access(**config["access"])
         self._mounts = MountList()
-        self._grants: Grants = find_grants(self._walls)
-        self._roots = open_roots(self._walls)
-        # All commands of one sandbox share it, as they share its temporary folder.
-        self.has_loopback = not self._walls.network and enter_own_network()
+        self._grants: Grants = find_grants(self._access)
+        self._roots = open_roots(self._access)
+        # All commands of one sandbox share it, like its temporary folder.
+        self.has_loopback = not self._access.network and _enter_own_network()
         self._rulesets: Rulesets = make_rulesets(
-            self.version, self._walls, self._grants, self._roots, tcp=self._denies_tcp
+            self.version, self._access, self._grants, self._roots, tcp=self._denies_tcp
         )
         self._nice_limit = resource.getrlimit(resource.RLIMIT_NICE)
-        with suppress(OSError, ValueError):  # root may, whose bombs nobody counts but the guardians
+        with suppress(OSError, ValueError):  # root may do this; only the guardians count fork bombs of root
             resource.setrlimit(resource.RLIMIT_NICE, (_ANY_NICE, _ANY_NICE))
         self._umask = os.umask(0o077)
         os.umask(self._umask)
-        kernel.drop_privileges()  # for all that will be forked, too
+        kernel.drop_privileges()  # also for every fork
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         self._agent_process = os.pidfd_open(config["agent"])
         self._tree = ProcessTree()
@@ -100,25 +105,25 @@ class Launcher:
         self._notify = bytes.fromhex(config["notify"]), bytes.fromhex(config["notify_all"])
         self._calls = {int(number): name for number, name in config["calls"].items()}
         self._guardians: dict[int, int] = {}
-        """By the descriptor of each guardian's process, its number."""
+        """Maps the descriptor of each guardian's process to its number."""
         self._lines: dict[int, int] = {}
-        """By the descriptor of an agent's line to a guardian, that of the guardian's process."""
+        """Maps the descriptor of an agent's line to a guardian to that of the guardian's process."""
         self._late: dict[int, float] = {}
-        """Guardians whose agent has hung up, and when they should have ended."""
+        """Guardians whose agent has hung up, and when they must have ended."""
         self._given_up: set[int] = set()
-        """Those that did not, and were ended. One that the kernel holds in a call is still there."""
+        """Those that did not and were killed. One that the kernel holds in a call still exists."""
         self._spare: Spare | None = None
         self._looks = 0
         self._poll = select.poll()
 
     def serve(self) -> None:
-        """Until the agent closes its end, or ends."""
+        """Serves until the agent closes its end, or ends."""
         self._poll.register(self._agent, select.POLLIN)
         self._poll.register(self._agent_process, select.POLLIN)
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll(self._patience())}
             for guardian in ready.intersection(self._guardians):
-                self._bury(guardian)
+                self._handle_end(guardian)
             for line in ready.intersection(self._lines):
                 self._poll.unregister(line)
                 self._late[self._lines[line]] = time.monotonic() + _PATIENCE
@@ -133,10 +138,10 @@ class Launcher:
 
     @property
     def _denies_tcp(self) -> bool:
-        return not self._walls.network and not self.has_loopback
+        return not self._access.network and not self.has_loopback
 
     def _patience(self) -> int | None:
-        """How long to wait for the agent before something is done unasked."""
+        """How long to wait for the agent before there is something to do."""
         if self._spare is None:
             return _BREATH
         if self._late:
@@ -144,14 +149,14 @@ class Launcher:
         return _LOOK_AGAIN if self._looks < _LOOKS else None
 
     def _make_ready(self) -> None:
-        """A guardian for the next command, with rules as the disk is now; for some minutes after the last one."""
+        """Forks a guardian for the next command, with rules for the current disk; for some minutes after a command."""
         self._looks += 1
-        self._keep_up()
+        self._refresh_rules()
         if self._spare is None:
             self._spare = self._fork_guardian()
 
     def _take_request(self) -> bool:
-        """Gives the next command to a guardian; false at the end."""
+        """Gives the next command to a guardian. Returns false at the end."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self._agent, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         except OSError:
@@ -159,12 +164,12 @@ class Launcher:
         if not data:
             return False
         self._looks = 0
-        self._keep_up()
+        self._refresh_rules()
         guardian, self._spare = self._spare or self._fork_guardian(), None
         with guardian.line as line:
             try:
                 socket.send_fds(line, [b"C"], descriptors)
-            except ConnectionError:  # somebody ended it; the agent hears of that by the end of its line
+            except ConnectionError:  # it was killed; the agent sees the end of its line
                 pass
         if descriptors and guardian.process in self._guardians:
             line = os.dup(descriptors[0])
@@ -175,7 +180,7 @@ class Launcher:
         return True
 
     def _fork_guardian(self) -> Spare:
-        """A new guardian. It hears the command from a line to the agent that comes with the request."""
+        """Forks a guardian. It reads the command from a line to the agent that comes with the request."""
         ours, theirs = socket.socketpair()
         launcher = os.getpid()
         pid = os.fork()
@@ -193,12 +198,12 @@ class Launcher:
         kernel.close_all(self._guardians)
         kernel.close_all(self._lines)
         grants = self._grants
-        walls = Confinement(
+        confinement = Confinement(
             rulesets=self._rulesets,
             listable_parents=grants.identities,
             hidden_inside=grants.hidden_inside,
-            write=tuple(self._walls.write),
-            private=tuple(self._walls.private),
+            write=tuple(self._access.write),
+            private=tuple(self._access.private),
             shared_memory=self._config["shared_memory"],
             base=self._base,
             notify=self._notify[bool(grants.hidden_inside)],
@@ -207,31 +212,31 @@ class Launcher:
             umask=self._umask,
             nice_limit=self._nice_limit,
         )
-        guard(line, (self._agent_process, os.pidfd_open(launcher)), walls)
+        guard(line, (self._agent_process, os.pidfd_open(launcher)), confinement)
 
-    def _keep_up(self) -> None:
-        """What is hidden may be mounted in a second place by now, and what is not may be new."""
+    def _refresh_rules(self) -> None:
+        """Renews the rules: a hidden path may be mounted in a second place, and there may be new paths."""
         if self._mounts.has_changed() or self._grants.are_stale():
             self._renew()
 
     def _renew(self) -> None:
-        """New rules, which the guardian that waits does not have."""
-        self._dismiss_spare()
-        self._grants = find_grants(self._walls)
+        """Makes new rules and drops the waiting guardian, which has the old ones."""
+        self._drop_spare()
+        self._grants = find_grants(self._access)
         self._rulesets.close()
-        self._rulesets = make_rulesets(self.version, self._walls, self._grants, self._roots, tcp=self._denies_tcp)
+        self._rulesets = make_rulesets(self.version, self._access, self._grants, self._roots, tcp=self._denies_tcp)
 
-    def _dismiss_spare(self) -> None:
+    def _drop_spare(self) -> None:
         if self._spare is not None:
             self._spare.line.close()
             self._spare = None
 
     def _end_late(self) -> None:
-        """Ends guardians that did not see that they should: a disk that does not answer may hold one in a call."""
+        """Kills guardians that did not end in time: a disk that does not answer may hold one in a call."""
         now = time.monotonic()
         for guardian in [guardian for guardian, due in self._late.items() if due <= now]:
             pid = self._guardians[guardian]
-            os.kill(pid, signal.SIGSTOP)  # what it guards can make no group without it, and stays its own
+            os.kill(pid, signal.SIGSTOP)  # without it, its processes can make no group, and they keep their parent
             kill(self._tree.descendants(pid))
             last_words = b"X-9\n" if self._are_gone(pid) else b"Ltrue\nX-9\n"
             send(pid, signal.SIGKILL)
@@ -239,7 +244,7 @@ class Launcher:
             self._forget_line(guardian, last_words)
 
     def _are_gone(self, guardian: int) -> bool:
-        """Whether nothing that the guardian guarded can run any more. Waits a moment for it."""
+        """Whether every process of the guardian has ended. Waits a moment for that."""
         deadline = time.monotonic() + _PATIENCE / 2
         while not all(entry.has_ended for entry in self._tree.descendants(guardian)):
             if time.monotonic() > deadline:
@@ -263,10 +268,11 @@ class Launcher:
                         pass
             os.close(line)
 
-    def _bury(self, guardian: int) -> None:
-        """A guardian ended. If it was killed, what it guarded is ours now, and can neither write nor make a group."""
+    def _handle_end(self, guardian: int) -> None:
+        """Handles the end of a guardian. If it was killed, its processes are ours now; they can neither write nor make
+        a group."""
         if self._spare is not None and self._spare.process == guardian:
-            self._dismiss_spare()
+            self._drop_spare()
         self._forget_line(guardian)
         self._given_up.discard(guardian)
         self._poll.unregister(guardian)
@@ -280,26 +286,65 @@ class Launcher:
             entry for entry in self._tree.descendants() if entry.parent == us and entry.pid not in guardians
         ]:
             if time.monotonic() > deadline:
-                return  # the kernel holds them in a call: they will never run on, and end with it
+                return  # the kernel holds them in a call: they never continue, and end with it
             kill(orphans)
             for orphan in orphans:
                 os.waitpid(orphan.pid, os.WNOHANG)
             time.sleep(_BETWEEN_ROUNDS)
 
     def end(self) -> None:
-        """Guardians see the agent's end by themselves; those that do not in time are ended, and all they guarded."""
+        """Waits for the guardians, which notice the agent's end, and kills late ones with all their processes."""
         self._agent.close()
-        self._dismiss_spare()
+        self._drop_spare()
         deadline = time.monotonic() + _FAREWELL
         for guardian, pid in list(self._guardians.items()):
             if guardian in self._given_up or not _has_ended(guardian, deadline):
                 send(pid, signal.SIGKILL)
                 if not _has_ended(guardian, time.monotonic() + _PATIENCE):
-                    continue  # the kernel holds it in a call, and it ends with that
-            self._bury(guardian)
+                    continue  # the kernel holds it in a call, with which it ends
+            self._handle_end(guardian)
 
 
 def _has_ended(process: int, deadline: float) -> bool:
     poll = select.poll()
     poll.register(process, select.POLLIN)
     return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+
+
+def _enter_own_network() -> bool:
+    """Moves this process into its own network, which has only a loopback, for it and all that it starts.
+
+    Returns false, and changes nothing, if that is not allowed. Then there is no loopback: it would be the machine's.
+    """
+    pid = os.fork()  # a failure half way would leave a process without a user, so a fork tries first
+    if pid == 0:
+        try:
+            _enter_network()
+        except OSError:
+            os._exit(1)
+        finally:
+            os._exit(0)
+    if os.waitpid(pid, 0)[1] != 0:
+        return False
+    _enter_network()
+    return True
+
+
+def _enter_network() -> None:
+    user, group = os.geteuid(), os.getegid()
+    try:
+        _unshare(_NEW_NETWORK)
+    except OSError:
+        _unshare(_NEW_USER | _NEW_NETWORK)
+        kernel.prctl(_PR_SET_DUMPABLE, 1)  # new rights have made it undumpable, and it could not write its id map
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        name, flags = _REQUEST.unpack(fcntl.ioctl(asking, _GET_FLAGS, _REQUEST.pack(b"lo", 0)))
+        fcntl.ioctl(asking, _SET_FLAGS, _REQUEST.pack(name, flags | _UP))
+
+
+def _unshare(flags: int) -> None:
+    if kernel.libc().unshare(ctypes.c_int(flags)) == -1:
+        kernel.fail()

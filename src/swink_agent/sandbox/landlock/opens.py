@@ -1,8 +1,8 @@
-"""Opening files for a child: for writing, for making them, and for listing folders above something hidden.
+"""Opens files for a child: for writing, for creating them, and for listing folders above something hidden.
 
-The guardian opens the file itself and puts the descriptor into the child, so what was judged is what is open.
-Nothing here may block: an open that would wait (for the other end of a FIFO, for a lease) is kept aside and tried
-again. Loaded by the launcher: the standard library alone.
+The guardian opens the file itself and puts the descriptor into the child, so what was judged is what is open. Nothing
+here may block: an open that would wait (for the other end of a FIFO, for a lease) is set aside and tried again. The
+launcher loads this module: the standard library only.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from swink_agent.sandbox.landlock.caller import Caller, CallServices, NamedEntry
 from swink_agent.sandbox.landlock.paths import HIDDEN, OPEN
 
 WRITING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
-"""An open with any of these may change something; what is made without a name has a bit of `O_ACCMODE` as well."""
+"""An open with any of these may change something. `O_TMPFILE` has a bit of `O_ACCMODE` as well."""
 
 _UNNAMED = os.O_TMPFILE & ~os.O_DIRECTORY
 _KEPT = os.O_APPEND | os.O_DIRECT | os.O_NOATIME
 _OURS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _NOT_TAKEN = os.O_TRUNC | os.O_ASYNC
-_MODE = 0o1777  # nothing that is made runs with its owner's rights
+_MODE = 0o1777  # no new file runs with its owner's rights
 _MOST_LINKS = 40
 
 
 class Opens:
-    """Serves `open` and its kin for one command."""
+    """Serves `open` and similar calls for one command."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class Opens:
         *,
         judges_reads: bool,
     ) -> None:
-        """`listable_parents`: folders whose listing Landlock cannot allow without those beneath.
+        """`listable_parents`: folders whose listing Landlock cannot allow without allowing those beneath.
 
-        `judges_reads` says that reads are judged too.
+        `judges_reads`: reads are judged too.
         """
         self._services = services
         self._umasks = umasks
@@ -56,7 +56,7 @@ class Opens:
         return bool(self._waiting)
 
     def retry(self) -> None:
-        """Tries again what could not be opened without waiting."""
+        """Tries the set-aside opens again."""
         for identifier, attempt in list(self._waiting.items()):
             if attempt():
                 del self._waiting[identifier]
@@ -76,7 +76,7 @@ class Opens:
         self._services.listener.let_run(caller.identifier)
 
     def _list(self, caller: Caller, start: int, path: bytes, flags: int) -> None:
-        """A folder to be read. Landlock judges all but the listable parents: running the call is safe for those."""
+        """Opens a folder for reading. Landlock judges all but the listable parents, so the kernel may run the call."""
         name = path.rstrip(b"/").rpartition(b"/")[2]
         if name and name not in self._parent_names:
             return self._let_run(caller)
@@ -124,7 +124,7 @@ class Opens:
         raise failure(errno.ELOOP)
 
     def _open_behind(self, caller: Caller, entry: NamedEntry, flags: int) -> None:
-        """A link of /proc that leads to an open file, such as `/dev/stdout`."""
+        """Opens a link of /proc that leads to an open file, such as `/dev/stdout`."""
         if flags & os.O_CREAT and flags & os.O_EXCL:
             raise failure(errno.EEXIST)
         thing = caller.keep(self._services.resolver.open(entry.folder, entry.name, caller.task))
@@ -136,7 +136,7 @@ class Opens:
         self._finish(caller, caller.keep(opened), wanted, is_inside=is_inside)
 
     def _finish(self, caller: Caller, opened: int, flags: int, *, is_inside: bool) -> None:
-        """The last look at what was opened, by what it is and not by what it is called."""
+        """Checks what was opened once more, by what it is and not by its name."""
         status = os.fstat(opened)
         kind = self._services.path_verdicts.protected.get((status.st_dev, status.st_ino))
         if kind is not None and (kind == HIDDEN or flags & (os.O_ACCMODE | os.O_TRUNC)):
@@ -144,7 +144,7 @@ class Opens:
         if flags & os.O_TRUNC and stat.S_ISDIR(status.st_mode):
             raise failure(errno.EISDIR)
         if flags & os.O_TRUNC and stat.S_ISREG(status.st_mode) and status.st_size:
-            # An empty one is left alone: some file systems write out at once what was cut to nothing.
+            # Not for an empty file: some file systems write a truncated file out at once.
             if flags & os.O_ACCMODE != os.O_RDONLY:
                 os.ftruncate(opened, 0)
             elif is_inside:
@@ -162,7 +162,7 @@ class Opens:
         self._services.listener.hand_over(caller.identifier, opened, flags)
 
     def _wait_for(self, caller: Caller, entry: NamedEntry, flags: int, error: OSError) -> None:
-        """A FIFO that nobody reads yet, or a file with a lease: the caller waits, we do not."""
+        """Sets aside a FIFO without a reader, or a file with a lease: the caller waits, we do not."""
         thing = os.open(entry.name, kernel.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.folder)
         if error.errno == errno.ENXIO and not stat.S_ISFIFO(os.fstat(thing).st_mode):
             os.close(thing)
@@ -188,7 +188,7 @@ class Opens:
         self._waiting[identifier] = attempt
 
     def _wait_to_read(self, caller: Caller, opened: int, flags: int) -> None:
-        """The reading end of a FIFO without a writer: given out once there is something to read, or was."""
+        """Sets aside the reading end of a FIFO without a writer until there is, or was, something to read."""
         listener, identifier = self._services.listener, caller.identifier
 
         def attempt() -> bool:
@@ -204,7 +204,7 @@ class Opens:
 
 
 def _judge_open(entry: NamedEntry, flags: int) -> int:
-    """The flags to open with, or an error where the name is not to be written."""
+    """The flags to open with. Raises `OSError` if the name may not be written."""
     if entry.slash:
         if flags & os.O_CREAT:
             raise failure(errno.EISDIR)
@@ -215,7 +215,7 @@ def _judge_open(entry: NamedEntry, flags: int) -> int:
         raise denial(entry.verdict)
     if not flags & os.O_CREAT:
         return flags
-    # To be read, and made only where it is missing, which it will stay.
+    # It is read, and created only if it is missing, which it will stay.
     try:
         os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -226,7 +226,7 @@ def _judge_open(entry: NamedEntry, flags: int) -> int:
 
 
 def _link(entry: NamedEntry) -> bytes | None:
-    """What the name says, if it is a link."""
+    """The target in the link, if the name is a link."""
     try:
         return os.readlink(entry.name, dir_fd=entry.folder)
     except OSError:

@@ -1,10 +1,10 @@
 """Where a path of a child leads, and whether that place may be changed.
 
-A path is a string in memory that another thread can rewrite and a route through folders that another process can
-swap, so nothing here looks first and leaves the act to the kernel later. `Resolver` turns a string that was copied
-once into a descriptor of the parent folder and a name in it, as seen by the child; `PathVerdicts` says by the folder's
-own path, as the kernel tells it for that descriptor, what may happen to the name. What is done with it is in
-`landlock/supervisor`. Loaded by the launcher: the standard library alone.
+Another thread can rewrite a path in memory, and another process can swap folders on its way, so nothing here checks a
+path and lets the kernel use it later. `Resolver` turns a string that was copied once into a descriptor of the parent
+folder and a name in it, as the child sees them. `PathVerdicts` decides what may be done to the name, by the path that
+the kernel reports for that descriptor. `landlock/supervisor` acts on it. The launcher loads this module: the standard
+library only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INTO = kernel.O_PATH | os.O_CLOEXEC
 
 
 class Place(NamedTuple):
-    """A name in a folder. The name may be `.` or `..`, which cannot be changed; a slash after it is told apart."""
+    """A name in a folder. The name may be `.` or `..`, which cannot be changed; a slash after it is kept apart."""
 
     folder: int
     name: bytes
@@ -43,10 +43,9 @@ class Resolver:
         self._openat2 = kernel.Openat2()
 
     def folder_of_caller(self, task: int, descriptor: int) -> int:
-        """The caller's working folder, or what its descriptor stands for; to be closed.
+        """The caller's working folder, or the file behind its descriptor. The result must be closed.
 
-        Raises:
-            OSError: it has no such descriptor, or is gone.
+        Raises `OSError` if it has no such descriptor, or has ended.
         """
         try:
             what = b"cwd" if descriptor == kernel.AT_FDCWD else b"fd/%d" % descriptor
@@ -55,7 +54,7 @@ class Resolver:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
 
     def _unless_ours(self, descriptor: int) -> int:
-        """The descriptor, unless it is of our own folder in /proc, where we may go and the caller may not."""
+        """Returns the descriptor, unless it is our own folder in /proc, which we may enter and the caller may not."""
         if self._is_ours(descriptor):
             os.close(descriptor)
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
@@ -67,7 +66,7 @@ class Resolver:
         return (path_of(descriptor) + b"/").startswith(b"/proc/%d/" % os.getpid())
 
     def place(self, start: int, path: bytes, task: int) -> Place:
-        """The folder that the path's last name is in, every link before it followed."""
+        """The folder of the path's last name, with every link before it followed."""
         if not path:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         bare = path.rstrip(b"/")
@@ -82,21 +81,21 @@ class Resolver:
         return Place(self.open(start, head, task, os.O_DIRECTORY), name, ends, True)
 
     def open(self, start: int, path: bytes, task: int, flags: int = 0) -> int:
-        """An `O_PATH` descriptor for the path as the caller sees it; `O_DIRECTORY` and `O_NOFOLLOW` as asked."""
+        """An `O_PATH` descriptor for the path as the caller sees it, with `O_DIRECTORY` and `O_NOFOLLOW` as given."""
         try:
             descriptor = self._openat2.open(start, path, flags)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOSYS, errno.EPERM):
-                # Links of /proc into a process, or a kernel (or container) without the call: step by step.
+                # Links of /proc into a process, or a kernel or container without the call: step by step.
                 return self._unless_ours(self._walk(start, path, task, flags))
             raise
         if os.fstat(descriptor).st_dev == self.proc_device:
-            os.close(descriptor)  # /proc/self is the child there, not us
+            os.close(descriptor)  # for the child, /proc/self is the child and not us
             return self._unless_ours(self._walk(start, path, task, flags))
         return descriptor
 
     def _walk(self, start: int, path: bytes, task: int, flags: int) -> int:
-        """One component after another, none of them followed unseen."""
+        """Opens one component after another and follows links itself."""
         current = os.open(b".", _INTO, dir_fd=start) if path[:1] != b"/" else os.dup(self.root)
         parts = _split(path)
         links = 0
@@ -135,7 +134,7 @@ class Resolver:
         return current
 
     def _target(self, folder: int, name: bytes, link: int, status: os.stat_result, task: int) -> bytes | None:
-        """What a link says; nothing for those of /proc that lead to an object and not to a name."""
+        """The target in a link, or `None` for links of /proc that lead to an object and not to a name."""
         if status.st_dev != self.proc_device:
             return os.readlink(b"", dir_fd=link)
         if os.fstat(folder).st_ino != self._proc_inode:
@@ -148,7 +147,7 @@ class Resolver:
 
 
 def _split(path: bytes) -> list[bytes]:
-    """The parts, the first one last; a slash at the end asks for a folder, as a dot there would."""
+    """The parts, the first one last. A slash at the end requires a folder, like a dot."""
     parts = [part for part in path.split(b"/") if part]
     if path.endswith(b"/"):
         parts.append(b".")
@@ -177,21 +176,21 @@ def _field_of(task: int, name: bytes) -> bytes:
 
 
 def path_of(descriptor: int) -> bytes:
-    """What the kernel calls the thing now."""
+    """The file's path according to the kernel, now."""
     return os.readlink(b"/proc/self/fd/%d" % descriptor)
 
 
 OPEN, CLOSED, HIDDEN, ABOVE = "open", "closed", "hidden", "above"
-"""A name may be changed; is read-only; cannot be read either; is a folder with such names in it, and must stay one."""
+"""A name may be changed; is read-only; cannot be read either; is a folder with such names in it, and must stay."""
 
 
 class PathVerdict(NamedTuple):
-    """What a folder's names may undergo: `rest` holds for all that `names` does not speak of."""
+    """What may be done to a folder's names: `rest` applies to all that are not in `names`."""
 
     rest: str
     names: dict[str, str]
     is_inside: bool
-    """Whether the folder is in a place that may be written at all; elsewhere Landlock has the word."""
+    """Whether the folder is in a writable place; elsewhere Landlock decides."""
 
     def of(self, name: bytes) -> str:
         if not self.names:
@@ -203,7 +202,7 @@ _ELSEWHERE = PathVerdict(OPEN, {}, False)
 
 
 class _Node:
-    """One step of the paths that are not to be changed."""
+    """One component of protected paths."""
 
     __slots__ = ("children", "kind")
 
@@ -213,7 +212,7 @@ class _Node:
 
 
 class PathVerdicts:
-    """Judges folders by their paths. Names differing in case alone are taken as the same: on some disks they are."""
+    """Judges folders by their paths. Names that differ only in case count as the same, as on some disks."""
 
     def __init__(
         self,
@@ -224,7 +223,7 @@ class PathVerdicts:
         hidden_inside: Sequence[str],
         pinned: Sequence[str] = (),
     ) -> None:
-        """All are absolute, those of `closed` and `hidden_inside` existing or not; `pinned` ones just stay in place."""
+        """All paths are absolute. `closed` and `hidden_inside` need not exist; `pinned` ones only stay in place."""
         self.roots = {os.fsencode(path): identity for path in (*write, *private) if (identity := _identity(path))}
         self._top = _Node()
         for paths, kind in ((pinned, ABOVE), (closed, CLOSED), (hidden_inside, HIDDEN)):
@@ -236,11 +235,11 @@ class PathVerdicts:
             for path in paths
             if (identity := _identity(path)) and not os.path.isdir(path)
         }
-        """Files that are not to be changed, by device and number: under whatever name they were linked before."""
+        """Protected files by device and number, whatever other names they were given before."""
         self._known: dict[bytes, PathVerdict] = {}
 
     def is_in_root(self, path: bytes) -> bool:
-        """Whether the path, as it is spelled, is in a place that may be written."""
+        """Whether the path, as spelled, is in a writable place."""
         return any(path == root or path.startswith(root + b"/") for root in self.roots)
 
     def _mark(self, path: str, kind: str) -> None:
@@ -250,18 +249,18 @@ class PathVerdicts:
         node.kind = kind
 
     def under(self, folder: int) -> PathVerdict:
-        """What may happen to the names in this folder, where it is now."""
+        """What may be done to the names in this folder, at its current place."""
         try:
             path = path_of(folder)
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
             return self._deep_under(folder)
-        # The same folders may be mounted a second time, where their names say nothing.
+        # The same folders may be mounted a second time, where their paths mean nothing.
         return self.at(path) or self._by_identity(folder)
 
     def _deep_under(self, folder: int) -> PathVerdict:
-        """Judges a folder that is too deep to have a path by the first one above it that has."""
+        """Judges a folder that is too deep to have a path by the first folder above it that has one."""
         current = os.dup(folder)
         try:
             while True:
@@ -278,7 +277,7 @@ class PathVerdicts:
             os.close(current)
 
     def at(self, path: bytes) -> PathVerdict | None:
-        """The same by the folder's path, if that is in a place that may be written."""
+        """The same by the folder's path, if that is in a writable place."""
         path_verdict = self._known.get(path)
         if path_verdict is None and self.is_in_root(path):
             path_verdict = self._judge(path)
@@ -299,7 +298,7 @@ class PathVerdicts:
         return PathVerdict(OPEN, {name: child.kind for name, child in node.children.items()}, True)
 
     def _by_identity(self, folder: int) -> PathVerdict:
-        """Climbs from the folder to one that is a root by device and number, and takes the path from there."""
+        """Climbs from the folder to a root, known by device and number, and uses the path from there."""
         status = os.fstat(folder)
         if not stat.S_ISDIR(status.st_mode):
             return _ELSEWHERE

@@ -1,10 +1,9 @@
 """The guardian's work: it answers the system calls that its command's processes may not make alone.
 
-A process that opens a file for writing, or makes, moves, removes or marks one, waits in the kernel until the
-guardian has done it for it or refused. So there is no moment between judging a path and using it. Making process
-groups and, on older kernels, sending signals is asked for too; there the arguments are numbers that nobody can
-change, and the kernel goes on by itself. Owns which call goes where. Loaded by the launcher: the standard library
-alone.
+A process that opens a file for writing, or makes, moves, removes or changes one, waits in the kernel until the guardian
+has done it or refused. So no time passes between judging a path and using it. Making process groups and, on older
+kernels, sending signals is checked too; their arguments are numbers that cannot change, so the kernel runs the call
+itself. This module maps calls to handlers. The launcher loads it: the standard library only.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _HERE = kernel.AT_FDCWD & 0xFFFFFFFF
 _NO_FOLLOW = kernel.AT_SYMLINK_NOFOLLOW
 
 Handler = Callable[[Caller, "tuple[int, ...]"], "int | None"]
-"""Takes the arguments of a call and gives its result, or nothing when it was answered already; raises `OSError`."""
+"""Takes the arguments of a call and returns its result, or `None` if it was answered already. Raises `OSError`."""
 
 
 class Supervisor:
@@ -40,7 +39,7 @@ class Supervisor:
         tree: ProcessTree,
         admissions: Admissions,
     ) -> None:
-        """`calls`: the numbers that may come, and their names."""
+        """`calls`: the numbers that may come, with their names."""
         self._services = services
         self._opens = opens
         self._umasks = umasks
@@ -50,7 +49,7 @@ class Supervisor:
             **_opening(opens),
             **_naming(names),
             **_marking(marks),
-            # Asked for so that none comes about while all of them are being ended: see `landlock/tree`.
+            # Checked, so that no group is made while all are being killed: see `landlock/tree`.
             **dict.fromkeys(("setsid", "setpgid"), self._let_run),
             "umask": self._umask,
             **dict.fromkeys(("kill", "tkill", "rt_sigqueueinfo"), lambda caller, a: self._signal(caller, a[0], a[1])),
@@ -59,7 +58,7 @@ class Supervisor:
         self._handlers = {number: known[name] for number, name in calls.items()}
 
     def serve(self) -> None:
-        """Answers the next notification. Whatever a child sends, the guardian goes on."""
+        """Answers the next notification. Nothing that a child sends makes the guardian fail."""
         listener = self._services.listener
         notification = listener.receive()
         if notification is None:
@@ -70,7 +69,7 @@ class Supervisor:
             result = self._handlers[number](caller, tuple(arguments))
         except OSError as error:
             listener.answer(identifier, code=error.errno or errno.EIO)
-        except (KeyError, ValueError, OverflowError):  # not of this world: a process that vanished while it was read
+        except (KeyError, ValueError, OverflowError):  # nonsense from a process that ended while it was read
             listener.answer(identifier, code=errno.EINVAL)
         else:
             if result is not None:
@@ -86,7 +85,7 @@ class Supervisor:
         self._services.listener.let_run(caller.identifier)
 
     def _signal(self, caller: Caller, target: int, number: int) -> int | None:
-        """Signals stay in the tree, as with the scopes of newer kernels."""
+        """Allows signals within the tree only, like the scopes of newer kernels."""
         target = signed(target)
         if target == -1:
             for entry in self._tree.descendants():

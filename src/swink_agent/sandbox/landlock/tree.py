@@ -1,8 +1,8 @@
-"""The processes of one command: which belong to it, and the end of all of them.
+"""Finds the processes of one command and kills all of them.
 
-Owns the look into /proc. The process that uses it is the subreaper of the tree, so that nothing can leave it by
-losing its parent: whatever ends beneath it is there as somebody's child, or as a child of ours that we have not
-reaped. Loaded by the launcher: the standard library alone.
+Reads /proc. The process that uses it is the subreaper of the tree, so that no process can leave the tree by losing its
+parent: each is a child of another, or an unreaped child of ours. The launcher loads this module: the standard library
+only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it can run. One whose first thread alone has ended shows as ended and has others."""
+        """Whether nothing of it can run. A process whose first thread has ended looks ended but may have others."""
         return self.state in "ZX" and self.threads <= 1
 
 
@@ -40,12 +40,12 @@ class ProcessTree:
         self._clock = clock
         self._has_lists_of_children = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
         self.on_exit: Callable[[int, int], None] = lambda pid, status: None
-        """Called with every child of ours that was reaped."""
+        """Called with every reaped child of ours."""
 
     def descendants(self, of: int | None = None) -> list[Entry]:
-        """Every process beneath this one, or beneath another, in no order."""
+        """Every process beneath this one, or beneath another, in any order."""
         known = {entry.pid: entry for entry in _all_processes()}
-        # A parent that ended while we looked is not there; its child has another by now.
+        # A parent that ended meanwhile is missing; its child has another parent by now.
         moved = [pid for pid, entry in known.items() if entry.parent and entry.parent not in known]
         known.update({pid: entry for pid in moved if (entry := _read(pid)) is not None})
         children: dict[int, list[Entry]] = {}
@@ -59,8 +59,8 @@ class ProcessTree:
             to_visit += [entry.pid for entry in inside]
         return found
 
-    def _descendants_in_haste(self) -> Iterator[Entry]:
-        """Most processes beneath this one, without looking at all that the machine has; each as soon as it is found."""
+    def _most_descendants(self) -> Iterator[Entry]:
+        """Most processes beneath this one, without reading all of /proc, each as soon as it is found."""
         if not self._has_lists_of_children:
             yield from self.descendants()
         to_visit = [os.getpid()]
@@ -72,9 +72,7 @@ class ProcessTree:
     def holds(self, pid: int) -> bool:
         """Whether a process or thread is beneath this process."""
         us = os.getpid()
-        for _ in range(
-            1 << 12
-        ):  # deeper than any limit on processes; a cycle can only be seen while numbers are reused
+        for _ in range(1 << 12):  # deeper than any limit on processes; a cycle can only appear while numbers are reused
             entry = _read(pid)
             if entry is None or entry.parent <= 1:
                 return False
@@ -84,11 +82,11 @@ class ProcessTree:
         return False
 
     def holds_group(self, group: int) -> bool:
-        """Whether a process group is one of ours: groups do not cross sessions, and all of ours began in the tree."""
+        """Whether a process group is ours: groups do not cross sessions, and all of ours began in the tree."""
         return any(entry.group == group for entry in self.descendants())
 
     def reap(self) -> bool:
-        """Takes note of children that ended; false when there are none left at all."""
+        """Reaps children that ended. Returns false if there are none left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -99,10 +97,10 @@ class ProcessTree:
             self.on_exit(pid, status)
 
     def kill_all(self, patience: float) -> bool:
-        """Ends every descendant. False when some were still there after so many seconds (the kernel holds them)."""
+        """Kills every descendant. Returns false if some still exist after that many seconds (the kernel holds them)."""
         deadline = self._clock() + patience
         while self.reap():
-            kill(self._descendants_in_haste())
+            kill(self._most_descendants())
             if not self.reap():
                 break
             if self._clock() > deadline:
@@ -112,18 +110,18 @@ class ProcessTree:
 
 
 def kill(entries: Iterable[Entry]) -> None:
-    """Ends the process groups of these, each at once and as soon as it is known, so that none outgrows it.
+    """Kills the process groups of these, each at once and as soon as it is known, so that none grows faster.
 
-    The kernel starts no process for one that has a signal to take. A new group needs a guardian's answer: where that
-    does not come any more, whatever they start is in a group that is known. Those that have ended and are not reaped
-    tell of theirs as well, and keep its number from being another's.
+    The kernel starts no process for one that has a pending signal. A new group needs a guardian's answer; without it,
+    whatever they start is in a known group. Ended processes that are not reaped show their group too, and keep its
+    number from being reused.
     """
     ours = os.getpgrp()
     ended: set[int] = set()
     for entry in entries:
-        if entry.group == ours:  # it had no time yet to leave it
+        if entry.group == ours:  # it had no time to leave our group
             send(entry.pid, signal.SIGKILL)
-        elif entry.group > 0 and entry.group not in ended:  # it has none any more once it is let go
+        elif entry.group > 0 and entry.group not in ended:  # it has no group once it is reaped
             send(-entry.group, signal.SIGKILL)
             ended.add(entry.group)
 
@@ -131,7 +129,7 @@ def kill(entries: Iterable[Entry]) -> None:
 def send(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
-    except OSError:  # gone
+    except OSError:  # it has ended
         pass
 
 
@@ -149,7 +147,7 @@ def _read(pid: int) -> Entry | None:
             text = file.read(2048)
     except OSError:
         return None
-    # The name of the program is in brackets and may hold anything, brackets too.
+    # The name of the program is in brackets and may contain anything, also brackets.
     fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) < 18:
         return None

@@ -1,10 +1,9 @@
-"""Changes that a command makes to the settings of a repository that is held: taken over by content, or refused.
+"""Applies the harmless changes that a command makes to a read-only git configuration, and refuses the others.
 
-Git writes its configuration to `config.lock` and renames that over `config`. Where `config` is held, nothing may be
-renamed over it, so the rename is a question to us: what is to be there is read once, compared with what is there, and
-written into the very same file if all that differs is harmless. What is dangerous is never on the disk under the name
-that git reads, not for a moment. Owns the comparison and the writing; who asks, and how, is the back ends' own. Loaded
-by the launcher: the standard library alone.
+Git writes its configuration to `config.lock` and renames that over `config`. Where `config` is read-only, the back end
+sends us the rename instead: the new content is read once, compared with the old, and written into the same file if only
+harmless settings differ. Dangerous content is never on the disk under the name that git reads, not even for a moment.
+This module compares and writes; the back ends intercept the rename. The launcher loads it: the standard library only.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable
 
-from swink_agent.sandbox.repositories.git_config import Setting, is_harmless, is_plain, read_settings
+from swink_agent.sandbox.repositories.git_config import Setting, is_harmless, is_unambiguous, read_settings
 
 LOCK = ".lock"
 _NAMES = ("config", "config.worktree")
@@ -30,47 +29,40 @@ _OF_THE_LAYOUT = frozenset(
     {"core.bare", "core.worktree", "core.filemode", "core.symlinks", "core.ignorecase", "extensions.objectformat"}
     | {"extensions.refstorage", "extensions.partialclone", "extensions.preciousobjects"}
 )
-"""With these git looks for hooks or objects elsewhere, or takes files for others: only their owner changes them."""
+"""They change where git looks for hooks or objects, or how it compares files: only the user may set them."""
 _WHERE_TO = frozenset({"remote", "pushremote", "merge"})
-
-_QUOTED_LINE = re.compile(
-    r"""[ \t]*(?:\[[A-Za-z0-9-]+[ ]"(?:[^"\\]|\\["\\])*"\]
-    |[A-Za-z][A-Za-z0-9-]*[ ]=[ ](?:[^"\\#;]|"(?:[^"\\]|\\["\\nt])*"|\\["\\nt])*)""",
-    re.VERBOSE | re.ASCII,
-)
 
 
 class Refused(Exception):
-    """A change that is not taken over; `str()` says why."""
+    """A change that is not applied; `str()` says why."""
 
 
 def is_settings(path: str) -> bool:
-    """Whether a path is named like a configuration of git's."""
+    """Whether a path has the name of a git configuration file."""
     return os.path.basename(path) in _NAMES
 
 
 class Admissions:
-    """The changes of one command. `told()`, at its end, is what a user should know of them."""
+    """The configuration changes of one command. `told()` returns what the user should know about them at its end."""
 
     def __init__(self, settings: Iterable[str]) -> None:
-        """`settings`: the paths of what is held and may be asked about."""
+        """`settings`: the paths of the read-only configurations that may be changed this way."""
         self._settings = frozenset(settings)
         self._refused: dict[str, None] = {}
         self._first: dict[str, str] = {}
         self._last: dict[str, str] = {}
 
     def concern(self, source: str, target: str) -> bool:
-        """Whether a rename is git's own way to change one of them."""
+        """Whether the rename is how git changes one of these configurations."""
         return target in self._settings and source == target + LOCK
 
     def take_over(self, folder: int, path: str) -> None:
-        """Makes what is in the lock beside `path` its content, and removes the former. `folder`: the one it is in.
+        """Copies the content of the lock beside `path` into it and removes the lock. `folder`: the open parent folder.
 
-        The file stays the same one, as mounts stand on it.
+        The file keeps its inode, because mounts depend on it.
 
         Raises:
-            OSError: it would do more than set something harmless, there is no such file, it is no plain one, or it
-                has other names.
+            OSError: the change is not harmless, or the file is missing, not a regular one, or has other names.
         """
         try:
             old, new = _take_over(folder, os.path.basename(path))
@@ -98,7 +90,7 @@ def _take_over(folder: int, name: str) -> tuple[str, str]:
     compare(_text(old or b""), _text(new))
     file = os.open(name, os.O_WRONLY | (os.O_CREAT | os.O_EXCL if old is None else 0) | _FILE, 0o644, dir_fd=folder)
     try:
-        # In one step, at most followed by empty lines: whoever reads it meanwhile reads either of the two.
+        # One write, padded with empty lines: a concurrent reader sees either the old settings or the new ones.
         os.pwrite(file, new + b"\n" * (len(old or b"") - len(new)), 0)
         os.ftruncate(file, len(new))
     finally:
@@ -108,7 +100,7 @@ def _take_over(folder: int, name: str) -> tuple[str, str]:
 
 
 def _read(folder: int, name: str, *, alone: bool = False) -> bytes | None:
-    """What a plain file holds, or nothing where there is none. `alone`: that it must have no other name."""
+    """The content of a regular file, or `None` if it does not exist. `alone`: it must not have a second name."""
     try:
         file = os.open(name, os.O_RDONLY | _FILE, dir_fd=folder)
     except FileNotFoundError:
@@ -121,7 +113,7 @@ def _read(folder: int, name: str, *, alone: bool = False) -> bytes | None:
     finally:
         os.close(file)
     if len(data) > _LARGEST:
-        raise Refused("it is too large to be looked at")
+        raise Refused("it is too large to be checked")
     return data
 
 
@@ -133,11 +125,12 @@ def _text(data: bytes) -> str:
 
 
 def compare(old: str, new: str) -> None:
-    """Raises `Refused` if something that is not harmless would come, go, or change its place among its like."""
+    """Raises `Refused` if a setting that is not harmless would be added, removed, or moved among its kind."""
     before, was_whole = read_settings(old)
     after, is_whole = read_settings(new)
-    if not was_whole or not is_whole or _is_odd(old, new):
-        raise Refused("what git, or we, cannot read for certain is not written by a command")
+    added = Counter(new.split("\n")) - Counter(old.split("\n"))
+    if not was_whole or not is_whole or not all(map(is_unambiguous, added)):
+        raise Refused("it has lines that cannot be read, or that programs read differently")
     fixed_before, fixed_after = [s for s in before if _is_fixed(s)], [s for s in after if _is_fixed(s)]
     if fixed_before != fixed_after:
         moved = _differing(fixed_before, fixed_after) or fixed_after
@@ -145,7 +138,7 @@ def compare(old: str, new: str) -> None:
 
 
 def led_elsewhere(old: str, new: str) -> str:
-    """The names of settings by which something that was there is fetched from, or pushed to, another place."""
+    """The names of changed settings that make existing remotes or branches fetch from or push to another place."""
     before, after = read_settings(old)[0], read_settings(new)[0]
     return _named(setting for setting in _differing(before, after) if _leads_elsewhere(setting, before, after))
 
@@ -154,22 +147,12 @@ def _is_fixed(setting: Setting) -> bool:
     return str(setting) in _OF_THE_LAYOUT or not is_harmless(setting, lambda place: False)
 
 
-def _is_odd(old: str, new: str) -> bool:
-    """Whether it has lines, not there before, that somebody could read differently from us."""
-    added = Counter(new.split("\n")) - Counter(old.split("\n"))
-    return not all(is_plain(line) or (_QUOTED_LINE.fullmatch(line) and line.isprintable()) for line in _tabless(added))
-
-
-def _tabless(lines: Iterable[str]) -> list[str]:
-    return [line.lstrip("\t") for line in lines]
-
-
 def _differing(before: list[Setting], after: list[Setting]) -> list[Setting]:
     return [*(Counter(after) - Counter(before)), *(Counter(before) - Counter(after))]
 
 
 def _leads_elsewhere(setting: Setting, before: list[Setting], after: list[Setting]) -> bool:
-    """Whether it is of a remote, or of where a branch goes to, that was there before and still is."""
+    """Whether it belongs to a remote, or to a branch's upstream, that existed before and still exists."""
     section, subsection, name, _ = setting
     if section == "remote" and subsection is not None:
         return all(any(other[:2] == (section, subsection) for other in those) for those in (before, after))

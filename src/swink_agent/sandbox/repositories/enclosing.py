@@ -1,7 +1,7 @@
-"""The repository that a folder belongs to but does not contain: of a linked work tree, a module, or a folder above.
+"""Finds the repository around a folder that does not contain it: of a linked work tree, a module, or a folder above.
 
-Owns the way to it, and the proof that it knows the folder: what a folder says about itself may have come with it. A
-commit writes there, so the standard walls let commands do so, except to what git runs or is told by.
+A commit writes there, so the default profile lets commands do so, except to git's configuration and hooks. The
+repository must name the folder in turn: files in the folder may have come from elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _IN_MODULES = f"{os.path.sep}.git{os.path.sep}modules{os.path.sep}"
 
 
 def repository_folders(folder: str) -> tuple[str, ...]:
-    """Git's own folders, outside of `folder`, that a commit in it writes to. Empty where it has its own, or none."""
+    """Git's own folders, outside of `folder`, that a commit in it writes to. Empty if it has its own, or none."""
     folder = os.path.realpath(folder)
     git = os.path.join(folder, ".git")
     if os.path.islink(git) or os.path.isdir(git):
@@ -28,18 +28,18 @@ def repository_folders(folder: str) -> tuple[str, ...]:
 
 
 def is_git_folder(folder: str) -> bool:
-    """Whether git keeps a repository in the folder, under a name that it gives itself."""
+    """Whether the folder itself is one that git uses as a repository."""
     return os.path.basename(folder) == ".git" or _IN_MODULES in folder
 
 
 def is_layout(names: Iterable[str]) -> bool:
-    """Whether git takes a folder with these names in it for a repository: bare, of a module, or of a work tree."""
+    """Whether git uses a folder with these names in it as a repository: bare, of a module, or of a work tree."""
     folded = {name.lower() for name in names}
     return "head" in folded and ({"objects", "refs"} <= folded or "commondir" in folded)
 
 
 def _named_by(git: str, folder: str) -> str | None:
-    """Where a `.git` file leads, if what is there names the folder in turn: only git, run by the user, wrote that."""
+    """The target of a `.git` file, if it names the folder in turn: only git, run by the user, wrote that."""
     place = _after(_read(git), r"gitdir:\s*(.+)")
     if place is None:
         return None
@@ -55,7 +55,7 @@ def _named_by(git: str, folder: str) -> str | None:
 
 
 def _above(folder: str) -> str | None:
-    """The `.git` of the nearest folder above, as git would take it; not one that lies in a home or in nobody's."""
+    """The `.git` of the nearest folder above, as git would find it, unless it is in a home or not this user's."""
     home = os.path.realpath(os.path.expanduser("~"))
     while (parent := os.path.dirname(folder)) != folder and folder != home:
         git = os.path.join(parent, ".git")

@@ -1,25 +1,25 @@
-"""Git's configuration, as git itself reads it, and which of its settings do nothing but set.
+"""Parses git's configuration as git itself does, and knows which settings cannot start a program.
 
-Owns a parser, a writer, and the list of harmless settings. It is a list of what may stay: git has dozens of settings
-that start a program (monitors, hooks, filters, drivers, helpers, pagers, editors, aliases, includes of all those), and
-gets new ones. What is written here is plain, so that nobody can read it differently.
+The approvals use the same parser to decide what git may do unasked. The list of harmless settings is a list of what is
+allowed: git has dozens of settings that start a program (monitors, hooks, filters, drivers, helpers, pagers, editors,
+aliases, includes of all those) and gets new ones. The launcher loads this module: it imports the standard library only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Setting", "is_harmless", "is_plain", "read_settings", "written"]
+__all__ = ["LARGEST", "STRATEGIES", "Setting", "is_harmless", "is_unambiguous", "read_settings"]
 
 LARGEST = 1024 * 1024
 STRATEGIES = frozenset({"", "ort", "recursive", "resolve", "octopus", "ours", "subtree"})
-"""How git itself merges."""
+"""The merge strategies that are part of git."""
 
 
 class Setting(NamedTuple):
-    """One setting. `section` and `name` are in lower case; `value` is `None` where only the name is there."""
+    """One setting. `section` and `name` are in lower case; `value` is `None` if the line has only a name."""
 
     section: str
     subsection: str | None
@@ -40,7 +40,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"', "\n": ""}
 
 
 def read_settings(text: str) -> tuple[list[Setting], bool]:
-    """The settings, and whether git would have read to the end. What comes after an error is left out, as git does."""
+    """Returns the settings up to the first error, and whether there was no error: git reads no further either."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     found: list[Setting] = []
     section, subsection = "", None
@@ -65,9 +65,9 @@ def read_settings(text: str) -> tuple[list[Setting], bool]:
 
 
 def _read_value(text: str, at: int) -> tuple[str, int]:
-    """The value that begins there and where it ends, or -1 where it is none."""
+    """Returns the value that begins there and where it ends, or -1 if git cannot read it."""
     value: list[str] = []
-    kept = 0  # what is beyond are spaces at the end, unless something follows
+    kept = 0  # the length without spaces at the end
     in_quotes = False
     while at < len(text):
         letter = text[at]
@@ -96,16 +96,22 @@ def _read_value(text: str, at: int) -> tuple[str, int]:
     return ("", -1) if in_quotes else ("".join(value[:kept]), at)
 
 
-# -- what may stay -----------------------------------------------------------------------------------------------
+# -- what is harmless --------------------------------------------------------------------------------------------
 
-_PLAIN_LINE = re.compile(
-    r'[ \t]*(?:[#;].*|\[[A-Za-z0-9-]+(?: "[^"\\\[\]]*")?\]|[A-Za-z][A-Za-z0-9-]*(?: = (?![ \t])[^"\\#;]*)?)?', re.ASCII
+_ODD_LETTER = re.compile(r"[^\t\x20-\x7e\xa0-\U0010ffff]")
+_CLEAR_LINE = re.compile(
+    r"""[ \t]*(?:\#.*|;.*
+    |(?:\[[A-Za-z0-9-]+(?:[ ]"(?:[^"\\]|\\["\\])*")?\][ \t]*)?
+     (?:[A-Za-z][A-Za-z0-9-]*(?:[ \t]*=(?:[^"\\\#;]|"(?:[^"\\]|\\["\\nt])*"|\\["\\nt])*)?)?
+     (?:[\#;](?:.*[^\\])?)?
+    )""",
+    re.VERBOSE | re.ASCII,
 )
 
 
-def is_plain(text: str) -> bool:
-    """Whether nobody could read it differently: one thing on each line, nothing escaped or odd."""
-    return not re.search(r"[^\t\n\x20-\x7e\xa0-\U0010ffff]", text) and all(map(_PLAIN_LINE.fullmatch, text.split("\n")))
+def is_unambiguous(text: str) -> bool:
+    """Whether all programs read it alike: no value over several lines, nothing half quoted, no control characters."""
+    return all(_CLEAR_LINE.fullmatch(line) and not _ODD_LETTER.search(line) for line in text.split("\n"))
 
 
 _ADDRESS = re.compile(
@@ -113,8 +119,8 @@ _ADDRESS = re.compile(
 )
 
 
-def _no_helper(value: str) -> bool:
-    """A place that git fetches from by itself: not through a helper (`ext::`, `made-up://`), and no option."""
+def _needs_no_helper(value: str) -> bool:
+    """Whether git itself fetches from the address: it names no helper (`ext::`, `made-up://`) and is not an option."""
     return bool(_ADDRESS.match(value))
 
 
@@ -167,22 +173,22 @@ _SWITCHES = re.compile(
     re.VERBOSE,
 )
 _BY_VALUE: dict[str, Callable[[str], bool]] = {
-    # Without these a checkout may write names that other file systems take for `.git`.
+    # Without these a checkout may write names that other file systems treat as `.git`.
     **dict.fromkeys(("core.protectntfs", "core.protecthfs"), _one_of("true", "yes", "on", "1", "")),
-    # Not so that others may write what git reads.
+    # Other values could let other users write files that git reads.
     "core.sharedrepository": _one_of("true", "false", "group", "umask", "all", "world", "everybody", "0", "1", "2"),
 }
 _UNDER_A_NAME: dict[str, Callable[[str], bool]] = {
-    **dict.fromkeys(("remote.url", "remote.pushurl", "submodule.url"), _no_helper),
+    **dict.fromkeys(("remote.url", "remote.pushurl", "submodule.url"), _needs_no_helper),
     **dict.fromkeys(("remote.fetch", "remote.push", "remote.mirror", "remote.tagopt", "remote.prune"), _anything),
     **dict.fromkeys(("remote.prunetags", "remote.promisor", "remote.partialclonefilter"), _anything),
     **dict.fromkeys(("remote.skipfetchall", "remote.skipdefaultupdate", "remote.gh-resolved"), _anything),
     **dict.fromkeys(("branch.merge", "branch.rebase", "branch.description"), _anything),
-    **dict.fromkeys(("branch.vscode-merge-base", "branch.remote", "branch.pushremote"), _no_helper),
+    **dict.fromkeys(("branch.vscode-merge-base", "branch.remote", "branch.pushremote"), _needs_no_helper),
     **dict.fromkeys(("submodule.active", "submodule.branch", "submodule.ignore", "submodule.shallow"), _anything),
     **dict.fromkeys(("submodule.path", "submodule.fetchrecursesubmodules"), _anything),
     "submodule.update": _one_of("checkout", "rebase", "merge", "none"),
-    # What `git lfs install --local` writes, to the letter.
+    # Exactly what `git lfs install --local` writes.
     "filter.lfs.clean": _one_of("git-lfs clean -- %f"),
     "filter.lfs.smudge": _one_of("git-lfs smudge -- %f", "git-lfs smudge --skip -- %f"),
     "filter.lfs.process": _one_of("git-lfs filter-process", "git-lfs filter-process --skip"),
@@ -192,7 +198,10 @@ _OF_COLOURS = frozenset({"color", "column", "advice"})
 
 
 def is_harmless(setting: Setting, is_inside: Callable[[str], bool]) -> bool:
-    """Whether no program is started by it, nor files written elsewhere. `is_inside` says so of a work tree's place."""
+    """Whether the setting starts no program and makes git write nowhere else.
+
+    `is_inside` tells whether a work tree's folder is within the write roots.
+    """
     section, subsection, name, value = setting
     value = value or ""
     if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", f"{subsection or ''}{value}"):
@@ -202,27 +211,9 @@ def is_harmless(setting: Setting, is_inside: Callable[[str], bool]) -> bool:
     if subsection is None:
         if (section, name) == ("core", "worktree"):
             return is_inside(value)
-        if section == "options":  # of a cherry-pick on its way: git runs `git-merge-` and the strategy's name
+        if section == "options":  # of an unfinished cherry-pick: git runs `git-merge-STRATEGY`
             return name != "strategy" or value in STRATEGIES
         known = _BY_VALUE.get(f"{section}.{name}")
         return known(value) if known is not None else bool(_SWITCHES.fullmatch(f"{section}.{name}"))
     known = _UNDER_A_NAME.get(f"{section}.{name}") or _UNDER_A_NAME.get(f"{section}.{subsection}.{name}")
     return known is not None and known(value)
-
-
-def written(settings: Iterable[Setting]) -> str:
-    """The settings as a file that git, and everybody else, reads in one way."""
-    lines: list[str] = []
-    last: tuple[str, str | None] | None = None
-    for setting in settings:
-        if (heading := (setting.section, setting.subsection)) != last:
-            inner = "" if setting.subsection is None else f' "{_in_quotes(setting.subsection)}"'
-            lines.append(f"[{setting.section}{inner}]")
-            last = heading
-        value = _in_quotes("true" if setting.value is None else setting.value)
-        lines.append(f'\t{setting.name} = "{value}"')
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _in_quotes(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,7 +1,7 @@
-"""Whether a repository has held a content since before a certain moment.
+"""Decides whether a repository has contained some data since before a certain moment.
 
-Owns a look into git's object store, without git: it would read the repository's own settings. Nothing there is opened
-but the indexes of packs, within bounds. Time is that of the inodes, which no command can set.
+Looks into git's object store without git, which would read the repository's own settings. Opens only the indexes of
+packs, within bounds. Uses the times of inodes, which no command can set.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _is_older(path: str, before: int | None, kind: int) -> bool:
 
 
 def _indexes(folder: str, before: int) -> list[str]:
-    """Those of packs that were there, index and pack alike, before the moment."""
+    """The indexes of packs that existed, index and pack alike, before the moment."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if entry.name.endswith(".idx")][:_MOST_PACKS]
@@ -59,7 +59,7 @@ def _indexes(folder: str, before: int) -> list[str]:
 
 
 def _holds(index: str, name: bytes) -> bool:
-    """Whether the sorted names of a pack, after a table of how many begin with each byte, have this one."""
+    """Whether the sorted names of a pack index, which follow a table of counts by first byte, contain this one."""
     with suppress(OSError, ValueError):
         descriptor = os.open(index, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

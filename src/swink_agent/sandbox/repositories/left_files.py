@@ -1,6 +1,6 @@
-"""What of a repository, or of an editor's folder, can make a program run, and by what it is known to have changed.
+"""Names the files of a repository or an editor's folder that can start a program, and detects whether they changed.
 
-Owns the names, and the look at inodes. Follows no link. What is done about what changed is in `repositories/leftovers`.
+Changes are detected by inode. Follows no links. `leftovers` decides what happens to a changed file.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import suppress
 
 __all__ = [
     "FOLDERS",
+    "STATE_FOLDERS",
     "Signature",
     "editor_files",
     "files_of",
@@ -22,7 +23,8 @@ __all__ = [
     "signature_of",
 ]
 
-FOLDERS = ("hooks", "rebase-merge", "sequencer")
+STATE_FOLDERS = ("rebase-merge", "sequencer")
+FOLDERS = ("hooks", *STATE_FOLDERS)
 _FILES = (
     *("config", "config.worktree", "commondir", *FOLDERS, "rebase-merge/git-rebase-todo", "rebase-merge/strategy"),
     *("sequencer/todo", "sequencer/opts"),
@@ -32,7 +34,7 @@ Signature = tuple[int, int, int]
 
 
 def files_of(repository: str, held: Container[str]) -> list[str]:
-    """Whatever in a repository makes git run something, there or not; itself alone, where it is no folder."""
+    """Every path in a repository that can make git run something, existing or not. A `.git` file is its own path."""
     if os.path.islink(repository) or not os.path.isdir(repository):
         return [repository]
     hooks = os.path.join(repository, "hooks")
@@ -53,7 +55,7 @@ def editor_files(path: str) -> list[str]:
 
 
 def identity_of(folder: str) -> int:
-    """Another number whenever something in the folder came or went, or it is another one. 0 if it is none."""
+    """A number that changes when an entry is added or removed or the folder is replaced. 0 if it is not a folder."""
     try:
         state = os.lstat(folder)
     except OSError:

@@ -1,12 +1,13 @@
-"""What a command leaves behind that would run code later, when the user types `git status` or opens an editor.
+"""Looks at what a command left behind that would run code later, when the user types `git status` or opens an editor.
 
-Owns the look at what is new after a command, and what is done about it. What has a fixed name beneath a root is held
-read-only by the back ends; here is what cannot be denied by name, as ordinary work makes it too: repositories that a
-command makes, moves or changes, the state of a rebase, and editors' files in any folder. It is judged by its content;
-what would start a program is taken out and kept beside, under a name that nothing reads, and told of.
+The back ends keep fixed names beneath a root read-only. This module handles what they cannot forbid by name, because
+ordinary work creates it too: repositories that a command makes, moves or changes, the state of a rebase, and editors'
+files in any folder. It judges them by content. A harmless file stays as it is, byte for byte. A dangerous one is
+renamed as a whole to a name that no program reads (`config.swink-1`), the file from before the command is put back if
+there was one, and the command's result reports both. No file is ever edited.
 
-Only what changed is looked at. Folders are known by their times, files by their inodes' (`st_ctime`), which no command
-can set; what changed before a command began was the user's doing. Nothing is opened through a link.
+Only files that changed are judged. Folders and files are compared by inode and `st_ctime`, which no command can set;
+changes from before a command began are the user's own. Nothing is opened through a link.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ import re
 import threading
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from ..kernel.mounts import network_mounts
 from ..profile import EDITOR_PROTECTED, SandboxProfile, is_beneath
 from .enclosing import is_layout
-from .git_config import LARGEST, STRATEGIES, is_harmless, is_plain, read_settings, written
+from .git_config import LARGEST, STRATEGIES, is_harmless, is_unambiguous, read_settings
 from .git_objects import has_held
 from .left_files import (
     FOLDERS,
+    STATE_FOLDERS,
     Signature,
     editor_files,
     files_of,
@@ -36,7 +38,7 @@ from .left_files import (
     may_run,
     signature_of,
 )
-from .quarantine import OpenFolder
+from .quarantine import FileCopy, OpenFolder, is_aside
 
 __all__ = ["Leftovers", "Look"]
 
@@ -46,7 +48,12 @@ _LONGEST = 2.0
 _MOST_TOLD = 20
 _MOST_AT_ONCE = 100
 _COARSE = 50_000_000
-"""Nanoseconds that the time of a file may lie behind the clock."""
+"""Nanoseconds by which the time of a file may be behind the clock."""
+_LARGEST_KEPT, _MOST_KEPT = 256 * 1024, 8 * 1024 * 1024
+"""The size of one file, and of all files, whose content is remembered so that it can be put back."""
+_BY_GIT = "your git settings make git read it as configuration or hooks"
+_BY_PYTHON = "Python would run it when this program is started again"
+_AT_START = re.compile(r"/(site|user)customize[^/]*(/__init__[^/]*)?$")
 _LAST = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".cache"})
 
 _TODO = re.compile(
@@ -54,7 +61,7 @@ _TODO = re.compile(
     r"|(?:b|break|noop)\s*$)"
 )
 _OF_OTHER_AGENTS = frozenset({".mcp.json", ".cursor", ".windsurf", ".claude", ".codex", ".gemini", ".kiro"})
-"""Hooks and servers that other agents start when they are opened in the folder."""
+"""Other agents start hooks and servers from these when they are opened in the folder."""
 _EDITORS = _OF_OTHER_AGENTS.union(
     EDITOR_PROTECTED, (".vscode", ".idea", ".fleet", ".devcontainer", ".devcontainer.json", ".theia")
 )
@@ -62,7 +69,7 @@ _STARTS_BY_ITSELF = re.compile(r"runOn|\\u", re.IGNORECASE)
 
 
 class Look:
-    """A command under watch: since when, and what is read-only for it."""
+    """One command under watch: when it began, and which paths are read-only for it."""
 
     def __init__(self) -> None:
         self.since = 0
@@ -70,9 +77,9 @@ class Look:
 
 
 class Leftovers:
-    """The watch over one profile's write roots. `begin()` when a command is about to start, `end()` after it.
+    """Watches one profile's write roots. Call `begin()` before a command starts and `end()` after it.
 
-    Both may take a while in a large tree: not in an event loop. Any thread may call them; they wait for each other.
+    Both can take a while in a large tree, so do not call them in an event loop. They are safe to call from any thread.
     """
 
     def __init__(
@@ -81,11 +88,12 @@ class Leftovers:
         exposed: Callable[[], Iterable[str]],
         hooks: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`exposed`: what git reads by the user's configuration and cannot be held, as it is missing or a link.
+        """`exposed` returns files that the user's configuration makes git read but that no back end can keep read-only.
 
-        `hooks`: folders in a work tree, relative to it, that the user's configuration has hooks in.
+        They are missing, or links. `hooks` returns the folders, relative to a work tree, in which the user's
+        configuration has hooks.
         """
-        roots = profile.write if profile.protected else ()  # who protects nothing wants nothing judged
+        roots = profile.write if profile.protected else ()  # a profile that protects nothing needs no look
         self._roots = [root for root in roots if not any(root != other and is_beneath(root, other) for other in roots)]
         self._exposed_now = exposed
         self._hooks_now = hooks
@@ -95,10 +103,13 @@ class Leftovers:
         self._repositories: dict[str, int] = {}
         self._editors: dict[str, None] = {}
         self._known: dict[str, Signature] = {}
+        self._copied: dict[str, Signature] = {}
+        self._before: dict[str, FileCopy] = {}
+        """The files as they were before the commands that run now, to put them back."""
         self._exposed: frozenset[str] = frozenset()
         self._hooks: tuple[str, ...] = ()
         self._first = 0
-        """When the first command was about to begin: what repositories held before is their own."""
+        """When the first command was about to begin: content that repositories held before that is the user's."""
         self._slow: frozenset[str] = frozenset()
         self._noted = 0
 
@@ -107,7 +118,7 @@ class Leftovers:
         return bool(self._roots)
 
     def begin(self) -> Look:
-        """Notes what is there. The command is under watch for as long as the answer is kept."""
+        """Notes the current state. The command is watched for as long as the caller keeps the returned object."""
         with self._lock:
             if not self._folders:
                 self._slow = frozenset(network_mounts())
@@ -118,7 +129,7 @@ class Leftovers:
             return self._begin()
 
     def begin_at_once(self) -> Look | None:
-        """The same where it takes no time worth speaking of: in a small tree, on a disk of this machine."""
+        """Does the same as `begin()` if that is quick (a small tree on a local disk), else returns `None`."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -127,7 +138,7 @@ class Leftovers:
             self._lock.release()
 
     def is_untouched(self, look: Look, *, is_last: bool) -> bool:
-        """Whether a small tree is as it was, so that `end()` has nothing to say; then it need not be called."""
+        """Whether a small tree did not change at all, so that `end()` need not be called."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -144,7 +155,7 @@ class Leftovers:
 
     def _begin(self) -> Look:
         look = Look()
-        if not self._running:  # else what has changed may be the doing of one that runs
+        if not self._running:  # else a running command may have made the changes
             self._note_known()
         look.since = time.time_ns() - _COARSE
         self._running.add(look)
@@ -155,7 +166,7 @@ class Leftovers:
         return 0 < len(self._folders) <= _MOST_AT_ONCE and self._noted <= _MOST_AT_ONCE and is_near
 
     def end(self, look: Look, *, is_last: bool = True) -> list[str]:
-        """What was done about what the command left, a sentence for each; to be called when all of it has ended."""
+        """Judges what the command left. Returns a sentence for each problem. Call it when all processes have ended."""
         with self._lock:
             running = [*self._running, look]
             self._since = min(one.since for one in running)
@@ -174,7 +185,7 @@ class Leftovers:
     # -- the walk ------------------------------------------------------------------------------------------------
 
     def _list_roots(self, deadline: float) -> set[str]:
-        """The repositories of the roots themselves, which commands may make, however large the tree is."""
+        """Lists the repositories of the roots themselves, which commands may make, however large the tree is."""
         new: set[str] = set()
         for path in (os.path.join(root, ".git") for root in self._roots):
             if path not in self._repositories and os.path.lexists(path):
@@ -185,7 +196,7 @@ class Leftovers:
     def _list(
         self, folders: Sequence[str], deadline: float, *, most: int | None = None, is_after: bool = False
     ) -> set[str]:
-        """Lists the folders and what is new beneath them. Gives the repositories that were not known before."""
+        """Lists the folders and new ones beneath them. Returns the repositories that were not known before."""
         most = _MOST_FOLDERS if most is None else most
         new: set[str] = set()
         queue, later = deque(folders), deque[str]()
@@ -201,7 +212,7 @@ class Leftovers:
             is_git = os.path.basename(folder).lower() == ".git"
             if is_git or is_layout(names):
                 self._note_repository(folder, new)
-            if names.get(".git") is False:  # a file that says where the repository is, or a link
+            if names.get(".git") is False:  # a file that names the repository's folder, or a link
                 self._note_repository(os.path.join(folder, ".git"), new)
             for name in names.keys() & _EDITORS:
                 self._editors[os.path.join(folder, name)] = None
@@ -212,7 +223,10 @@ class Leftovers:
         return new
 
     def _names_in(self, folder: str, *, is_after: bool) -> dict[str, bool] | None:
-        """The names in a folder, and whether each is a folder itself. After a command one that it closed is opened."""
+        """Maps the names in a folder to whether each is a folder.
+
+        After a command, a folder whose permissions the command took away is made readable again.
+        """
         for is_last in (False, True):
             try:
                 with os.scandir(folder) as entries:
@@ -236,20 +250,29 @@ class Leftovers:
         paths = self._to_be_known()
         self._noted = len(paths)
         for path in paths:
-            self._note(path)
+            signature = signature_of(path)
+            if signature is None:
+                for table in (self._known, self._copied, self._before):
+                    table.pop(path, None)
+                continue
+            self._known[path] = signature
+            if not self._running and signature != self._copied.get(path):  # a running command could swap the content
+                self._copied[path] = signature
+                self._keep_copy(path)
+
+    def _keep_copy(self, path: str) -> None:
+        self._before.pop(path, None)
+        if os.path.basename(os.path.dirname(path)) in STATE_FOLDERS:
+            return  # a rebase has moved on meanwhile: its old state would repeat what is done
+        copy = self._read(path, _LARGEST_KEPT)
+        if copy is not None and len(copy[0]) + sum(len(data) for data, _ in self._before.values()) <= _MOST_KEPT:
+            self._before[path] = copy
 
     def _to_be_known(self) -> list[str]:
-        """Whatever is judged if it changes, there or not."""
+        """Every path that is judged if it changes, whether it exists or not."""
         paths = [path for repository in self._repositories for path in files_of(repository, ())]
         paths += (file for path in self._editors for file in editor_files(path))
         return [*paths, *self._exposed, *self._hooks_in_trees()]
-
-    def _note(self, path: str) -> None:
-        signature = signature_of(path)
-        if signature is not None:
-            self._known[path] = signature
-        else:
-            self._known.pop(path, None)
 
     # -- the judgement -------------------------------------------------------------------------------------------
 
@@ -266,16 +289,16 @@ class Leftovers:
                 leads_to = self._judge_file(repository, path)
                 if leads_to and self._is_recent(signature_of(os.path.join(leads_to, "objects"))):
                     clones.add(os.path.dirname(repository))
-                if leads_to and leads_to not in fresh:  # it may have been there for long, and nobody looked there
+                if leads_to and leads_to not in fresh:  # it may be old, and nobody has looked at it yet
                     fresh.add(leads_to)
                     self._repositories.setdefault(leads_to, inode_of(leads_to))
                     todo.append(leads_to)
         for path in self._exposed:
             if self._is_changed(path) and not is_folder(path) and not self._is_of_repository(path):
-                self._put_away(path, "git reads it as configuration or hooks, by settings of yours")
+                self._move_aside(path, _BY_PYTHON if _AT_START.search(path) else _BY_GIT)
         for path in self._hooks_in_trees():
             if self._is_changed(path) and may_run(path) and not self._is_of_repository(path):
-                self._put_away(path, "git would run this hook, by settings of yours")
+                self._move_aside(path, "your git settings make git run this hook")
         for path in self._editors:
             if not any(is_beneath(path, held) for held in self._held):
                 is_cloned = any(is_beneath(path, clone) for clone in clones)
@@ -286,9 +309,11 @@ class Leftovers:
         return signature is not None and signature[2] >= self._since
 
     def _is_changed(self, path: str) -> bool:
-        """Whether a command made or changed it, or put the folder there that it is in."""
+        """Whether a command made or changed the file, or put its folder there. A file with its old content did not."""
         signature = signature_of(path)
         if signature is None or signature == self._known.get(path):
+            return False
+        if path in self._before and self._read(path, _LARGEST_KEPT) == self._before[path]:
             return False
         if self._is_recent(signature):
             return True
@@ -297,7 +322,7 @@ class Leftovers:
         return self._is_recent(above) and (known is None or above is None or known[:2] != above[:2])
 
     def _judge_file(self, repository: str, path: str) -> str | None:
-        """Deals with one file of a repository. Gives another repository that it makes git look at, if any."""
+        """Judges one file of a repository. Returns another repository that it makes git look at, if any."""
         name = path[len(repository) + 1 :] if path != repository else ""
         if not name:
             return self._judge_git_file(path) if not os.path.isdir(path) or os.path.islink(path) else None
@@ -305,79 +330,73 @@ class Leftovers:
             self._judge_config(path)
         elif name in FOLDERS:
             if os.path.islink(path):
-                self._put_away(path, "git would use what this link leads to")
+                self._move_aside(path, "git would use what this link leads to")
         elif name.startswith("hooks/"):
-            if not name.endswith(".sample") and ".swink-quarantine-" not in name and may_run(path):
-                self._put_away(path, "git would run this hook")
+            if not name.endswith(".sample") and not is_aside(name) and may_run(path):
+                self._move_aside(path, "git would run this hook")
         elif name == "commondir":
             self._judge_common(repository, path)
         elif name.endswith(("git-rebase-todo", "sequencer/todo")):
             self._judge_todo(path)
         elif (self._text(path) or "") not in STRATEGIES:
-            self._put_away(path, "git would run a merge strategy of this name")
+            self._move_aside(path, "git would run a merge strategy of this name")
         return None
 
     def _judge_git_file(self, path: str) -> str | None:
         text = None if os.path.islink(path) else self._text(path)
         if text is not None and (place := re.fullmatch(r"gitdir: ([^\n]+)", text)):
             target = os.path.realpath(os.path.join(os.path.dirname(path), place[1]))
-            # One that has its own work tree beside it is for that: here its relative paths would mean other files.
+            # A `.git` folder belongs to the work tree beside it: from here its relative paths would mean other files.
             if self._root_of(target) and os.path.basename(target).lower() != ".git":
                 return target
-        self._put_away(path, "it makes git use a repository that is elsewhere")
+        self._move_aside(path, "it makes git use a repository that is elsewhere")
         return None
 
     def _judge_common(self, repository: str, path: str) -> None:
         text = self._text(path)
         place = os.path.normpath(os.path.join(repository, text or ""))
         if text is not None and place not in (repository, os.path.dirname(os.path.dirname(repository))):
-            self._put_away(path, "git would take configuration and hooks from where it says")
+            self._move_aside(path, "git would take configuration and hooks from the folder that it names")
 
     def _judge_config(self, path: str) -> None:
         text = self._text(path, strip=False)
         if text is None:
             return
-        settings, is_whole = read_settings(text)
         folder = os.path.dirname(path)
-        kept = [
-            setting
-            for setting in settings
-            if is_harmless(setting, lambda place: bool(self._root_of(os.path.realpath(os.path.join(folder, place)))))
-        ]
-        dropped = list(dict.fromkeys(str(setting) for setting in settings if setting not in kept))
-        as_text = written(kept)
-        if not dropped and is_whole:
-            if not is_plain(text) and text != as_text:  # the same in words that nobody can read differently
-                with suppress(OSError), OpenFolder(self._root_of(path), folder) as opened:
-                    opened.write(os.path.basename(path), as_text.encode("utf-8", "surrogateescape"))
-            return
-        what = ", ".join(dropped[:8]) or "what git cannot read"
-        self._rewrite(path, as_text, f"{what} can make git run programs, and was taken out of it")
+
+        def is_inside(place: str) -> bool:
+            return bool(self._root_of(os.path.realpath(os.path.join(folder, place))))
+
+        settings, is_whole = read_settings(text)
+        users_own = Counter(read_settings(_decoded(self._before.get(path, (b"", 0))[0]))[0])
+        added = Counter(settings) - users_own
+        dangerous = list(dict.fromkeys(str(setting) for setting in added if not is_harmless(setting, is_inside)))
+        if dangerous:
+            self._move_aside(path, f"{', '.join(dangerous[:8])} can make git run programs")
+        elif not is_whole:
+            self._move_aside(path, "git cannot read it as a configuration")
+        elif not is_unambiguous(text.removeprefix("\ufeff").replace("\r\n", "\n")):
+            self._move_aside(path, "programs do not agree on what some of its lines mean")
 
     def _judge_todo(self, path: str) -> None:
-        text = self._text(path, strip=False)
-        if text is None:
-            return
-        lines = text.split("\n")
-        kept = [line if _TODO.match(line) else f"# {line}" for line in lines]
-        if kept != lines:
-            why = "lines of it that git would run as commands when the rebase goes on are comments now"
-            self._rewrite(path, "\n".join(kept), why)
+        lines = (self._text(path, strip=False) or "").split("\n")
+        if not all(map(_TODO.match, lines)):
+            self._move_aside(path, "git would run commands in it when the rebase goes on")
 
     def _judge_editors(self, path: str, file: str, *, is_cloned: bool) -> None:
-        """An editor's file, or one in an editor's folder. What a repository has, such as a fresh clone, it keeps."""
+        """Judges an editor's file, or one in an editor's folder. A file that the repository itself has stays."""
         name = os.path.basename(file)
         if not os.path.lexists(file) or (file == path and os.path.isdir(path) and not os.path.islink(path)):
             return
         if os.path.basename(path) in EDITOR_PROTECTED and not is_cloned and not self._is_of_repository(file):
-            self._put_away(file, "an editor would run what it says when a file in its folder is opened")
+            self._move_aside(file, "an editor would run its commands when a file in its folder is opened")
         elif name == "tasks.json" and _STARTS_BY_ITSELF.search(self._text(file) or ""):
-            self._put_away(file, "an editor would run its tasks when the folder is opened")
-        elif not name.startswith(".swink-quarantine-"):
+            self._move_aside(file, "an editor would run its tasks when the folder is opened")
+        elif not is_aside(name):
             self._told.append(f"{file!r} is new or changed: look at it before you open its folder in an editor")
 
     def _hooks_in_trees(self) -> list[str]:
-        """Hooks that lie among the files of a work tree, where a checkout puts those that the repository has."""
+        """Hooks among the files of a work tree, where a checkout puts the hooks that the repository contains."""
         folders = [path for path in self._exposed if is_folder(path)]
         for repository in self._repositories if self._hooks else ():
             if os.path.basename(repository) == ".git" and os.path.isfile(repository):
@@ -389,53 +408,51 @@ class Leftovers:
                 continue
             with suppress(OSError):
                 found += [os.path.join(folder, name) for name in os.listdir(folder)]
-        return [path for path in found if ".swink-quarantine-" not in path]
+        return [path for path in found if not is_aside(path)]
 
     def _is_of_repository(self, path: str) -> bool:
-        """Whether a repository here has held this very content since before the first command."""
-        try:
-            with OpenFolder(self._root_of(path), os.path.dirname(path)) as folder:
-                data = folder.read(os.path.basename(path), LARGEST)
-        except OSError:
-            return False
+        """Whether a repository here has contained this very content since before the first command."""
+        copy = self._read(path, LARGEST)
         folders = [path for path in self._repositories if os.path.isdir(path)]
-        return data is not None and any(has_held(folder, data, self._first) for folder in folders)
+        return copy is not None and any(has_held(folder, copy[0], self._first) for folder in folders)
 
-    # -- what is done --------------------------------------------------------------------------------------------
+    # -- reading and moving --------------------------------------------------------------------------------------
 
     def _root_of(self, path: str) -> str:
-        """The root that the path is beneath, or nothing."""
+        """The root that the path is beneath, or an empty text."""
         return next((root for root in self._roots if is_beneath(path, root)), "")
 
-    def _text(self, path: str, *, strip: bool = True) -> str | None:
-        """The file's text; `None` if there is none, or no plain file of a sane size, which is put away."""
+    def _read(self, path: str, most: int) -> FileCopy | None:
+        """The content and mode of a regular file of at most that size, else `None`."""
         try:
             with OpenFolder(self._root_of(path), os.path.dirname(path)) as folder:
-                data = folder.read(os.path.basename(path), LARGEST)
-        except FileNotFoundError:
-            return None
+                return folder.read(os.path.basename(path), most)
         except OSError:
-            data = None
-        if data is None:
-            self._put_away(path, "it is a link, or no file that can be read")
             return None
-        text = data.decode("utf-8", "surrogateescape")
+
+    def _text(self, path: str, *, strip: bool = True) -> str | None:
+        """The file's text. `None` if it does not exist, or is not a readable file of a sane size: then it is moved."""
+        copy = self._read(path, LARGEST)
+        if copy is None:
+            self._move_aside(path, "it is a link, or not a file that can be read")
+            return None
+        text = _decoded(copy[0])
         return text.strip() if strip else text
 
-    def _put_away(self, path: str, why: str) -> None:
-        self._change(path, why, lambda folder, name: folder.put_away(name))
-
-    def _rewrite(self, path: str, text: str, why: str) -> None:
-        data = text.encode("utf-8", "surrogateescape")
-        self._change(path, why, lambda folder, name: folder.replace(name, data))
-
-    def _change(self, path: str, why: str, change: Callable[[OpenFolder, str], str]) -> None:
+    def _move_aside(self, path: str, why: str) -> None:
+        """Renames the file, puts the one from before the command back, and reports both. A missing file is ignored."""
+        before = self._before.get(path)
         try:
             with OpenFolder(self._root_of(path), os.path.dirname(path)) as folder:
-                kept = change(folder, os.path.basename(path))
+                kept = folder.move_aside(os.path.basename(path), before)
         except FileNotFoundError:
             return
         except OSError as error:
-            self._told.append(f"{path!r}: {why}. It could not be put away ({error.strerror}): remove it yourself")
+            self._told.append(f"{path!r}: {why}. It could not be moved aside ({error.strerror}): remove it yourself")
         else:
-            self._told.append(f"{path!r}: {why}. What it was is now {kept!r}, in the same folder")
+            back = "; the file from before the command is back" if before is not None else ""
+            self._told.append(f"{path!r}: {why}. It was moved to {kept!r} in the same folder{back}")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

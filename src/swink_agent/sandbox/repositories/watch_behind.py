@@ -1,7 +1,7 @@
-"""The look at what a command left behind, beside the event loop.
+"""Checks what a command left behind, outside of the event loop.
 
-Owns its thread and how long anybody waits for it: a tree that takes longer is looked at to the end all the same, and
-what was found then is told with the next command's result and in the log.
+Owns the thread and limits the wait. The check of a large tree is finished all the same; the next command's result and
+the log then report what it found.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 
 class WatchBehind:
-    """What was left in the write roots of one profile. Disks that do not answer hold up nobody for long."""
+    """Checks the write roots of one profile. A disk that does not answer delays commands only for a moment."""
 
     def __init__(self, profile: SandboxProfile) -> None:
         self._is_closed = False
         self._threads = WorkerThreads()
-        """One looks before commands and after them, unless a disk holds it up; no look waits for another command's."""
+        """One thread checks before and after commands, unless a disk blocks it: no check waits for another."""
         self._finalizer = weakref.finalize(self, self._threads.close)
         self._leftovers = Leftovers(profile, lambda: exposed_paths(profile), lambda: hooks_in_work_trees(profile))
         self._late: list[str] = []
@@ -51,17 +51,17 @@ class WatchBehind:
 
         if not self._leftovers.is_untouched(look, is_last=is_last):
             await self._within(_PATIENCE, look_now)
-        self._rest()  # also where only the look before the command needed a thread
+        self._renew_threads()  # also if only the check before the command needed a thread
         found, self._late = self._late, []
         return found
 
     def close(self) -> None:
-        """Lets its threads end. Idempotent; a look that begins later has one of its own."""
+        """Lets its threads end. Idempotent; a later check starts its own thread."""
         self._is_closed = True
-        self._rest()
+        self._renew_threads()
 
-    def _rest(self) -> None:
-        """Lets threads end that have nothing to do."""
+    def _renew_threads(self) -> None:
+        """Lets idle threads end."""
         self._finalizer()
         self._threads = WorkerThreads()
         self._finalizer = weakref.finalize(self, self._threads.close)

@@ -6,7 +6,7 @@ async with FakeProvider("anthropic", [FakeReply(thinking="Hm.", calls=[("add", {
 assert not fake.rejections
 
 Each API has a file with a pure validator, `problems(body)`: `anthropic`, `openai`, `openai_responses`, `azure`, `xai`,
-`mistral`, `gemini`, `ollama`, `bedrock`. A fake of an API of your own is made with `fakes.kit`.
+`mistral`, `gemini`, `ollama`, `bedrock`. Use `fakes.kit` to make a fake of your own API.
 """
 
 from .kit.replies import FakeFailure, FakeReply

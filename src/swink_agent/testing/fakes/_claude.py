@@ -1,7 +1,6 @@
-"""The rules of Claude models, wherever they are served: thinking, and the blocks that prove it.
+"""The rules for Claude's thinking, which Anthropic's API and Bedrock share.
 
-Owns what Anthropic's own API and Bedrock check alike. Signatures that one of the two issued are good at the other,
-as Anthropic documents it.
+Signatures of one of the two are valid at the other, as Anthropic documents.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def signature_of(thinking: str) -> str:
 
 
 def signature_problem(thinking: object, signature: object) -> str | None:
-    """What is wrong with the signature of a thinking block."""
+    """Returns what is wrong with the signature of a thinking block, or `None`."""
     if signature is None:
         return "the signature is required"
     if not is_signed(_ISSUER, str(thinking), signature):
@@ -51,17 +50,17 @@ def signature_problem(thinking: object, signature: object) -> str | None:
 
 
 def is_redacted_thinking(data: object) -> bool:
-    """Whether the data of a redacted block is what is issued for one."""
+    """Whether the data of a redacted block was issued for one."""
     return is_signed(_ISSUER, "redacted", data)
 
 
 def check_thinking(
     thinking: dict[str, Any], model: str, max_tokens: object, temperature: object, found: list[str]
 ) -> None:
-    """The request for thinking."""
+    """Checks the request's thinking settings."""
     kind, version = thinking.get("type"), version_of(model)
     if kind not in ("enabled", "adaptive", "disabled"):
-        found.append(f"thinking.type: {kind!r} is none of enabled, adaptive, disabled")
+        found.append(f"thinking.type: {kind!r} is not one of enabled, adaptive, disabled")
     if kind == "enabled":
         _check_budget(thinking.get("budget_tokens"), max_tokens, found)
         if version >= (4, 7):
@@ -82,9 +81,9 @@ def _check_budget(budget: object, max_tokens: object, found: list[str]) -> None:
 
 
 def check_thinking_first(thinking: object, first_block: str, where: str, found: list[str]) -> None:
-    """The reply whose tool results come last must begin with thinking, if a budget for thinking is given.
+    """Checks that the reply with the last tool results begins with thinking, if there is a budget for thinking.
 
-    Adaptive thinking does not insist on it.
+    Adaptive thinking does not require it.
     """
     if mapping(thinking).get("type") == "enabled" and first_block not in ("thinking", "redacted_thinking"):
         found.append(f"{where}: when thinking is enabled, a final assistant message must start with a thinking block")

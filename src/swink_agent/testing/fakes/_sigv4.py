@@ -1,7 +1,4 @@
-"""Checking the signature of a request to AWS, version 4.
-
-Owns the check that a fake makes; signing is botocore's business.
-"""
+"""Checks the signature of a request to AWS, version 4, for the fake of Bedrock."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _HEADER = re.compile(
 
 
 def signature_problem(request: ReceivedRequest, secret: str, service: str) -> str | None:
-    """What is wrong with the signature, if something is."""
+    """Returns what is wrong with the signature, or `None`."""
     match = _HEADER.fullmatch(request.headers.get("authorization", ""))
     if match is None:
         return "the request is not signed"
@@ -50,7 +47,7 @@ def signature_problem(request: ReceivedRequest, secret: str, service: str) -> st
 
 
 def _canonical(request: ReceivedRequest, names: list[str]) -> str:
-    """The request as it was signed; the path, encoded as it is, is encoded once more."""
+    """Returns the text that was signed; the path, which is encoded, is encoded once more."""
     path, _, query = request.path.partition("?")
     lines = [request.method, quote(path, safe="/-_.~"), "&".join(sorted(query.split("&"))) if query else ""]
     lines += [f"{name}:{' '.join(request.headers.get(name, '').split())}" for name in names]

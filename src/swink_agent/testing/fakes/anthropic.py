@@ -1,6 +1,6 @@
 """A strict fake of Anthropic's Messages API.
 
-Owns what `/v1/messages` rejects and how it streams. The rules of thinking, which Bedrock shares, are in `_claude`.
+Checks requests to `/v1/messages` and streams replies. The rules of thinking, which Bedrock shares, are in `_claude`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ _OF_THE_PROVIDER = re.compile(r"server_tool_use|search_result|container_upload|c
 
 
 def problems(body: dict[str, Any]) -> list[str]:
-    """What Anthropic would reject in the body of a request, in the order in which it is found."""
+    """Lists what Anthropic would reject in the body of a request, in the order of its checks."""
     found: list[str] = []
     _BODY.check(body, "", found)
     model, thinking = string(body.get("model")), mapping(body.get("thinking"))
@@ -150,7 +150,7 @@ def _check_messages(body: dict[str, Any], found: list[str]) -> None:
     if messages[0][1].get("role") == "assistant":
         found.append("messages: the first message must be the user's")
     if messages[-1][1].get("role") == "assistant":
-        # Claude 4.5 and older take the beginning of a reply here, without thinking; the newer ones do not.
+        # Claude 4.5 and older accept the beginning of a reply here, without thinking; newer models do not.
         found.append("messages: the conversation must end with a user message, not with the assistant's")
     check_pairs([_turn(where, message) for where, message in messages], found)
     _check_last_reply(body, messages, found)
@@ -173,7 +173,7 @@ def _has_tools(message: dict[str, Any]) -> bool:
 
 
 def _check_last_reply(body: dict[str, Any], messages: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
-    """While tools are being used, the reply that asked for them shows its thinking."""
+    """Checks that a reply with tool calls has its thinking, while their results are sent."""
     if len(messages) > 1 and _turn("", messages[-1][1]).results:
         where, message = messages[-2]
         content = items(message.get("content"))
@@ -207,11 +207,11 @@ def _check_block(block: dict[str, Any], kind: str, role: str, where: str, found:
     shape = _BLOCKS.get(kind)
     if shape is None:
         if not _OF_THE_PROVIDER.fullmatch(kind):
-            found.append(f"{where}.type: {kind!r} is no type of content block")
+            found.append(f"{where}.type: {kind!r} is not a type of content block")
         return
     shape.check(block, where, found)
     if _ROLES.get(kind, role) != role:
-        found.append(f"{where}: a {kind} block cannot stand in a message of the {role}")
+        found.append(f"{where}: a {kind} block is not allowed in a message of the {role}")
     match kind:
         case "text":
             _check_text(block, where, found)
@@ -241,7 +241,7 @@ def _check_image(source: dict[str, Any], where: str, found: list[str]) -> None:
     match source.get("type"):
         case "base64":
             if source.get("media_type") not in _MEDIA_TYPES:
-                found.append(f"{where}.source.media_type: {source.get('media_type')!r} is none of {_MEDIA_TYPES}")
+                found.append(f"{where}.source.media_type: {source.get('media_type')!r} is not one of {_MEDIA_TYPES}")
             if not string(source.get("data")):
                 found.append(f"{where}.source.data: image data is required")
         case "url":
@@ -250,7 +250,7 @@ def _check_image(source: dict[str, Any], where: str, found: list[str]) -> None:
         case "file":
             pass
         case other:
-            found.append(f"{where}.source.type: {other!r} is no source of an image")
+            found.append(f"{where}.source.type: {other!r} is not a source of an image")
 
 
 def _check_call(block: dict[str, Any], where: str, found: list[str]) -> None:
@@ -268,7 +268,7 @@ def _check_result(block: dict[str, Any], where: str, found: list[str]) -> None:
     for path, part in objects(content, f"{where}.content", found):
         kind = string(part.get("type"))
         if kind not in ("text", "image", "document", "search_result", "tool_reference"):
-            found.append(f"{path}.type: {kind!r} cannot stand in a tool result")
+            found.append(f"{path}.type: {kind!r} is not allowed in a tool result")
             continue
         _check_block(part, kind, "user", path, found)
         if block.get("is_error") is True and kind != "text":
@@ -281,7 +281,7 @@ def _check_result(block: dict[str, Any], where: str, found: list[str]) -> None:
 def _check_system(system: object, found: list[str]) -> None:
     for path, block in objects(system, "system", found):
         if block.get("type") != "text":
-            found.append(f"{path}.type: the system prompt is made of text")
+            found.append(f"{path}.type: the system prompt consists of text")
         _check_block(block, "text", "system", path, found)
 
 
@@ -302,7 +302,7 @@ def _check_tools(body: dict[str, Any], found: list[str]) -> None:
     choice = mapping(body.get("tool_choice"))
     if choice:
         if choice.get("type") not in ("auto", "any", "tool", "none"):
-            found.append(f"tool_choice.type: {choice.get('type')!r} is none of auto, any, tool, none")
+            found.append(f"tool_choice.type: {choice.get('type')!r} is not one of auto, any, tool, none")
         if not tools:
             found.append("tool_choice: may only be given together with tools")
 
@@ -317,7 +317,7 @@ def _check_cache_marks(body: dict[str, Any], found: list[str]) -> None:
     for mark in marks:
         fields = mapping(mark)
         if fields.get("type") != "ephemeral" or fields.get("ttl", "5m") not in ("5m", "1h"):
-            found.append(f"cache_control: {mark!r} is no cache mark")
+            found.append(f"cache_control: {mark!r} is not a cache mark")
     if len(marks) > _MOST_CACHE_MARKS:
         found.append(f"cache_control: at most {_MOST_CACHE_MARKS} blocks may be marked, found {len(marks)}")
 

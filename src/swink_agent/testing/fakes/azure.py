@@ -19,12 +19,12 @@ __all__ = ["API", "problems"]
 
 
 class _AzureRules(OpenAiRules):
-    # A deployment's address names the model, so the body need not.
+    # The address of a deployment contains the model, so the body need not name it.
     body = Shape(OpenAiRules.body.fields, required=("messages",), unknown=OpenAiRules.body.unknown)
 
 
 class _AzureChunks(ChatChunks):
-    """The same chunks behind one that tells only what the filter thinks of the prompt."""
+    """The same chunks after one with only the filter's results for the prompt."""
 
     def stream(self, reply: FakeReply, model: str) -> Iterator[bytes]:
         filters = {"hate": {"filtered": False, "severity": "safe"}}
@@ -37,12 +37,12 @@ _RULES = _AzureRules()
 
 
 def problems(body: dict[str, Any]) -> list[str]:
-    """What Azure would reject in the body of a request, in the order in which it is found."""
+    """Lists what Azure would reject in the body of a request, in the order of its checks."""
     return _RULES.problems(body)
 
 
 def _refusal(request: ReceivedRequest, key: str) -> str | None:
-    """The key in its own header, or as a token of Entra's."""
+    """Checks the key in its own header, or as a token from Entra."""
     return None if request.headers.get("api-key") == key else needs_bearer(request, key)
 
 

@@ -1,6 +1,6 @@
 """A strict fake of Bedrock's ConverseStream, with Claude and other models behind it.
 
-Owns what `/model/{model}/converse-stream` rejects and how it streams. The rules of Claude's thinking are in
+Checks requests to `/model/{model}/converse-stream` and streams replies. The rules of Claude's thinking are in
 `_claude`, the check of signed requests in `_sigv4`.
 """
 
@@ -41,13 +41,13 @@ from .kit.wire import aws_event
 
 __all__ = ["API", "problems"]
 
-# The service's own model allows dots and colons as well, but not so the models behind it.
+# The service itself allows dots and colons as well, but the models do not.
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _METADATA = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}")
 _FORMATS = ("png", "jpeg", "gif", "webp")
 _MOST_CACHE_POINTS = 4
 
-# Fields that the service does not know are passed over at the top; where one of several is expected, it refuses.
+# The service ignores unknown fields at the top level, and refuses them where one of several is expected.
 _BODY = Shape(
     {
         "messages": list,
@@ -93,7 +93,7 @@ _ROLES = {"toolUse": "assistant", "reasoningContent": "assistant", "toolResult":
 
 
 def problems(body: dict[str, Any], model: str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0") -> list[str]:
-    """What Bedrock would reject in the body of a request to the model, in the order in which it is found."""
+    """Lists what Bedrock would reject in the body of a request to the model, in the order of its checks."""
     found: list[str] = []
     _BODY.check(body, "", found)
     inference = mapping(body.get("inferenceConfig"))
@@ -115,7 +115,7 @@ def problems(body: dict[str, Any], model: str = "us.anthropic.claude-sonnet-4-5-
 
 
 def _check_one(block: dict[str, Any], shape: Shape, where: str, found: list[str]) -> str:
-    """The one member that a union has."""
+    """Returns the single member of a union."""
     shape.check(block, where, found)
     known = [name for name in block if name in shape.fields]
     if len(known) != 1 or len(block) != 1:
@@ -169,7 +169,7 @@ def _check_content(message: dict[str, Any], model: str, where: str, found: list[
     for path, block in objects(message.get("content"), f"{where}.content", found):
         kind = _check_one(block, _CONTENT, path, found)
         if _ROLES.get(kind, message.get("role")) != message.get("role"):
-            found.append(f"{path}: {kind} cannot stand in a message of the {message.get('role')}")
+            found.append(f"{path}: {kind} is not allowed in a message of the {message.get('role')}")
         match kind:
             case "text":
                 _check_text(block, path, found)
@@ -192,7 +192,7 @@ def _check_text(block: dict[str, Any], where: str, found: list[str]) -> None:
 
 def _check_image(image: dict[str, Any], where: str, found: list[str]) -> None:
     if image.get("format") not in _FORMATS:
-        found.append(f"{where}.format: {image.get('format')!r} is none of {', '.join(_FORMATS)}")
+        found.append(f"{where}.format: {image.get('format')!r} is not one of {', '.join(_FORMATS)}")
     source = mapping(image.get("source"))
     if not string(source.get("bytes")) and "s3Location" not in source:
         found.append(f"{where}.source: bytes are required")
@@ -229,8 +229,8 @@ def _check_reasoning(block: dict[str, Any], model: str, where: str, found: list[
         return
     reasoning = mapping(block.get("reasoningText"))
     if not is_claude(model):
-        # Nova refuses its own reasoning, gpt-oss the signature; leaving it out suits all.
-        found.append(f"{where}: {model} does not take reasoning back")
+        # Nova refuses its own reasoning, gpt-oss the signature; omitting it works for all.
+        found.append(f"{where}: {model} does not accept reasoning")
         return
     problem = signature_problem(reasoning.get("text"), reasoning.get("signature"))
     if problem is not None:
@@ -256,7 +256,7 @@ def _check_tools(config: object, found: list[str]) -> None:
         check_json_schema(mapping(spec.get("inputSchema")).get("json"), f"{where}.inputSchema.json", found)
     choice = mapping(mapping(config).get("toolChoice"))
     if choice and set(choice) - {"auto", "any", "tool"}:
-        found.append(f"toolConfig.toolChoice: {', '.join(choice)} is none of auto, any, tool")
+        found.append(f"toolConfig.toolChoice: {', '.join(choice)} is not one of auto, any, tool")
 
 
 def _check_cache_points(body: dict[str, Any], found: list[str]) -> None:
@@ -271,7 +271,7 @@ def _check_cache_points(body: dict[str, Any], found: list[str]) -> None:
             if mapping(block["cachePoint"]).get("type") != "default":
                 found.append("cachePoint.type: only 'default' is known")
             if index == 0:
-                found.append("cachePoint: it must stand behind what is to be cached")
+                found.append("cachePoint: it must come after what is to be cached")
     if points > _MOST_CACHE_POINTS:
         found.append(f"cachePoint: at most {_MOST_CACHE_POINTS} are allowed, found {points}")
 
@@ -280,7 +280,7 @@ def _check_cache_points(body: dict[str, Any], found: list[str]) -> None:
 
 
 def _refusal(request: ReceivedRequest, key: str) -> str | None:
-    """A request signed with the key as the secret, or with the key as a bearer token."""
+    """Checks that the request is signed with the key as the secret, or has the key as a bearer token."""
     if request.headers.get("authorization") == f"Bearer {key}":
         return None
     return request_signature_problem(request, key, "bedrock")

@@ -1,7 +1,7 @@
 """A strict fake of Google's Gemini API.
 
-Owns what `streamGenerateContent` rejects and how it streams, with server-sent events. Names of fields are taken in
-camel case and in snake case, as the API does.
+Checks requests to `streamGenerateContent` and streams replies as server-sent events. Like the API, it accepts names of
+fields in camel case and in snake case.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ _SCHEMA = Shape(
 
 
 def problems(body: dict[str, Any], model: str = "gemini-3-pro-preview") -> list[str]:
-    """What Gemini would reject in the body of a request to the model, in the order in which it is found."""
+    """Lists what Gemini would reject in the body of a request to the model, in the order of its checks."""
     found: list[str] = []
     body = _camel(body)
     _BODY.check(body, "", found)
@@ -164,7 +164,7 @@ def problems(body: dict[str, Any], model: str = "gemini-3-pro-preview") -> list[
 
 
 def _camel(value: dict[str, Any]) -> dict[str, Any]:
-    """The object with the names of its fields in camel case."""
+    """Converts the names of the object's fields to camel case."""
     return {re.sub(r"_([a-z])", lambda match: match[1].upper(), name): item for name, item in value.items()}
 
 
@@ -200,7 +200,7 @@ def _check_tools(tools: object, found: list[str]) -> None:
 
 
 def _check_schema(schema: object, where: str, found: list[str]) -> None:
-    """A schema in the API's own dialect, which is less than JSON Schema."""
+    """Checks a schema in the API's own dialect, which is a subset of JSON Schema."""
     for path, part in subschemas(schema, where):
         _SCHEMA.check(_camel(part), path, found)
         if any(not isinstance(choice, str) for choice in items(part.get("enum"))):
@@ -217,7 +217,7 @@ def _check_parts(content: dict[str, Any], where: str, found: list[str]) -> None:
     if not parts:
         found.append(f"{where}.parts: must not be empty")
     elif all(set(part) == {"text"} and not part["text"] for _, part in parts):
-        # An empty text next to something else passes.
+        # An empty text beside another part is allowed.
         found.append(f"{where}.parts: an empty text parameter; add a value to it")
     for path, given in parts:
         part = _camel(given)
@@ -252,7 +252,7 @@ def _check_inline(part: dict[str, Any], where: str, found: list[str]) -> None:
 
 
 def _check_function_turns(contents: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
-    """A turn of calls stands behind the user's, and the turn right behind it answers each of them."""
+    """Checks that a turn of calls follows a user turn, and that the next turn has a response to each of them."""
     before: dict[str, Any] = {}
     for where, content in contents:
         calls = [mapping(part["functionCall"]) for part in _parts(before) if "functionCall" in part]
@@ -265,7 +265,7 @@ def _check_function_turns(contents: list[tuple[str, dict[str, Any]]], found: lis
             _check_match(calls, responses, where, found)
         if any("functionCall" in part for part in _parts(content)):
             if content.get("role") != "model":
-                found.append(f"{where}: a function call stands in a model's content")
+                found.append(f"{where}: a function call must be in a model's content")
             if before.get("role", "model" if not before else "user") == "model":
                 found.append(
                     f"{where}: a function call turn must come immediately after a user or function response turn"
@@ -288,7 +288,7 @@ def _check_match(calls: list[dict[str, Any]], responses: list[dict[str, Any]], w
 
 
 def _check_signed_calls(contents: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
-    """Since the user last spoke, the first call of every step carries a signature."""
+    """Checks that the first call of every step since the last user message has a signature."""
     start = 0
     for position, (_, content) in enumerate(contents):
         if content.get("role") != "model" and not any("functionResponse" in part for part in _parts(content)):

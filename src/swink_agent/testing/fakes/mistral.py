@@ -1,7 +1,7 @@
-"""A strict fake of Mistral's chat completions, after the validator that Mistral publishes in `mistral-common`.
+"""A strict fake of Mistral's chat completions, by the rules of Mistral's published validator, `mistral-common`.
 
-Owns Mistral's own rules: no field that it does not know, ids of nine letters and digits, the order of roles, and
-content that comes as a list of parts when the model thinks.
+No unknown fields, ids of nine letters and digits, the order of roles, and content as a list of parts when the model
+thinks.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _MistralChunks(ChatChunks):
         return new_id("", 9)
 
     def deltas(self, block: Block, number: int) -> Iterator[dict[str, Any]]:
-        """A call comes in one piece; thinking comes as parts."""
+        """Sends a call in one piece, and thinking as parts."""
         if block.kind == "call":
             text = block.text if block.is_closed else block.text[:1]
             function = {"name": block.name, "arguments": text}
@@ -104,7 +104,7 @@ class _MistralChunks(ChatChunks):
                 yield {"content": piece}
 
     def end(self, head: dict[str, Any], reply: FakeReply) -> Iterator[bytes]:
-        """The usage comes with the last chunk, not behind it."""
+        """Sends the usage in the last chunk, not after it."""
         reason = {"stop": "stop", "length": "length", "tool_use": "tool_calls"}.get(reply.reason, "stop")
         yield self.chunk(head, {"content": ""}, reason, usage=self.usage(reply.usage))
         yield sse("[DONE]")
@@ -114,7 +114,7 @@ _RULES = _MistralRules()
 
 
 def problems(body: dict[str, Any]) -> list[str]:
-    """What Mistral would reject in the body of a request, in the order in which it is found."""
+    """Lists what Mistral would reject in the body of a request, in the order of its checks."""
     return _RULES.problems(body)
 
 

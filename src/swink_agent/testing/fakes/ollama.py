@@ -1,7 +1,7 @@
 """A strict fake of Ollama's own chat API.
 
-Owns what `/api/chat` rejects and how it streams, one JSON document a line. The server reads JSON into typed fields:
-those that it does not know are passed over, those of another type are refused.
+Checks requests to `/api/chat` and streams replies, one JSON document in each line. The server decodes JSON to typed
+fields: it ignores unknown fields and refuses those of a wrong type.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _LEVELS = ("low", "medium", "high", "max")
 
 
 def problems(body: dict[str, Any]) -> list[str]:
-    """What Ollama would reject in the body of a request, in the order in which it is found."""
+    """Lists what Ollama would reject in the body of a request, in the order of its checks."""
     found: list[str] = []
     _BODY.check(body, "", found)
     if not body.get("model"):
@@ -95,9 +95,9 @@ def _is_base64(value: object) -> bool:
 
 
 def _check_results(messages: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
-    """Tool messages answer the calls before them, in number and by name.
+    """Checks that tool messages match the calls before them, in number and by name.
 
-    The server itself takes any; the templates of its models do not, each in its own way, so this fake refuses.
+    The server accepts any, but the templates of its models do not, each in its own way, so this fake refuses them.
     """
     expected: list[str] = []
     asker = ""
@@ -110,18 +110,18 @@ def _check_results(messages: list[tuple[str, dict[str, Any]]], found: list[str])
                 expected.remove(name or expected[0])
             continue
         if expected:
-            found.append(f"{asker}: calls without a result right behind them: {', '.join(expected)}")
+            found.append(f"{asker}: calls without a result directly after them: {', '.join(expected)}")
         calls = [mapping(mapping(call).get("function")) for call in items(message.get("tool_calls"))]
         expected, asker = [string(call.get("name")) for call in calls], where
     if expected:
-        found.append(f"{asker}: calls without a result right behind them: {', '.join(expected)}")
+        found.append(f"{asker}: calls without a result directly after them: {', '.join(expected)}")
 
 
 # -- the server ----------------------------------------------------------------------------------------------
 
 
 def _refusal(_: ReceivedRequest, __: str) -> str | None:
-    return None  # a server on one's own machine asks for no key
+    return None  # a local server needs no key
 
 
 def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
@@ -132,7 +132,7 @@ def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
             yield json_line({**head, "message": {"role": "assistant", "content": "", **message}, "done": False})
         number += block.kind == "call"
     if reply.is_done:
-        # A reply with calls ends like any other.
+        # A reply with calls has the same stop reason as any other.
         reason = "length" if reply.reason == StopReason.LENGTH else "stop"
         counts = {"prompt_eval_count": reply.usage.input, "eval_count": reply.usage.output}
         empty = {"role": "assistant", "content": ""}

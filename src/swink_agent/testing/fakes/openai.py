@@ -1,7 +1,4 @@
-"""A strict fake of OpenAI's chat completions.
-
-Owns what is OpenAI's own beyond the rules that the family shares: which models take which options, and its errors.
-"""
+"""A strict fake of OpenAI's chat completions: which models accept which options, and the form of errors."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
 
 class OpenAiRules(ChatRules):
-    """OpenAI's own rules, which Azure shares. Where a name does not tell the model, as a deployment's, all pass."""
+    """OpenAI's rules, which Azure shares. If the name is not that of a model, as with deployments, all options pass."""
 
     def check_options(self, body: dict[str, Any], found: list[str]) -> None:
         super().check_options(body, found)
         model, effort = string(body.get("model")), body.get("reasoning_effort")
         if effort is not None and effort not in _EFFORTS:
-            found.append(f"reasoning_effort: {effort!r} is none of {', '.join(_EFFORTS)}")
+            found.append(f"reasoning_effort: {effort!r} is not one of {', '.join(_EFFORTS)}")
         if effort is not None and _NOT_REASONING.search(model):
             found.append(f"reasoning_effort: not supported by {model}")
         if _REASONING.search(model) and body.get("max_tokens") is not None:
@@ -37,7 +34,7 @@ _RULES = OpenAiRules()
 
 
 def problems(body: dict[str, Any]) -> list[str]:
-    """What OpenAI would reject in the body of a request, in the order in which it is found."""
+    """Lists what OpenAI would reject in the body of a request, in the order of its checks."""
     return _RULES.problems(body)
 
 

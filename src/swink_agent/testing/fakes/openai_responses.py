@@ -1,6 +1,6 @@
 """A strict fake of OpenAI's Responses API, used without state: nothing is stored between two requests.
 
-Owns what `/v1/responses` rejects and how it streams, reasoning items with their encrypted content above all.
+Checks requests to `/v1/responses` and streams replies, including reasoning items with encrypted content.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _ITEMS = {
     "function_call_output": Shape(
         {**_BASE, "call_id": str, "output": (str, list)}, required=("call_id", "output"), unknown=_UNKNOWN
     ),
-    # Unlike the other items, reasoning may not come back with the status that it was sent with.
+    # Unlike other items, reasoning may not be sent back with its status.
     "reasoning": Shape(
         {"type": str, "id": str, "summary": list, "content": list, "encrypted_content": str},
         required=("summary",),
@@ -99,7 +99,7 @@ _PARTS = {
 
 
 def problems(body: dict[str, Any]) -> list[str]:
-    """What OpenAI would reject in the body of a request, in the order in which it is found."""
+    """Lists what OpenAI would reject in the body of a request, in the order of its checks."""
     found: list[str] = []
     _BODY.check(body, "", found)
     _check_options(body, found)
@@ -122,7 +122,7 @@ def _check_options(body: dict[str, Any], found: list[str]) -> None:
     reasoning = mapping(body.get("reasoning"))
     _REASONING.check(reasoning, "reasoning", found)
     if reasoning.get("effort") not in (None, *_EFFORTS):
-        found.append(f"reasoning.effort: {reasoning['effort']!r} is none of {', '.join(_EFFORTS)}")
+        found.append(f"reasoning.effort: {reasoning['effort']!r} is not one of {', '.join(_EFFORTS)}")
     limit = body.get("max_output_tokens")
     if isinstance(limit, int) and limit < _FEWEST_OUTPUT_TOKENS:
         found.append(f"max_output_tokens: expected a value >= {_FEWEST_OUTPUT_TOKENS}, got {limit}")
@@ -144,7 +144,7 @@ def _check_tools(body: dict[str, Any], found: list[str]) -> None:
         check_json_schema(tool.get("parameters"), f"{where}.parameters", found)
     choice = body.get("tool_choice")
     if isinstance(choice, str) and choice not in ("auto", "none", "required"):
-        found.append(f"tool_choice: {choice!r} is none of auto, none, required")
+        found.append(f"tool_choice: {choice!r} is not one of auto, none, required")
     if isinstance(choice, dict) and not tools:
         found.append("tool_choice: the tool is not among the tools")
 
@@ -160,7 +160,7 @@ def _check_item(item: dict[str, Any], where: str, found: list[str]) -> None:
         return
     if shape is None:
         if not _OTHER_ITEMS.fullmatch(kind):
-            found.append(f"{where}.type: {kind!r} is no type of item")
+            found.append(f"{where}.type: {kind!r} is not a type of item")
         return
     shape.check(item, where, found)
     _check_item_id(item, kind, where, found)
@@ -190,7 +190,7 @@ def _check_item_id(item: dict[str, Any], kind: str, where: str, found: list[str]
 def _check_message(item: dict[str, Any], where: str, found: list[str]) -> None:
     role = string(item.get("role"))
     if role not in ("user", "assistant", "system", "developer"):
-        found.append(f"{where}.role: {role!r} is none of user, assistant, system, developer")
+        found.append(f"{where}.role: {role!r} is not one of user, assistant, system, developer")
     if item.get("content") == []:
         found.append(f"{where}.content: the array is empty")
     _check_parts(item.get("content"), _PARTS.get(role, _PARTS["user"]), f"{where}.content", found)
@@ -200,7 +200,7 @@ def _check_parts(content: object, allowed: tuple[str, ...], where: str, found: l
     for path, part in objects(content, where, found):
         kind = part.get("type")
         if kind not in allowed:
-            found.append(f"{path}.type: {kind!r} is none of {', '.join(allowed)}")
+            found.append(f"{path}.type: {kind!r} is not one of {', '.join(allowed)}")
         elif kind in ("input_text", "output_text") and not isinstance(part.get("text"), str):
             found.append(f"{path}.text: this field is required")
         elif kind == "input_image" and not (string(part.get("image_url")) or string(part.get("file_id"))):
@@ -227,17 +227,17 @@ def _check_reasoning(item: dict[str, Any], where: str, found: list[str]) -> None
         found.append(f"{where}.encrypted_content: it could not be verified")
     for path, part in objects(item.get("summary"), f"{where}.summary", found):
         if part.get("type") != "summary_text":
-            found.append(f"{path}.type: {part.get('type')!r} is no summary_text")
+            found.append(f"{path}.type: {part.get('type')!r} is not summary_text")
 
 
 def _is_issued(item_id: object, encrypted: object) -> bool:
-    """Whether the content was encrypted here, and for this item. The content names it, so an id may be left out."""
+    """Whether this fake encrypted the content for this item. The content contains the id, so the item may omit it."""
     own, _, signature = string(encrypted).partition(".")
     return item_id in (None, own) and is_signed(_ISSUER, own, signature)
 
 
 def _check_calls(entries: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
-    """Every call has one output somewhere behind it, and every output a call before it."""
+    """Checks that every call has one output somewhere after it, and every output a call before it."""
     called: dict[str, str] = {}
     answered = set[str]()
     for where, item in entries:
@@ -258,7 +258,7 @@ def _check_calls(entries: list[tuple[str, dict[str, Any]]], found: list[str]) ->
 
 
 def _check_reasoning_order(entries: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
-    """Reasoning with an id stands right before what it led to."""
+    """Checks that reasoning with an id is directly before the item that it led to."""
     for position, (where, item) in enumerate(entries):
         if _kind(item) == "reasoning" and item.get("id") is not None:
             following = entries[position + 1][1] if position + 1 < len(entries) else {}

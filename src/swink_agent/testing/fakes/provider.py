@@ -1,7 +1,6 @@
-"""The fake server: one provider's API on loopback, strict about what it is sent.
+"""The fake server: one provider's API on loopback, which rejects what the provider would reject.
 
-Owns the order of its checks and the script of its replies. What is checked, and how a reply looks on the wire, is in
-the file of each API.
+The checks, and the form of a reply, are in the file of each API.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ APIS = tuple(_APIS)
 
 
 class FakeProvider:
-    """A provider on loopback, for as long as its `async with` block lasts.
+    """A provider on loopback, for the duration of its `async with` block.
 
-    Each good request gets the next of `replies`, a string being one of text alone. A request that the provider would
-    reject is answered as the provider would, and noted in `rejections` with everything that is wrong with it; so is
-    one that comes when no reply is left. `bodies` is what was sent. The key is `key`, at Bedrock as the secret of a
-    signature or as a bearer token. `api` is one of `APIS`, or a `FakeApi` of your own, made with `fakes.kit`. Raises
-    `ValueError` for any other name.
+    Each valid request gets the next of `replies`; a string is a reply of text. A request that the provider would reject
+    gets the provider's error, and `rejections` lists everything that is wrong with it; so does a request when no reply
+    is left. `bodies` lists the received bodies. The key is `key`; for Bedrock it is the secret of a signature or a
+    bearer token. `api` is one of `APIS`, or your own `FakeApi`, made with `fakes.kit`. Raises `ValueError` for any
+    other name.
     """
 
     def __init__(
@@ -57,10 +56,10 @@ class FakeProvider:
         if isinstance(api, str) and api not in _APIS:
             raise ValueError(f"no fake of {api!r}: there are {', '.join(APIS)}")
         self.api = api if isinstance(api, str) else api.path.pattern
-        """The name of the API, or the pattern of its path if it is one of your own."""
+        """The name of the API, or the pattern of its path if it is your own."""
         self.key = key
         self.replies: list[FakeReply | FakeFailure | str] = [replies] if isinstance(replies, str) else list(replies)
-        """What is still to be said; more may be added at any time."""
+        """The replies that are left; more may be added at any time."""
         self.bodies: list[dict[str, Any]] = []
         self.rejections: list[str] = []
         self._api = _APIS[api] if isinstance(api, str) else api
@@ -102,7 +101,7 @@ class FakeProvider:
         await respond(request, writer)
 
     def _reply_to(self, request: ReceivedRequest) -> FakeReply | FakeFailure:
-        """The next reply, or why there is none for this request."""
+        """Returns the next reply, or the rejection of this request."""
         if request.method != "POST" or not self._api.path.fullmatch(request.path):
             return self._reject(404, f"nothing is at {request.method} {request.path}")
         refusal = self._api.refusal(request, self.key)
@@ -111,7 +110,7 @@ class FakeProvider:
         try:
             body: object = msgspec.json.decode(request.body)
         except msgspec.DecodeError as error:
-            return self._reject(400, f"the body is no JSON: {error}")
+            return self._reject(400, f"the body is not JSON: {error}")
         self.bodies.append(mapping(body))
         problems = self._api.problems(mapping(body), self._model_of(request))
         if problems:
@@ -128,7 +127,7 @@ class FakeProvider:
         return FakeFailure(status, problems[0])
 
     def _model_of(self, request: ReceivedRequest) -> str:
-        """The model that is asked, from the path or from the body."""
+        """Returns the requested model, from the path or from the body."""
         match = self._api.path.fullmatch(request.path)
         named = match.groupdict().get("model") if match is not None else None
         return unquote(named) if named else string(mapping(msgspec.json.decode(request.body)).get("model"))

@@ -19,7 +19,7 @@ _WITHOUT_EFFORT = re.compile(r"grok-(?:2|3(?!-mini)|4(?:-|$)|code|build|4\.20-(?
 
 
 class _XaiRules(ChatRules):
-    # Nothing tells of fields that it refuses, so those which it does not know pass; reasoning may be sent back.
+    # It is not documented to refuse unknown fields, so they pass; reasoning may be sent back.
     body = Shape(ChatRules.body.fields, required=ChatRules.body.required, unknown=None)
     roles = {
         **{name: Shape(shape.fields, required=shape.required, unknown=None) for name, shape in ChatRules.roles.items()},
@@ -36,7 +36,7 @@ class _XaiRules(ChatRules):
         if effort is None:
             return
         if effort not in _EFFORTS:
-            found.append(f"reasoning_effort: {effort!r} is none of {', '.join(_EFFORTS)}")
+            found.append(f"reasoning_effort: {effort!r} is not one of {', '.join(_EFFORTS)}")
         if _WITHOUT_EFFORT.match(model):
             found.append(f"reasoning_effort: the model {model} does not support it")
 
@@ -49,7 +49,7 @@ class _XaiChunks(ChatChunks):
         return {"role": "assistant"}
 
     def usage(self, usage: Usage) -> dict[str, Any]:
-        """Reasoning is counted apart from the completion, but in the total."""
+        """Counts reasoning separately from the completion, but in the total."""
         reasoning = usage.extra.get("reasoning", 0)
         counts = super().usage(usage)
         return {**counts, "completion_tokens": usage.output - reasoning}
@@ -59,7 +59,7 @@ _RULES = _XaiRules()
 
 
 def problems(body: dict[str, Any]) -> list[str]:
-    """What xAI would reject in the body of a request, in the order in which it is found."""
+    """Lists what xAI would reject in the body of a request, in the order of its checks."""
     return _RULES.problems(body)
 
 

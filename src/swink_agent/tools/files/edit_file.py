@@ -1,6 +1,6 @@
 """The `edit_file` tool: exact replacements in one file, all of them or none.
 
-Owns the tool; how edits are applied, and what is said of one that does not fit, is in `files/edits`.
+How edits are applied, and the message for one that does not fit, is in `files/edits`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class EditFileTool(WritingTool):
     }
 
     def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
-        """Raises what the call would be refused with, such as an `old` that is not there, before anybody is asked."""
+        """Raises the refusal of the call, such as an `old` that is not found, before the user is asked."""
         with self.workspace.place(arguments["path"]) as place:
             file = self.workspace.open_existing(place)
             if file is None:
@@ -82,7 +82,7 @@ class EditFileTool(WritingTool):
     def _planned(
         self, arguments: dict[str, Any], redactor: Redactor | None, place: Place, before: Before | None
     ) -> _Plan:
-        """What the edits would make of the file. Raises `ToolError` if they do not fit."""
+        """The file with the edits applied. Raises `ToolError` if they do not fit."""
         path = "/".join(place.parts)
         edits = edits_in(arguments)
         if before is None and edits[0].old:
@@ -106,7 +106,7 @@ class EditFileTool(WritingTool):
 
 
 class _Plan(NamedTuple):
-    """A file as it is and as it would be, both as the model sees them; where it changes, and its new bytes."""
+    """A file before and after, both as the model sees them; where it changes, and its new bytes."""
 
     old: str
     new: str
@@ -122,7 +122,7 @@ def edits_in(arguments: dict[str, Any]) -> list[Edit]:
 
 
 def text_of(before: Before | None) -> Decoded:
-    """The text that there is to edit. Raises `ToolError` for a file that has none."""
+    """The text to edit. Raises `ToolError` for a file that has none."""
     if before is None:
         return Decoded("", NEW_FILE)
     if before.data is None:

@@ -1,7 +1,8 @@
-"""Replacements in a text, and what to say when one does not fit.
+"""Replacements in a text, and the message when one does not fit.
 
-Owns the rule of edits: in order, each on what the one before left, each found exactly once unless all are meant, all
-or nothing; line ends do not matter for finding and are kept. Finding what was meant is in `files/nearest`.
+Owns the rules: edits are applied in order, each to the result of the one before; each text is found exactly once unless
+all are meant; all or nothing; line ends do not matter for finding and are kept. Finding what was meant is in
+`files/nearest`.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ __all__ = ["Edit", "apply_edits"]
 _PAIR = re.compile("\r\n")
 _MOST_LINES_NAMED = 10
 _MOST_TIMES_COUNTED = 1000
-"""How often a text that should be there once is looked for: each time costs as much as the text is long."""
+"""How often a text that should be there once is searched for: each time costs as much as the text is long."""
 _MOST_REPLACEMENTS = 100_000
 _LARGEST = 16 * 1024 * 1024
-"""Characters that edits may make of a file: those of one call can double it again and again."""
+"""The most characters that edits may produce: those of one call can double a file again and again."""
 
 
 class Edit(NamedTuple):
     """One replacement of one text by another."""
 
     old: str
-    """What is replaced; empty for new lines at the end, or before `line`."""
+    """What is replaced; empty to add new lines at the end, or before `line`."""
     new: str
     replace_all: bool = False
     line: int | None = None
@@ -40,8 +41,8 @@ class Edit(NamedTuple):
 def apply_edits(text: str, newline: str, edits: Sequence[Edit], path: str) -> tuple[str, str]:
     """The text with all edits applied, and a summary of where. Raises `ToolError` if one of them does not fit.
 
-    `newline` is the line end that new text gets; a `\\r\\n` and a `\\n` are the same in what is looked for, and each
-    stays what it was where nothing is replaced.
+    New text gets the line end `newline`. `\\r\\n` and `\\n` are equal when searching, and stay as they are where
+    nothing is replaced.
     """
     given = text
     lines: list[int] = []
@@ -64,7 +65,7 @@ def apply_edits(text: str, newline: str, edits: Sequence[Edit], path: str) -> tu
 
 
 def _insert(text: str, newline: str, edit: Edit, which: str, path: str) -> tuple[str, str]:
-    """New lines at the end of the text, or before one of its lines; the lines around them stay whole."""
+    """Adds new lines at the end of the text, or before one of its lines. The lines around them stay whole."""
     if not edit.new:
         raise ToolError(f"{which}old and new are both empty: there is nothing to change, and nothing was")
     if len(text) + len(edit.new) > max(_LARGEST, len(text)):
@@ -84,7 +85,7 @@ def _insert(text: str, newline: str, edit: Edit, which: str, path: str) -> tuple
     if text.endswith("\n"):
         new += "" if new.endswith("\n") else end
     elif text and new.startswith(("\n", "\r\n")):
-        at = new.index("\n") + 1  # it brings the end of the last line along
+        at = new.index("\n") + 1  # it includes the end of the last line
         text, new = text + new[:at], new[at:]
     elif text:
         text += end
@@ -108,7 +109,7 @@ def _apply(text: str, newline: str, edit: Edit, which: str, path: str) -> tuple[
     old, new = edit.old.replace("\r\n", "\n"), edit.new
     if old == new.replace("\r\n", "\n"):
         raise ToolError(f"{which}old and new are the same, so nothing was changed: new is the text as it should be")
-    # Of one that must be the only one, a second that overlaps it counts too: `aa` is twice in `aaa`.
+    # For a text that must be unique, an overlapping second one counts too: `aa` is twice in `aaa`.
     most = _MOST_REPLACEMENTS if edit.replace_all else _MOST_TIMES_COUNTED
     starts = list(islice(_occurrences(plain, old, len(old) if edit.replace_all else 1), most + 1))
     if not starts:
@@ -144,7 +145,7 @@ def _occurrences(text: str, old: str, step: int) -> Iterator[int]:
 
 def _splice(text: str, plain: str, starts: Sequence[int], length: int, new: str) -> str:
     """Replaces what was found in `plain`, in the text that still has its line ends."""
-    # Where `plain` has a line end that is two characters in the text: each moves all that follows by one.
+    # Where `plain` has a line end that is two characters in the text: each moves everything after it by one.
     pairs = [] if len(text) == len(plain) else [found.start() - i for i, found in enumerate(_PAIR.finditer(text))]
     pieces: list[str] = []
     end = 0

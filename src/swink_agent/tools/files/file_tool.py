@@ -1,7 +1,7 @@
 """What the file tools share: a workspace, a thread to work in, and errors that a model can read.
 
-Owns the run of one call, and the last question before something changes: whether it may still happen. What each tool
-does is in its own file.
+Owns the run of one call, and the last check before something changes: whether it may still happen. What each tool does
+is in its own file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MOST_DETAILS = 1024 * 1024
 
 
 class Call:
-    """One call of a tool: its arguments, its context, and whether anybody still wants it."""
+    """One call of a tool: its arguments, its context, and whether it was cancelled."""
 
     def __init__(self, tool: FileTool, arguments: dict[str, Any], ctx: ToolContext) -> None:
         self.tool = tool
@@ -53,11 +53,11 @@ class Call:
 
     @property
     def redactor(self) -> Redactor | None:
-        """What masks secrets in what the model sees of a file."""
+        """Masks secrets in what the model sees of a file."""
         return self.ctx.redactor
 
     def give_up(self) -> None:
-        """Says that nobody waits for the call any more: from here on it changes nothing."""
+        """Cancels the call: from now on it changes nothing."""
         with self._lock:
             self._is_over = True
 
@@ -67,7 +67,7 @@ class Call:
 
     @contextmanager
     def act(self, scope: dict[str, Any]) -> Generator[None]:
-        """Held around a change: raises `ToolError` if the call was cancelled, or is not the one that was approved."""
+        """Held around a change. Raises `ToolError` if the call was cancelled, or is not the one that was approved."""
         with self._lock:
             if not self.is_wanted:
                 raise ToolError(f"{self.tool.name} was cancelled: nothing was changed")
@@ -114,7 +114,7 @@ class FileTool(ABC):
 
     @abstractmethod
     def run(self, call: Call) -> AgentToolResult:
-        """Does the work, in a thread of its own. Raises `ToolError` or `OSError`."""
+        """Does the work, in a thread. Raises `ToolError` or `OSError`."""
 
 
 class Before:
@@ -126,31 +126,32 @@ class Before:
         self.version = version_of(file.stat, self.data)
 
     def is_at(self, place: Place, workspace: Workspace) -> bool:
-        """Whether it is this very file, unchanged, that is still at the place."""
+        """Whether the same file, unchanged, is still at the place."""
         now = workspace.open_existing(place)
         if now is None:
             return False
         with now:
             if not os.path.samestat(now.stat, self.file.stat):
                 return False
-            # The content again, not only the times: two changes in one tick of the clock have the same.
+            # Compares the content too, not only the times: two changes in one tick of the clock have the same time.
             return version_of(now.stat, None if self.data is None else read_whole(now)) == self.version
 
 
 class WritingTool(FileTool):
-    """A tool that replaces a file: needs approval, and is not broken off by a steering message once it has begun."""
+    """A tool that replaces a file. It needs approval, and a steering message does not interrupt it once it has
+    begun."""
 
     requires_approval = True
     on_steer = "finish"
     replaces_all: ClassVar[bool] = False
-    """Whether nothing of the old content is left, so that the model knows all of the new one."""
+    """Whether nothing of the old content is left, so that the model knows all of the new content."""
 
     def __init__(self, root: str | os.PathLike[str] | Workspace, *, undo: UndoStore | None = None) -> None:
         super().__init__(root)
         self.undo = undo
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Which file would be written, with every link resolved. Raises `ToolError` for one that never would."""
+        """The file that would be written, with every link resolved. Raises `ToolError` for one that may not be."""
         with self.workspace.place(arguments["path"]) as place:
             return self.scope_of(place.parts)
 
@@ -168,16 +169,16 @@ class WritingTool(FileTool):
                 return self.refusal(call, place, before) or self.change(call, place, before)
 
     def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
-        """Why an existing file is left alone, if it is. Raises `ToolError` for a reason that takes one sentence."""
+        """Why an existing file is left alone, or `None`. Raises `ToolError` for a reason of one sentence."""
         refuse_stale(call.ctx, self.workspace, place, before)
         return None
 
     @abstractmethod
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
-        """Makes the new content and puts it in place."""
+        """Makes the new content and writes it."""
 
     def put(self, call: Call, place: Place, before: Before | None, data: bytes) -> None:
-        """Replaces the file, if it is still what it was, and the call still what was approved."""
+        """Replaces the file if it is unchanged and the call is the one that was approved."""
         workspace, parts = self.workspace, place.parts
 
         @contextmanager
@@ -214,7 +215,7 @@ class WritingTool(FileTool):
         seen.wrote(parts, version, is_whole=knew_all)
 
     def _keep(self, call: Call, place: Place, before: Before | None, data: bytes, made: int) -> Change | None:
-        """A copy of what is about to be replaced, on disk before it is. Raises `UndoError`: then nothing is."""
+        """Stores a copy of what is about to be replaced on disk. Raises `UndoError`: then nothing is replaced."""
         if self.undo is None:
             return None
         if before is not None and before.data is None:
@@ -231,19 +232,19 @@ class WritingTool(FileTool):
 
 
 def refuse_stale(ctx: ToolContext, workspace: Workspace, place: Place, before: Before) -> None:
-    """Raises `ToolError` for a file that is not what the conversation last saw of it."""
+    """Raises `ToolError` if the file is not what the conversation last saw."""
     seen, _ = seen_by(ctx, workspace)
     if seen.version(place.parts) not in (None, before.version):
         raise stale(place.parts)
 
 
 def as_json(path: str) -> str:
-    """A path as JSON can carry it: bytes that are not UTF-8 are written out."""
+    """A path that JSON can carry: bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def change_details(path: str, old: str, new: str, *, is_new: bool) -> dict[str, Any]:
-    """What people and logs are shown of a change: the whole texts, up to a megabyte each, `is_cut` beyond that."""
+    """What people and logs are shown of a change: both texts, up to a megabyte each, with `is_cut` beyond that."""
     before = bound_text(showable(old), _MOST_DETAILS, keep="head")
     after = bound_text(showable(new), _MOST_DETAILS, keep="head")
     details: dict[str, Any] = {"path": as_json(path), "old": before.text, "new": after.text, "is_new": is_new}

@@ -1,8 +1,8 @@
-"""A change of a file in parts: the hunks of a write or an edit that is to be approved, and the call that makes only
-some of them.
+"""A change of a file in parts: the hunks of a write or an edit, and the call that makes only some of them.
 
-Owns the way from accepted hunks to arguments: of the same tool, with every placeholder as it stands, and checked to
-make exactly the accepted hunks; what cannot be said in arguments is not offered in parts. Nothing is read or written.
+Turns accepted hunks into arguments of the same tool, with every placeholder unchanged, and checks that they make
+exactly the accepted hunks. A change that cannot be expressed in arguments is not offered in parts. Nothing is read or
+written.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _NO_TEXT = "\ufffd"
 
 
 class Hunk(NamedTuple):
-    """A part of a change that can be made by itself: its lines with their kinds, as `diff_lines` has them."""
+    """A part of a change that can be made separately: its lines with their kinds, as in `diff_lines`."""
 
     lines: tuple[tuple[DiffKind, str], ...]
 
 
 class ChangeHunks:
-    """The hunks of one call. `of` gives nothing for a call that is not offered in parts."""
+    """The hunks of one call. `of` returns nothing for a call that is not offered in parts."""
 
     def __init__(self, request: ProposedCall, old: str, new: str) -> None:
         self._request = request
@@ -45,11 +45,11 @@ class ChangeHunks:
 
     @classmethod
     def of(cls, request: ProposedCall, details: Mapping[str, Any] | None) -> ChangeHunks | None:
-        """The hunks of a call that changes a file, by the details that `change_preview` gave for it.
+        """The hunks of a call that changes a file, from the details that `change_preview` gave for it.
 
-        Nothing where parts of the change could not be said exactly: for another tool, a new file, one that is shown
-        other than it is (cut, masked in what the model wrote, with bytes that are no text, with line ends of several
-        kinds), or a call that would fail.
+        `None` if parts could not be expressed exactly: another tool, a new file, a file that is shown other than it is
+        (cut, masked in what the model wrote, with bytes that are not text, with mixed line ends), or a call that would
+        fail.
         """
         if details is None or details.get("is_new") is not False or details.get("is_exact") is False:
             return None
@@ -59,11 +59,11 @@ class ChangeHunks:
         if not old or old == new or _NO_TEXT in old or old.startswith(_MARK) or new.startswith(_MARK):
             return None
         if not _makes(request, old, new):
-            return None  # what the model wrote is shown masked: in parts it could not be written back
+            return None  # what the model wrote is shown masked: parts of it could not be written back
         return cls(request, old, new)
 
     def text(self, accepted: Collection[int]) -> str:
-        """The file with the accepted hunks, by their numbers from 0, and no other."""
+        """The file with the accepted hunks, by their numbers from 0, and no others."""
         pieces: list[str] = []
         at = 0
         for number, group in enumerate(self._groups):
@@ -76,7 +76,8 @@ class ChangeHunks:
         return "".join([*pieces, *self._before[at:]])
 
     def arguments(self, accepted: Collection[int]) -> dict[str, Any] | None:
-        """The arguments of a call that makes the accepted hunks and nothing else; nothing if there are none such."""
+        """The arguments of a call that makes the accepted hunks and nothing else; `None` if that cannot be
+        expressed."""
         if len(set(accepted)) == len(self.hunks):
             return dict(self._request.arguments)
         wanted = self.text(accepted)
@@ -92,7 +93,7 @@ class ChangeHunks:
         return whole if _makes(self._request, self._old, wanted, whole) else None
 
     def told(self, accepted: Collection[int]) -> str:
-        """What the model, in whose history its whole call stands, has to know when only these are made."""
+        """The note for the model, whose history has its whole call, when only these hunks are made."""
         left = [number for number in range(len(self.hunks)) if number not in accepted]
         lines = [next(part[1] for part in self._groups[number] if not part[0]) + 1 for number in left[:_MOST_TOLD]]
         where = ", ".join([str(line) for line in lines]) + (", …" if len(left) > _MOST_TOLD else "")
@@ -107,15 +108,15 @@ class ChangeHunks:
             else:
                 lines.extend([("removed", line.removesuffix("\n")) for line in self._before[i1:i2]])
                 lines.extend([("added", line.removesuffix("\n")) for line in self._after[j1:j2]])
-        first = group[0][1]
-        where: tuple[DiffKind, str] = ("hunk", f"@@ from line {first + 1} @@")
+        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
+        where: tuple[DiffKind, str] = ("hunk", f"@@ -{i1 + 1},{i2 - i1} +{j1 + 1},{j2 - j1} @@")
         return Hunk((where, *lines))
 
     def _parts(self, accepted: Collection[int]) -> list[DiffPart]:
         return [part for number in sorted(set(accepted)) for part in self._groups[number] if not part[0]]
 
     def _edit(self, part: DiffPart, around: int) -> dict[str, Any]:
-        """One replacement at its line. Those further down come first, so that the lines above keep their numbers."""
+        """One replacement at its line. Later lines come first, so that the lines above keep their numbers."""
         _, i1, i2, j1, j2 = part
         start, end = max(i1 - around, 0), min(i2 + around, len(self._before))
         old = "".join(self._before[start:end])
@@ -124,14 +125,14 @@ class ChangeHunks:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines with their ends: a last one without an end is another than one with it."""
+    """The lines with their line ends: a last line without one differs from one with it."""
     lines = [f"{line}\n" for line in text.split("\n")]
     lines[-1] = lines[-1].removesuffix("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def _makes(request: ProposedCall, old: str, new: str, arguments: Mapping[str, Any] | None = None) -> bool:
-    """Whether a call with these arguments, or its own, makes exactly this of the file."""
+    """Whether a call with these arguments, or its own, produces exactly this file."""
     given = dict(request.arguments if arguments is None else arguments)
     if request.name == WriteFileTool.name:
         content = given.get("content")

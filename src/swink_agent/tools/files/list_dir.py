@@ -1,6 +1,6 @@
 """The `list_dir` tool: what is in a folder, each entry by the path that the other tools take.
 
-Owns the listing: sorted, bounded, links shown and never followed, names escaped where they could deceive.
+The listing is sorted and bounded. Links are shown and never followed; names that could deceive are escaped.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ DEEPEST = 5
 MOST_ENTRIES = 1000
 """The most entries in one listing."""
 MOST_OF_A_FOLDER = 300
-"""The most entries of one folder that lies beneath the one asked for."""
+"""The most entries of one folder beneath the one asked for."""
 _MOST_SCANNED = 100_000
-"""The most names that are looked at, in all folders of one listing together."""
+"""The most names that are examined, in all folders of one listing together."""
 _ROOM = OUTPUT_LIMIT - 8192  # the rest is for the last lines and notes
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ListDirTool(FileTool):
-    """Lists a folder of the workspace, hidden files too, and on demand what lies deeper."""
+    """Lists a folder of the workspace, including hidden files, and deeper levels on request."""
 
     name = "list_dir"
     label = "List folder"
@@ -67,7 +67,7 @@ def _elsewhere(parts: tuple[str, ...]) -> str:
 
 
 class _Listing:
-    """The lines of one listing as they grow, folder by folder, until there is no more room."""
+    """The lines of one listing, added folder by folder until the limit is reached."""
 
     def __init__(self, tool: ListDirTool, call: Call) -> None:
         self.workspace = tool.workspace
@@ -97,7 +97,7 @@ class _Listing:
             self.lines.append(f"[{where} has {more} entries more; list it alone, or use search with a glob]")
 
     def names_in(self, fd: int, most: int) -> tuple[list[str], int]:
-        """The first names in order, and how many there are; of a vast folder, only that there are more."""
+        """The first names in order, and how many there are; for a vast folder, only that there are more."""
         total = 0
 
         def names() -> Any:
@@ -119,7 +119,7 @@ class _Listing:
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
             target = os.readlink(name, dir_fd=folder) if stat.S_ISLNK(status.st_mode) else ""
-        except OSError:  # gone since it was listed
+        except OSError:  # deleted since it was listed
             return
         if stat.S_ISDIR(status.st_mode):
             self.add_folder(folder, parts, f"{shown}/", depth)

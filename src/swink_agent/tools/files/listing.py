@@ -1,8 +1,8 @@
-"""What lies in a folder, as a person would list it: without what git ignores and what begins with a dot; and all that
-lies beneath it, as far as there is time.
+"""The contents of a folder for prompts and screens: without what git ignores and names that begin with a dot; and
+everything beneath it, as far as time allows.
 
-Owns a look from outside, for prompts and screens. No program is run for it: a folder that a stranger packed may hold a
-repository whose settings name commands. The tool that a model calls is in `list_dir`.
+Runs no program: a folder from a stranger may contain a repository whose settings name commands. The tool that a model
+calls is in `list_dir`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from ..search.tree import level_of
 __all__ = ["VisibleEntries", "VisiblePaths", "visible_entries", "visible_paths"]
 
 _MOST_SCANNED = 50_000
-_MOST_IN_A_FOLDER = 10_000
 _DEEPEST = 40
 _LONGEST = 1.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -30,17 +29,17 @@ _GIT = ".git"
 
 
 class VisibleEntries(NamedTuple):
-    """Names and whether each is a folder, sorted; `is_all` unless the folder holds too much to look at."""
+    """Names and whether each is a folder, sorted. `is_all` is false if the folder has too many names."""
 
     entries: list[tuple[str, bool]]
     is_all: bool = True
 
 
 def visible_entries(folder: Path) -> VisibleEntries:
-    """What is to be seen of the folder. Empty if it cannot be read.
+    """The visible contents of the folder. Empty if it cannot be read.
 
-    Of a folder with very many names the first fifty thousand are looked at, as the system gives them. Rules of what git
-    ignores that take more than a second are no longer asked.
+    Of a folder with very many names only fifty thousand are examined, in the system's order. Rules of what git ignores
+    are no longer applied after one second.
     """
     until = time.monotonic() + _LONGEST
     top = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
@@ -69,25 +68,31 @@ def visible_entries(folder: Path) -> VisibleEntries:
 
 
 class VisiblePaths(NamedTuple):
-    """Paths beneath a folder, those of folders with a `/` at their end, the least deep first; `is_all` unless there was
-    more than could be looked at."""
+    """Paths beneath a folder, those of folders with a `/` at their end, the least deep first. `is_all` is false if
+    there was more than could be examined."""
 
     paths: list[str]
     is_all: bool = True
 
 
 def visible_paths(
-    folder: Path, *, most: int = 20_000, seconds: float = 1.0, goes_on: Callable[[], bool] = lambda: True
+    folder: Path,
+    *,
+    most: int = 20_000,
+    seconds: float = 1.0,
+    goes_on: Callable[[], bool] = lambda: True,
+    into: list[str] | None = None,
 ) -> VisiblePaths:
-    """What is to be seen beneath the folder, as the search tool sees it: without `.git` and what git ignores.
+    """What is beneath the folder, as the search tool sees it: without `.git` and what git ignores.
 
-    The rules of the repository that the folder lies in hold too. Folder by folder, the outer ones first, so that what
-    is near is there however much lies beneath; no link is followed. Ends after `most` paths, after so many seconds, or
-    when `goes_on` says so.
+    The rules of the repository that contains the folder apply too. Goes folder by folder, the outer ones first, so that
+    near paths are found however much is beneath; follows no link. Ends after `most` paths, after so many seconds, or
+    when `goes_on` returns false. The paths are added to `into` as they are found: another thread may read them
+    meanwhile.
     """
     until = time.monotonic() + seconds
     folder = Path(os.path.abspath(folder))
-    paths: list[str] = []
+    paths: list[str] = [] if into is None else into
     is_all = True
     waiting: deque[tuple[str, IgnoreLevel | None]] = deque([("", _level_above(folder, until))])
     while waiting:
@@ -95,7 +100,7 @@ def visible_paths(
             return VisiblePaths(paths, False)
         above_path, above = waiting.popleft()
         try:
-            level, found, is_whole = _read_folder(folder, above_path, above, until)
+            level, found, is_whole = _read_folder(folder, above_path, above, until, most - len(paths))
         except (OSError, TimeoutError):
             continue
         is_all = is_all and is_whole
@@ -110,7 +115,7 @@ def visible_paths(
 
 
 def _level_above(folder: Path, until: float) -> IgnoreLevel | None:
-    """The rules of the repository that the folder lies in, down to the folder above it."""
+    """The rules of the repository that contains the folder, down to the folder above it."""
     top = next((place for place in (folder, *folder.parents) if (place / _GIT).exists()), folder)
     if top == folder:
         return None
@@ -127,23 +132,23 @@ def _level_above(folder: Path, until: float) -> IgnoreLevel | None:
 
 
 def _read_folder(
-    top: Path, path: str, above: IgnoreLevel | None, until: float
+    top: Path, path: str, above: IgnoreLevel | None, until: float, most: int
 ) -> tuple[IgnoreLevel, list[tuple[str, bool]], bool]:
-    """The rules in a folder, what they leave of it in the order of names, and whether that is all."""
+    """The rules in a folder, the entries that they leave in the order of names, and whether that is all."""
     fd = os.open(top / path, _FOLDER | (os.O_NOFOLLOW if path else 0))
     try:
         name = path.rstrip("/").rpartition("/")[2] if path else top.name
         level = level_of(fd, b"" if above is None else os.fsencode(name), above, until)
         with os.scandir(fd) as listing:
-            some = list(islice(listing, _MOST_IN_A_FOLDER + 1))
+            some = list(islice(listing, max(most, _MOST_SCANNED) + 1))
         found: list[tuple[str, bool]] = []
         for entry in some:
             is_folder = entry.is_dir(follow_symlinks=False)
             if entry.name == _GIT or not entry.name.isprintable():
-                continue  # a name that does not show is none that anybody would choose
+                continue  # a user would not choose an invisible name
             if not level.is_ignored(os.fsencode(entry.name), is_folder):
                 found.append((entry.name, is_folder))
-        return level, sorted(found), len(some) <= _MOST_IN_A_FOLDER
+        return level, sorted(found), len(some) <= max(most, _MOST_SCANNED)
     finally:
         os.close(fd)
 

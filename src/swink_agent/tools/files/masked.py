@@ -1,8 +1,7 @@
-"""Masked values on their way through the file tools: out of a file into a view, and from a changed view back.
+"""Masked values in the file tools: masking a file's text for the model, and putting the values back when it is written.
 
-Owns the two steps, and what is said where the second cannot be done. A model reads and edits the view; what is written
-is made from it with the originals that the same file holds at that moment. What is a secret is for the
-`Redactor` to say.
+A model reads and edits the masked text. What is written is made from it with the originals that the same file has at
+that moment. What counts as a secret is decided by the `Redactor`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def mask_text(text: str, redactor: Redactor | None) -> MaskedText:
 
 
 def put_back(masked: MaskedText, view: str, redactor: Redactor | None, path: str) -> PutBack:
-    """What the changed view is to become on disk. Raises `ToolError` if one of its placeholders cannot be put back."""
+    """What the changed text becomes on disk. Raises `ToolError` if one of its placeholders cannot be replaced."""
     if redactor is None:
         return PutBack(view, 0, 0, ())
     try:
@@ -39,38 +38,39 @@ def put_back(masked: MaskedText, view: str, redactor: Redactor | None, path: str
 
 
 def masked_note(kept: int, removed: int) -> str:
-    """For people: what becomes of the masked values of a file."""
+    """A note for people on what happens to the masked values of a file."""
     stay = f"{kept} masked value{'s stay as they are' if kept != 1 else ' stays as it is'}" if kept else ""
     go = f"{removed} masked value{'s are' if removed != 1 else ' is'} removed" if removed else ""
     return "; ".join(part for part in (stay, go) if part)
 
 
 def whole_until(text: str, end: int) -> int:
-    """The last position at or before `end` that is not within a placeholder."""
+    """The last position at or before `end` that is not inside a placeholder."""
     at = text.rfind(MASK, max(0, end - _LONGEST_PLACEHOLDER), end + len(MASK))
     return at if 0 <= at < end and "]" not in text[at:end] else end
 
 
 class LineView(NamedTuple):
-    """A masked text by lines, and which line of the file each begins at: a masked value may take many of them."""
+    """A masked text by lines, and the file's line number at which each begins: a masked value may take many lines."""
 
     lines: list[str]
     starts: list[int] | None
     total: int
 
     def index_of(self, number: int) -> int:
-        """Which of the lines shows the file's line of that number."""
+        """The line of the text that shows the file's line of that number."""
         return number - 1 if self.starts is None else bisect_right(self.starts, number) - 1
 
     def number_of(self, index: int) -> int:
-        """The first line of the file that the line shows; for the one behind the last, the one behind the last."""
+        """The file's first line that this line shows. The line behind the last stands for the one behind the file's
+        last."""
         if self.starts is None:
             return index + 1
         return self.starts[index] if index < len(self.starts) else self.total + 1
 
 
 def line_view(text: str, masked: MaskedText) -> LineView:
-    """The lines of `text`, which is the masked text as it is shown."""
+    """The lines of `text`, which is the masked text as shown."""
     lines = split_lines(text)
     total = len(lines)
     folded = [(span.start, span.original.count("\n")) for span in masked.spans if "\n" in span.original]

@@ -1,6 +1,6 @@
-"""What a text may have meant that was not found: the lines most like it, and in what they differ.
+"""Suggests what was meant by a text that was not found: the most similar lines, and how they differ.
 
-Owns the search, whose cost is bounded whatever the texts are, and the words for the difference.
+Owns the search, whose cost is bounded for any texts, and the words for the difference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_CANDIDATES = 8
 _LONGEST_WINDOW = 600
 _LONGEST_COMPARED = 100_000
 _LONGEST_SEARCH = 1.5
-"""Seconds, in which no more than the likeliest lines are compared."""
+"""Seconds for comparing the most promising lines."""
 _LIKE_ENOUGH = 0.5
 _MOST_SHOWN = 4096
 _FEW_LINES = 60
@@ -41,7 +41,7 @@ _TYPOGRAPHY = str.maketrans(
 
 
 def describe_nearest(text: str, old: str) -> str:
-    """Sentences that say where the nearest match is and what differs. Both texts have `\\n` as their line ends."""
+    """Sentences that say where the nearest match is and what differs. Both texts have `\\n` as line ends."""
     if "\\n" in old and old.replace("\\n", "\n") in text:
         return "It is there with real line ends where old has a backslash and an n: write old with line ends."
     lines = text.split("\n", _MOST_LINES)[:_MOST_LINES]
@@ -56,7 +56,7 @@ def describe_nearest(text: str, old: str) -> str:
 
 
 def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
-    """The line at which the lines most like the wanted ones begin, `None` if none are."""
+    """The first line of the lines most similar to the wanted ones, or `None`."""
     until = time.monotonic() + _LONGEST_SEARCH
     candidates = _by_equal_lines(lines, wanted) or [*_by_like_lines(lines, wanted, until), *_by_words(lines, wanted)]
     target = "\n".join(map(_key, wanted))[:_LONGEST_WINDOW]
@@ -64,7 +64,7 @@ def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
     for start in dict.fromkeys(candidates):
         window = "\n".join(map(_key, lines[start : start + len(wanted)]))[:_LONGEST_WINDOW]
         matcher = difflib.SequenceMatcher(None, window, target, autojunk=len(target) > 500)
-        # A piece of a long line is little like the line, but a good part of the piece is in it.
+        # A piece of a long line is not similar to the whole line, but most of the piece is in it.
         shared = matcher.find_longest_match().size / (len(target) or 1) if len(wanted) == 1 else 0
         score = max(likeness(matcher, len(window), len(target)), shared)
         if score > best_score or (best is None and score >= best_score):
@@ -75,7 +75,7 @@ def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
 
 
 def _likeliest(text: str, lines: Sequence[str], wanted: Sequence[str]) -> str:
-    """What to show where nothing is like it: all of a short file, else the lines that share rare words with it."""
+    """What to show if nothing is similar: all of a short file, else the lines that share rare words with it."""
     if not text.strip():
         return "The file is empty: to add text, leave old empty."
     if len(lines) <= _FEW_LINES and len(text) <= _MOST_OF_SHORT:
@@ -92,7 +92,7 @@ def _likeliest(text: str, lines: Sequence[str], wanted: Sequence[str]) -> str:
 
 
 def _by_rare_words(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The lines that have words of the wanted ones, or parts of such; a word that is everywhere says little."""
+    """The lines that have words of the wanted ones, or parts of them. A word that is everywhere counts little."""
     asked = {part for line in wanted[:_MOST_COMPARED] for part in _parts(line)}
     sharing = [(index, asked.intersection(_parts(line))) for index, line in enumerate(lines[:_MOST_COMPARED])]
     counts = Counter(part for _, parts in sharing for part in parts)
@@ -101,12 +101,12 @@ def _by_rare_words(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 
 def _parts(line: str) -> set[str]:
-    """The words of a line, names taken apart: `serverPort` and `server_port` are `server` and `port`."""
+    """The words of a line, with names split: `serverPort` and `server_port` are `server` and `port`."""
     return {part.casefold() for part in _NAME_PART.findall(line[: 4 * _LONGEST_LINE])}
 
 
 def _by_equal_lines(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Where windows start that share lines with the wanted ones, spaces, case and typography aside."""
+    """Where windows start that share lines with the wanted ones, ignoring spaces, case and typography."""
     places: dict[str, int] = {}
     for index, line in enumerate(wanted[:_MOST_LINES]):
         if key := _key(line):
@@ -120,7 +120,7 @@ def _by_equal_lines(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 
 def _by_like_lines(lines: Sequence[str], wanted: Sequence[str], until: float) -> list[int]:
-    """Where windows start whose one line is much like the longest of the wanted ones."""
+    """Where windows start in which one line is very similar to the longest of the wanted ones."""
     at = _longest(wanted)
     wanted_key = _key(wanted[at])[:_LONGEST_LINE]
     matcher = difflib.SequenceMatcher(None, "", wanted_key, autojunk=False)
@@ -141,7 +141,7 @@ def _by_like_lines(lines: Sequence[str], wanted: Sequence[str], until: float) ->
 
 
 def _by_words(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Where windows start whose one line has most words of the longest of the wanted ones."""
+    """Where windows start in which one line has most words of the longest of the wanted ones."""
     at = _longest(wanted)
     words = set(_WORD.findall(_key(wanted[at])))
     some = lines[:_MOST_COMPARED]

@@ -1,8 +1,8 @@
-"""What a write or an edit would make of a file, before anybody has said yes to it.
+"""What a write or an edit would do to a file, before it is approved.
 
-Owns the look at the file and the masked text that would come of the call, for a person to see as a diff; nothing is
-changed, and nothing is promised: the call itself looks again, and refuses if the file is another by then. A placeholder
-is bound to its value, so what was approved with one in it is written with that very value or not at all.
+Reads the file and makes the masked text that would result, for a person to see as a diff. It changes nothing and
+promises nothing: the call itself reads the file again, and refuses if it has changed. A placeholder is bound to its
+value, so what was approved with one is written with exactly that value or not at all.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from swink_agent.core.approval import ProposedCall
 from swink_agent.core.errors import ToolError
 from swink_agent.core.secrets.redaction import Redactor
 
+from .._bounded import show_name, show_size
 from .._several_folders import SeveralFoldersTool
 from ..workspace.place import Place
 from .edit_file import edits_in
@@ -31,10 +32,11 @@ def change_preview(
 ) -> Callable[[ProposedCall], dict[str, Any] | None]:
     """A `preview` for `Approvals`: the details (path, old, new, is_new, notes) of calls of these tools.
 
-    With the redactor of the agent both texts are masked as the model sees them, and a note says what becomes of masked
-    values. Where `old` is not the text of the file to the letter, as its line ends are of several kinds or bytes of it
-    are no text, `is_exact` is false. There is nothing for a call of another tool, and only a note for one that would
-    fail, or for a file that is no text or too large to compare.
+    With the agent's redactor both texts are masked as the model sees them, and a note says what happens to masked
+    values. `is_exact` is false if `old` is not exactly the text of the file, because its line ends are mixed or some
+    bytes are not text. Returns nothing for a call of another tool, and only a note for one that would fail or for a
+    file that is not text. If a diff would not show the whole change, because the texts are too long or nothing visible
+    changes, `old` and `new` are left out and a note says so: then show the arguments themselves.
     """
     by_name = {tool.name: tool for tool in tools if isinstance(tool, (WritingTool, SeveralFoldersTool))}
 
@@ -63,10 +65,10 @@ def _details(tool: WritingTool, arguments: dict[str, Any], redactor: Redactor | 
         with file:
             before = Before(file)
             if before.data is None:
-                return {"notes": ["the file that is there is too large to compare"]}
+                return {"notes": ["the existing file is too large to compare"]}
             existing = decode_text(before.data)
             if existing is None:
-                return {"notes": ["the file that is there is no text"]}
+                return {"notes": ["the existing file is not text"]}
             return _change(place, arguments, existing, redactor)
 
 
@@ -86,15 +88,35 @@ def _change(
     details = change_details(path, masked.text, shown, is_new=existing is None)
     if not _is_plain(masked.text):
         details["is_exact"] = False
+    notes: list[str] = []
     try:
         back = put_back(masked, view, redactor, path)
     except ToolError as error:
         return details | {"notes": [f"it would fail: {error}"]}
-    note = masked_note(back.kept, back.removed)
-    return details | {"notes": [note]} if note else details
+    if details.get("is_cut"):
+        notes.append(_too_large(details["path"], held.text, arguments, is_new=existing is None))
+    elif details["old"] == details["new"] and back.text != held.text:
+        notes.append("the change is not visible as text (line ends, or bytes that are not text)")
+    if notes:
+        details = {key: value for key, value in details.items() if key not in ("old", "new", "is_exact")}
+    if note := masked_note(back.kept, back.removed):
+        notes.append(note)
+    return details | {"notes": notes} if notes else details
+
+
+def _too_large(path: str, text: str, arguments: dict[str, Any], *, is_new: bool) -> str:
+    """What a person should know if the texts are too long to be compared."""
+    if is_new:
+        return "it is too large to be shown as a file: the text is shown as the model wrote it"
+    lines = text.count("\n") + (not text.endswith("\n") and bool(text))
+    size = f"({show_size(len(text.encode('utf-8', 'surrogateescape')))}, {lines:,} line{'s' * (lines != 1)})"
+    name = show_name(path)
+    if "content" in arguments:
+        return f"it replaces all of {name}, which is too large to compare {size}"
+    return f"{name} is too large to compare {size}: the edits are shown as the model wrote them"
 
 
 def _is_plain(text: str) -> bool:
-    """Whether the text can be told from how it is shown: with line ends of one kind, and nothing that is no text."""
+    """Whether the text equals what is shown of it: one kind of line ends, and nothing that is not text."""
     pairs, ends = text.count("\r\n"), text.count("\n")
     return pairs in (0, ends) and showable(text).replace("\n", "\r\n" if pairs else "\n") == text

@@ -1,7 +1,7 @@
-"""The `read_file` tool: text by lines, images as images, anything else politely refused.
+"""The `read_file` tool: text by lines, images as images, anything else is refused.
 
-Owns what a model sees of a file. The text comes without line numbers, so that it can be copied into an edit as it is;
-a note at the end says which lines these are whenever they are not all.
+Owns what a model sees of a file. The text has no line numbers, so that it can be copied into an edit; if it is not the
+whole file, a note at the end says which lines it has.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["ReadFileTool"]
 
 DEFAULT_LINES = 2000
 IMAGE_LIMIT = 3_750_000
-"""The largest image in bytes: in base64 it is the five megabytes that providers take."""
+"""The largest image in bytes: in base64 that is the five megabytes that providers accept."""
 
 _ROOM = LONGEST_LINE = OUTPUT_LIMIT - 512  # the rest is for notes
 _LONGEST_SEEK = 10.0
-"""Seconds that the way to a line far down in a large file may take."""
+"""Seconds for reaching a line far down in a large file."""
 _CHUNK = 1 << 20
 _AROUND = 32 * 1024
-"""Bytes before and behind the lines of a large file that are looked through for secrets with them."""
+"""Bytes before and behind the lines of a large file that are searched for secrets together with them."""
 
 
 class ReadFileTool(FileTool):
@@ -80,7 +80,7 @@ class ReadFileTool(FileTool):
     def _remember(self, call: Call, file: OpenFile, version: str, result: AgentToolResult) -> None:
         seen, now = seen_by(call.ctx, self.workspace)
         details: dict[str, Any] = result.details
-        last = details.get("last_line", 0) - details.get("is_cut", False)  # half of a line is not that line
+        last = details.get("last_line", 0) - details.get("is_cut", False)  # half of a line does not count as that line
         seen.read(file.parts, version, details.get("first_line", 1), last, details.get("total_lines", 0), now)
 
 
@@ -88,7 +88,7 @@ class ReadFileTool(FileTool):
 
 
 class _Lines(NamedTuple):
-    """Consecutive lines of a view, the first at `at` in it; `total` is `None` where the rest was not counted."""
+    """Consecutive lines of a view, the first at `at` in it. `total` is `None` if the rest was not counted."""
 
     lines: Sequence[str]
     at: int
@@ -96,7 +96,7 @@ class _Lines(NamedTuple):
     encoding: str
     view: LineView
     before: int = 0
-    """How many lines the file has before those of the view."""
+    """The number of the file's lines before those of the view."""
 
     @property
     def first(self) -> int:
@@ -113,7 +113,7 @@ def _show_lines(file: OpenFile, data: bytes, first: int, most: int, redactor: Re
         raise _binary(file)
     if not decoded.text:
         return AgentToolResult.text("[the file is empty]", _details(file, 0, 0, 0))
-    # Masked as a whole, before a part of it is taken: a secret may begin before the part, or end behind it.
+    # Masked as a whole before a part is taken: a secret may begin before the part, or end behind it.
     masked = mask_text(decoded.text, redactor)
     view = line_view(showable(masked.text), masked)
     lines, total = view.lines, view.total
@@ -151,7 +151,7 @@ def _result(file: OpenFile, part: _Lines) -> AgentToolResult:
 
 
 def _fitting(lines: Sequence[str]) -> tuple[str, int, int]:
-    """As many of the lines as there is room for, how many these are, and the size of the last if it was cut."""
+    """As many of the lines as fit, their number, and the size of the last if it was cut."""
     size = 0
     for count, line in enumerate(lines):
         data = line.encode()
@@ -165,7 +165,7 @@ def _fitting(lines: Sequence[str]) -> tuple[str, int, int]:
 
 
 def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> AgentToolResult:
-    """Lines of a file that is not taken into memory: read up to the last of them, and no further."""
+    """Lines of a file that is too large for memory: reads up to the last of them, and no further."""
     head = file.read(16)
     if _image_type(head) is not None:
         raise _too_large_image(file)
@@ -187,10 +187,10 @@ def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> Ag
     decoded = decode_text(wanted)
     if decoded is None:
         raise _binary(file)
-    # With what stands around the lines, for a secret that begins before them or ends behind them.
+    # Includes what surrounds the lines, for a secret that begins before them or ends behind them.
     after = pending[len(wanted) : len(wanted) + _AROUND].decode(decoded.format.encoding, "replace")
     masked = mask_text(context.decode(decoded.format.encoding, "replace") + decoded.text + after, call.redactor)
-    view = line_view(showable(masked.text + "\n")[:-1], masked)  # the last line may have lost half of its end
+    view = line_view(showable(masked.text + "\n")[:-1], masked)  # the last line may have lost half of its line end
     above = context.count(b"\n")
     at = view.index_of(above + 1)
     end = view.index_of(above + min(len(lines), most, wanted.count(b"\n") + 1))
@@ -199,8 +199,8 @@ def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> Ag
 
 
 def _seek_line(file: OpenFile, call: Call, data: bytes, first: int) -> tuple[bytes, bytes, int, bool]:
-    """What has been read from the start of line `first` on, some whole lines and the number of all lines before it,
-    and whether the file ended."""
+    """What was read from line `first` on: some whole lines, the number of lines before it, and whether the file
+    ended."""
     before = 0
     context = b""
     deadline = time.monotonic() + _LONGEST_SEEK
@@ -229,7 +229,7 @@ def _seek_line(file: OpenFile, call: Call, data: bytes, first: int) -> tuple[byt
             return b"", b"", before + is_inside_line, True
 
 
-# -- what is no text -----------------------------------------------------------------------------------------
+# -- files that are not text ---------------------------------------------------------------------------------------
 
 
 def _image_type(head: bytes) -> str | None:

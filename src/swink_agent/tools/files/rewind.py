@@ -1,7 +1,7 @@
-"""Putting back what a run changed: what can be, what cannot and why, and the doing.
+"""Undoes the changes of a run: what can be restored, what cannot and why.
 
-Owns the plan and its execution. A file that is not as the run left it is somebody else's work by now, and stays. All of
-it goes through a `Workspace`, as the run did: a link that was put in the way since leads nowhere.
+Owns the plan and its execution. A file that is not as the run left it was changed by someone else, and stays. All
+access goes through a `Workspace`, as in the run: a link that was put in the way since does not lead out.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ What: TypeAlias = Literal["restore", "remove", "same", "changed", "failed"]
 
 
 class FileRewind(NamedTuple):
-    """What becomes of one file."""
+    """What happens to one file."""
 
     parts: tuple[str, ...]
     what: What
-    """`changed` and `failed` are left alone; `same` is as it was before the run already."""
+    """`changed` and `failed` are left alone; `same` already is as it was before the run."""
     change: Change
-    """The change that is taken back last: what the file held before it is what it will hold."""
+    """The change that is undone last: what the file had before it is what it will have."""
     now: str | None = None
-    """What it holds at the time of planning, by its hash."""
+    """The hash of its content at the time of planning."""
     note: str = ""
     added: int = 0
     removed: int = 0
-    """Lines that putting it back adds and removes."""
+    """Lines that restoring it adds and removes."""
 
 
 def plan_rewind(workspace: Workspace, run: UndoRun, *, force: bool = False, since: int = 0) -> list[FileRewind]:
-    """What putting a run back means, file by file; nothing is changed. `force` takes other people's changes along.
+    """What undoing a run means, file by file. Changes nothing. `force` also discards later changes by others.
 
-    With `since`, in nanoseconds since 1970, what the run had changed before that moment stays.
+    With `since`, in nanoseconds since 1970, what the run changed before that moment stays.
     """
     by_file: dict[tuple[str, ...], list[Change]] = {}
     for change in run.changes(since):
@@ -80,9 +80,9 @@ def _plan_file(workspace: Workspace, parts: tuple[str, ...], changes: Sequence[C
 
 
 def _way_back(changes: Sequence[Change], now: str | None) -> tuple[int | None, bool]:
-    """How far the changes can be taken back from what is there now, the newest first; and whether that is all of them.
+    """How far the changes can be undone from the present content, the newest first; and whether that is all of them.
 
-    One that never came about, or was taken back already, is passed over.
+    A change that never happened, or was already undone, is skipped.
     """
     target: int | None = None
     for index in range(len(changes) - 1, -1, -1):
@@ -97,7 +97,7 @@ def _way_back(changes: Sequence[Change], now: str | None) -> tuple[int | None, b
 def rewind(
     workspace: Workspace, store: UndoStore, run: UndoRun, plan: Sequence[FileRewind], undo_id: str
 ) -> list[FileRewind]:
-    """Does what was planned, and keeps copies of what it replaces under `undo_id`. What became of each file."""
+    """Carries out the plan, and keeps copies of what it replaces under `undo_id`. Returns the outcome for each file."""
     done = [_rewind_one(workspace, store, run, item, undo_id) for item in plan]
     removed = [item for item in done if item.what == "remove"]
     _remove_folders(workspace, removed)
@@ -165,7 +165,7 @@ def _replace(workspace: Workspace, place: Place, before: Before | None, content:
 
 
 def _remove_folders(workspace: Workspace, removed: Sequence[FileRewind]) -> None:
-    """Takes the folders away that were made for files that are gone, if nothing else is in them."""
+    """Removes the folders that were made for files that are now deleted, if they are empty."""
     made = {item.parts[: len(item.parts) - 1 - n] for item in removed for n in range(item.change.folders)}
     for parts in sorted(made, key=len, reverse=True):
         with suppress(OSError):
@@ -178,7 +178,7 @@ def _remove_folders(workspace: Workspace, removed: Sequence[FileRewind]) -> None
 
 
 def _read(workspace: Workspace, parts: tuple[str, ...]) -> bytes | None:
-    """What the file holds now, `None` if there is none. Raises `ToolError` or `OSError`."""
+    """The present content of the file, `None` if there is none. Raises `ToolError` or `OSError`."""
     with workspace.place("/".join(parts)) as place:
         if place.parts != parts:
             raise UndoError("is behind a link now")
@@ -193,7 +193,7 @@ def _read(workspace: Workspace, parts: tuple[str, ...]) -> bytes | None:
 
 
 def _count_lines(now: bytes, then: bytes) -> tuple[int, int]:
-    """Lines that the change adds and removes; a line that only moved is neither. Nothing for what is no text."""
+    """Lines that the change adds and removes. A line that only moved is neither. `None` for what is not text."""
     old, new = decode_text(now), decode_text(then)
     if old is None or new is None:
         return 0, 0

@@ -1,7 +1,6 @@
-"""Text in files: which encoding and line ends it has, and how it is written back with the same.
+"""Text in files: its encoding and line ends, and how it is written back with the same.
 
-Owns the way from bytes to text and back. A file that is no text is `None` here; what to say of it is the tools'
-business.
+Converts bytes to text and back. A file that is not text is `None` here; the tools say what to do about it.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ _SAMPLE = 8192
 _LONG_SAMPLE = 128 * 1024
 _LARGE_SLICE = 1024 * 1024
 _SLICE = 128 * 1024
-"""What is handled at once where each stray byte costs much: other threads have their turn in between."""
+"""Bytes handled at once where each stray byte costs much, so that other threads can run in between."""
 _STRAY = re.compile("[\udc80-\udcff]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]")
-_CONTROLS = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")  # none of those that text is full of
+_CONTROLS = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")  # without those that are common in text
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
 class TextFormat(NamedTuple):
-    """How a file holds its text. `newline` is the line end that most lines have, empty if there is none."""
+    """How a file stores its text. `newline` is the most common line end, empty if there is none."""
 
     encoding: str = "utf-8"
     errors: str = "strict"
@@ -43,7 +42,7 @@ class TextFormat(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people: the encoding, where it is not plain UTF-8."""
+        """The encoding for people, if it is not plain UTF-8."""
         if self.errors != "strict":
             return "UTF-8 with stray bytes"
         return {"utf-8": "", "latin-1": "Latin-1"}.get(self.encoding, "UTF-16")
@@ -53,17 +52,17 @@ NEW_FILE = TextFormat()
 
 
 class Decoded(NamedTuple):
-    """The text of a file, with the line ends that it has there, and how it is held."""
+    """The text of a file, with its line ends, and how it is stored."""
 
     text: str
     format: TextFormat
 
 
 def decode_text(data: bytes) -> Decoded | None:
-    """The text that the bytes hold, or `None` if they hold none.
+    """The text in the bytes, or `None` if they are not text.
 
-    UTF-8, UTF-16 with its mark, and else Latin-1, unless most of what is beyond ASCII, in the first 128 KB, is UTF-8
-    after all: the stray bytes in it then stay what they are when the text is written back.
+    UTF-8, UTF-16 with its mark, else Latin-1, unless most of what is not ASCII in the first 128 KB is UTF-8: then the
+    stray bytes are kept when the text is written back.
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -91,14 +90,15 @@ def decode_text(data: bytes) -> Decoded | None:
 
 
 def encode_text(text: str, held: TextFormat) -> bytes:
-    """The bytes of a text, as the file holds it. Raises `UnicodeEncodeError` for what its encoding does not have."""
+    """The bytes of a text, as the file stores it. Raises `UnicodeEncodeError` for characters that its encoding
+    lacks."""
     if held.errors == "strict":
         return held.mark + text.encode(held.encoding)
     return held.mark + b"".join([piece.encode(held.encoding, held.errors) for piece in _slices(text)])
 
 
 def with_newlines(text: str, newline: str) -> str:
-    """The text with its line ends changed to those of a file; as it is, where that has none."""
+    """The text with the line ends of a file; unchanged if the file has none."""
     if not newline:
         return text
     text = text.replace("\r\n", "\n")
@@ -106,7 +106,7 @@ def with_newlines(text: str, newline: str) -> str:
 
 
 def showable(text: str) -> str:
-    """The text as a model or a log can carry it: line ends as they write them, stray bytes as U+FFFD."""
+    """The text as a model or a log can carry it: `\\n` as line ends, stray bytes as U+FFFD."""
     plain = text.replace("\r\n", "\n")
     if plain.isascii() or _STRAY.search(plain) is None:
         return plain
@@ -114,7 +114,7 @@ def showable(text: str) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """As `text.split("\\n")`, a megabyte at a time."""
+    """Like `text.split("\\n")`, one megabyte at a time."""
     lines: list[str] = []
     start = 0
     while (end := text.find("\n", start + _LARGE_SLICE)) >= 0:

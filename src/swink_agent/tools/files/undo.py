@@ -1,11 +1,11 @@
-"""Copies of what the file tools replace, kept so that it can be put back.
+"""Copies of what the file tools replace, kept for undo.
 
-Owns the folder of copies: one subfolder for each folder that was worked in, in it one for each run, in that one file
-for each change, which is on disk before the change happens. What a file was and became is told by hashes, so a change
-that never came about (a crash, a full disk) is seen for what it is. Putting back is in `rewind`.
+Owns the folder of copies: a subfolder for each working folder, in it one for each run, in that one file for each
+change, which is on disk before the change happens. Hashes say what a file was and became, so a change that never
+happened (a crash, a full disk) is recognised. Restoring is in `rewind`.
 
-The copies are for the user alone (modes 0700 and 0600), and must lie where no tool reaches: `standard_tools` sees to
-it.
+The copies are for the user alone (modes 0700 and 0600), and must be where no tool can reach them: `standard_tools`
+makes sure of that.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from swink_agent.core.errors import ToolError
+from swink_agent.core.files import replace_file, sync_folder
 
 from .._bounded import show_name, show_size
 
@@ -32,17 +33,16 @@ RunKind: TypeAlias = Literal["run", "undo"]
 Undone: TypeAlias = Literal["no", "in part", "whole"]
 
 _HOUR, _DAY = 3600.0, 24 * 3600.0
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LONGEST_HEADER = 1024 * 1024
 _SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class UndoError(ToolError):
-    """A copy that could not be kept or is not there any more, with what to do. The change was not made."""
+    """A copy that could not be kept or no longer exists, with what to do. The change was not made."""
 
 
 class Change(NamedTuple):
-    """One change of one file: what it was and what it became, each by its hash, `None` where there is no file."""
+    """One change of one file: its hashes before and after, `None` if there was no file."""
 
     path: Path
     """Where the copy is."""
@@ -51,10 +51,10 @@ class Change(NamedTuple):
     after: str | None
     mode: int
     folders: int
-    """How many of the folders above it were made for it."""
+    """How many of the folders above it were created for it."""
 
     def content(self) -> bytes:
-        """What the file held before. Raises `UndoError` if the copy is gone or is not what was written."""
+        """The file's content before. Raises `UndoError` if the copy is missing or damaged."""
         try:
             with self.path.open("rb") as file:
                 file.readline(_LONGEST_HEADER)
@@ -66,7 +66,7 @@ class Change(NamedTuple):
         return data
 
     def discard(self) -> None:
-        """Takes it back: the change did not come about."""
+        """Deletes the copy: the change did not happen."""
         self.path.unlink(missing_ok=True)
 
 
@@ -87,14 +87,14 @@ class UndoRun:
 
     @property
     def undone(self) -> Undone:
-        """How much of it was put back."""
+        """How much of it was undone."""
         try:
             return "in part" if (self.path / "undone").read_bytes() == b"in part" else "whole"
         except OSError:
             return "no"
 
     def mark(self, undone: Undone) -> None:
-        """Notes how much of it was put back. Raises `OSError`."""
+        """Records how much of it was undone. Raises `OSError`."""
         if undone == "no":
             (self.path / "undone").unlink(missing_ok=True)
             return
@@ -105,9 +105,9 @@ class UndoRun:
             os.close(fd)
 
     def changes(self, since: int = 0) -> list[Change]:
-        """In the order in which they were made, from a moment on, in nanoseconds since 1970.
+        """The changes in the order in which they were made, from a moment on, in nanoseconds since 1970.
 
-        One that cannot be read is left out: it was never finished.
+        One that cannot be read is left out: it was never completely written.
         """
         paths = [path for path in sorted(self.path.glob("*.copy")) if path.name >= f"{since:020}"]
         found = [_read_change(path) for path in paths]
@@ -115,10 +115,10 @@ class UndoRun:
 
 
 class UndoStore:
-    """Keeps copies in a folder, bounded in size and time. Safe for threads, and for several processes at once.
+    """Keeps copies in a folder, bounded in size and time. Safe for threads and several processes.
 
-    `most_file` and `most_total` are bytes: a file above the first, or a run above the second, is not changed at all,
-    as it could not be put back. Runs are forgotten after `most_days`, and the oldest first when the total is reached.
+    `most_file` and `most_total` are bytes: a file above the first, or a run above the second, is not changed at all, as
+    it could not be restored. Runs are deleted after `most_days`, and the oldest first when the total is reached.
     """
 
     def __init__(
@@ -140,9 +140,9 @@ class UndoStore:
         self._own_run = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._sizes: dict[Path, int] = {}
-        """What each run of this process has kept so far."""
+        """The bytes that each run of this process has kept so far."""
         self._known: dict[tuple[str, str], Path] = {}
-        """Where it keeps that, by folder and run: there may be many others to look through."""
+        """The folder of each run, by working folder and run: searching for it could take long."""
         self._last = 0
 
     def __repr__(self) -> str:
@@ -151,7 +151,7 @@ class UndoStore:
     # -- keeping ---------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Makes the folder, for the user alone. Raises `OSError`."""
+        """Creates the folder, for the user alone. Raises `OSError`."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.folder.stat().st_mode & 0o077:
             self.folder.chmod(0o700)
@@ -169,7 +169,7 @@ class UndoStore:
         kind: RunKind = "run",
         undoes: str | None = None,
     ) -> Change:
-        """Puts a copy of what a file holds on disk, before it becomes something else. Raises `UndoError`."""
+        """Stores a copy of a file's content on disk, before it changes. Raises `UndoError`."""
         name = show_name("/".join(parts))
         if before is not None and len(before) > self._most_file:
             raise UndoError(
@@ -200,10 +200,10 @@ class UndoStore:
         return Change(path, parts, was, becomes, mode, folders)
 
     def _run_folder(self, root: str, run_id: str, kind: RunKind, undoes: str | None) -> Path:
-        """The folder of a run, made when it first changes something."""
+        """The folder of a run, created when it first changes something."""
         shown = run_id if _SAFE_ID.fullmatch(run_id) else hash_of(run_id.encode("utf-8", "replace"))
         known = self._known.get((root, shown))
-        if known is not None and known.is_dir():  # another process may have forgotten it
+        if known is not None and known.is_dir():  # another process may have deleted it
             return known
         above = self._folder_of(root)
         for path in _folders_in(above):
@@ -219,7 +219,7 @@ class UndoStore:
         path.mkdir(mode=0o700)
         header = {"id": shown, "root": root, "started": started, "kind": kind, "undoes": undoes}
         self._write(path / "run.json", json.dumps(header).encode())
-        self._sync_folder(above)
+        sync_folder(above, self._fsync)
         self._sizes[path] = 0
         self._known[root, shown] = path
         return path
@@ -228,34 +228,13 @@ class UndoStore:
         return self.folder / hashlib.blake2b(os.fsencode(root), digest_size=12).hexdigest()
 
     def _write(self, path: Path, data: bytes) -> None:
-        """A whole file under its name, or none. It is on disk when this returns."""
-        temporary = path.with_name(f".{path.name}.tmp")
-        fd = os.open(temporary, _NEW, 0o600)
-        try:
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(fd, view) :]
-                self._fsync(fd)
-            finally:
-                os.close(fd)
-            os.rename(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        self._sync_folder(path.parent)
-
-    def _sync_folder(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self._fsync(fd)
-        finally:
-            os.close(fd)
+        """Writes a whole file under its name, or none. It is on disk when this returns."""
+        replace_file(path, data, sync_name=True, fsync=self._fsync)
 
     # -- finding ---------------------------------------------------------------------------------------------
 
     def runs(self, root: str | os.PathLike[str]) -> list[UndoRun]:
-        """The runs that changed something in that very folder, the newest first."""
+        """The runs that changed something in that folder, the newest first."""
         found = [_read_run(path) for path in _folders_in(self._folder_of(os.path.realpath(root)))]
         return [run for run in reversed(found) if run is not None]
 
@@ -266,7 +245,7 @@ class UndoStore:
         return [other for other in found if other is not None and other.id == run.id and other.root != run.root]
 
     def newest(self) -> UndoRun | None:
-        """The last run that changed something, wherever that was, and that was not put back."""
+        """The last run that changed something, in any folder, and was not undone."""
         folders = [path for above in _folders_in(self.folder) for path in _folders_in(above)]
         for path in sorted(folders, key=lambda path: path.name, reverse=True):
             run = _read_run(path)
@@ -277,12 +256,12 @@ class UndoStore:
     # -- forgetting ------------------------------------------------------------------------------------------
 
     def _forget_old(self) -> None:
-        """Removes runs that are too old, and of the rest the oldest while there is too much."""
+        """Deletes runs that are too old, then the oldest while the total is too large."""
         runs = sorted((path for above in _folders_in(self.folder) for path in _folders_in(above)), key=lambda p: p.name)
         sizes = {path: _size_of(path) for path in runs}
         total = sum(sizes.values())
         oldest = (self._clock() - self._most_days * _DAY) * 1000
-        young = (self._clock() - _HOUR) * 1000  # may still go on, in another process
+        young = (self._clock() - _HOUR) * 1000  # may still be running, in another process
         for path in runs:
             name = path.name.partition("-")[0]
             started = int(name) if name.isdigit() else 0
@@ -292,7 +271,7 @@ class UndoStore:
 
 
 def hash_of(data: bytes) -> str:
-    """What tells one content from another."""
+    """The hash of a content."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
@@ -310,7 +289,7 @@ def _size_of(folder: Path) -> int:
         with os.scandir(folder) as entries:
             for entry in entries:
                 size += entry.stat(follow_symlinks=False).st_size
-    except OSError:  # forgotten by another process meanwhile
+    except OSError:  # deleted by another process meanwhile
         pass
     return size
 

@@ -1,6 +1,6 @@
-"""The refusal to replace a file that the model does not know, and what it is shown so that it can go on.
+"""The refusal to replace a file that the model does not know, and what it is shown of it.
 
-Owns the words and how much of the file comes with them. What counts as known is in `workspace/seen`.
+Owns the message and how much of the file comes with it. What counts as known is in `workspace/seen`.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ __all__ = ["refuse_unread"]
 
 _MOST_WHOLE = 8 * 1024
 _MOST_PART = 2 * 1024
-"""Bytes that are shown of a file that is too long to be shown whole: enough to see what it is."""
+"""Bytes that are shown of a file that is too long to be shown whole: enough to recognise it."""
 
 
 class _Shown(NamedTuple):
     text: str
     last: int
-    """The last line that is there to its end."""
+    """The last line that is shown to its end."""
     total: int
     can_be_read: bool = True
-    """Whether the rest can be: of a line that is longer than a result, the end is never shown."""
+    """Whether the rest can be shown: the end of a line longer than a result never is."""
 
 
 def refuse_unread(ctx: ToolContext, workspace: Workspace, place: Place, before: Before) -> AgentToolResult | None:
-    """The refusal with what the file holds, or `None` if the conversation knows the file as it is.
+    """The refusal with the file's content, or `None` if the conversation knows the file as it is.
 
-    A file that could be shown whole is known from then on, so that the same call repeated goes through.
+    A file that could be shown whole is known from then on, so that repeating the call succeeds.
     """
     seen, now = seen_by(ctx, workspace)
     if before.data == b"" or seen.is_whole(place.parts, before.version, now):
@@ -55,7 +55,7 @@ def refuse_unread(ctx: ToolContext, workspace: Workspace, place: Place, before: 
         if known != before.version
         else "you have not read all of it"
     )
-    # Masked as a whole, before a part of it is taken: a secret may end behind the part.
+    # Masked as a whole before a part is taken: a secret may end behind the part.
     redactor: Redactor | None = getattr(ctx, "redactor", None)
     shown = None if before.data is None else _shown(before.data, str if redactor is None else redactor.redact)
     if shown is None:

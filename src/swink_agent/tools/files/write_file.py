@@ -1,6 +1,6 @@
-"""The `write_file` tool: a whole file, new or replaced, in one step.
+"""The `write_file` tool: writes a whole file, new or replaced, in one step.
 
-Owns what happens to the text on its way into a file that exists: its encoding, its mark and its line ends stay.
+An existing file keeps its encoding, its byte order mark and its line ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["WriteFileTool", "as_in"]
 
 
 class WriteFileTool(WritingTool):
-    """Writes a file of the workspace as a whole; refuses to replace one that the conversation has not read as it is."""
+    """Writes a whole file of the workspace; refuses to replace one that the conversation has not read as it is."""
 
     name = "write_file"
     label = "Write file"
@@ -42,10 +42,10 @@ class WriteFileTool(WritingTool):
     }
 
     def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
-        return None  # asked once the new content is known: the same again is no loss
+        return None  # asked once the new content is known: writing the same again loses nothing
 
     def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
-        """The refusal of a call that would replace what the conversation does not know; asked before a person is."""
+        """The refusal to replace what the conversation does not know, before the user is asked."""
         with self.workspace.place(arguments["path"]) as place:
             file = self.workspace.open_existing(place)
             if file is None:
@@ -88,7 +88,7 @@ class WriteFileTool(WritingTool):
 
 
 def as_in(existing: Decoded | None, content: str) -> str:
-    """The content with the line ends of the file that it replaces; the mark at its beginning is kept anyway."""
+    """The content with the line ends of the file that it replaces. The mark at its beginning is kept in any case."""
     if existing is None:
         return content
     text = with_newlines(content, existing.format.newline)
@@ -96,13 +96,14 @@ def as_in(existing: Decoded | None, content: str) -> str:
 
 
 def _encode(text: str, existing: Decoded | None, written: str) -> bytes:
-    """The text as the file has its text, or as UTF-8 where it cannot, or is no text. `written` is the model's part."""
+    """The text in the file's encoding, or as UTF-8 if that is impossible or the file is not text. `written` is the
+    model's part."""
     try:
         written.encode()
         if existing is None:
             return encode_text(text, NEW_FILE)
         if existing.format.errors != "strict":
-            # The model's part is UTF-8; stray bytes can only be in a masked value, which stays what it is.
+            # The model's part is UTF-8. Stray bytes can only be in a masked value, which stays unchanged.
             return encode_text(text, existing.format)
         try:
             return encode_text(text, existing.format)

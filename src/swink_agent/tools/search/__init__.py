@@ -1,1 +1,1 @@
-"""The search tool, its two engines, and what of a tree they look at."""
+"""The search tool, its two engines, and the walk over the files that they examine."""

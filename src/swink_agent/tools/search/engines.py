@@ -1,7 +1,7 @@
-"""The two search engines as the search tool sees them: how each is called, and what its output says.
+"""The two search engines: how each is called, and how its output is read.
 
-Owns the arguments of ripgrep and of the scanner, and the reading of their records from a stream of bytes, however it is
-cut. Which engine is used, and what of its finds is shown, is for `search` to say.
+Owns the arguments of ripgrep and of the scanner, and reads their records from a stream of bytes, however it is cut.
+Which engine is used, and which matches are shown, is decided in `search/tool`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
 
 from .glob import NameGlob, last_segment
 from .scan import BOOT, window
 
-__all__ = ["Binary", "Engine", "Hit", "Query", "Record", "RipgrepEngine", "ScannerEngine"]
+__all__ = ["Binary", "Engine", "Hit", "Query", "Record", "RipgrepEngine", "ScannerEngine", "packages_folder"]
 
 _LONGEST_RECORD = 4 * 1024 * 1024
 _MOST_NOISE = 4096
@@ -25,7 +26,7 @@ _PLAIN_GLOB = re.compile(rb"[\w.*+@ -]+", re.ASCII)
 
 
 class Query(NamedTuple):
-    """What is looked for, and where: `start` from the root, the name of a file at its end if `is_file`."""
+    """What is searched for, and where: `start` is relative to the root, and ends with a file's name if `is_file`."""
 
     pattern: str | None
     glob: NameGlob | None
@@ -36,7 +37,7 @@ class Query(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A line that matches, at `column` of the `text` that is known of it; or a file: then `line` is 0."""
+    """A matching line, at `column` of the known part `text`; or a file: then `line` is 0."""
 
     path: bytes
     line: int = 0
@@ -45,7 +46,7 @@ class Hit(NamedTuple):
 
 
 class Binary(NamedTuple):
-    """A file that turned out to be no text: what was found in it does not count."""
+    """A file that turned out not to be text: its matches do not count."""
 
     path: bytes
 
@@ -54,18 +55,18 @@ Record: TypeAlias = Hit | Binary
 
 
 class Engine:
-    """One run of an engine: its command, and what it says."""
+    """One run of an engine: its command, and what its output means."""
 
     name = ""
 
     def __init__(self, query: Query, separator: bytes) -> None:
         self.query = query
         self.noise = b""
-        """What it printed besides records: the errors of the engine, or of the sandbox around it."""
+        """Other output: errors of the engine, or of the sandbox around it."""
         self.is_finished = False
-        """Whether it said itself that it came to its end."""
+        """Whether it reported that it finished."""
         self.skipped = 0
-        """Records that were passed over: matches on lines of megabytes."""
+        """Records that were skipped: matches on lines of megabytes."""
         self._separator = separator
         self._buffer = bytearray()
         self._is_skipping = False
@@ -78,15 +79,15 @@ class Engine:
         raise NotImplementedError
 
     def record(self, data: bytes) -> Record | None:
-        """What one piece of output says; anything that is none of the engine's is noise."""
+        """What one piece of output means. Anything that the engine did not write is noise."""
         raise NotImplementedError
 
     def problem(self, code: int) -> str | None:
-        """Why the run is worth nothing, or `None` if it is good."""
+        """Why the run is useless, or `None` if it is good."""
         raise NotImplementedError
 
     def feed(self, chunk: bytes) -> Iterator[Record]:
-        """The records that the chunk completes. One that is far too long is passed over."""
+        """The records that the chunk completes. One that is far too long is skipped."""
         self._buffer += chunk
         *pieces, rest = self._buffer.split(self._separator)
         self._buffer = rest
@@ -107,7 +108,7 @@ class Engine:
 
 
 class RipgrepEngine(Engine):
-    """Ripgrep, which finds its files itself; `is_sorted` makes it slower, and its finds come in order."""
+    """Ripgrep, which finds its files itself. `is_sorted` makes it slower, with matches in order."""
 
     name = "ripgrep"
 
@@ -127,7 +128,7 @@ class RipgrepEngine(Engine):
         argv += ["--hidden", "--no-follow", "--no-mmap", "--glob=!.git"]
         argv += ["--no-ignore-global", "--no-ignore-dot", "--no-require-git"]
         if not self._prefix:
-            argv.append("--no-ignore-parent")  # rules from above the root are not ours to read
+            argv.append("--no-ignore-parent")  # rules above the root must not be read
         if self._is_sorted:
             argv.append("--sort=path")
         argv += self._types()
@@ -135,15 +136,15 @@ class RipgrepEngine(Engine):
             argv += ["--files", "--null"]
         else:
             argv += ["--json", "--crlf", "--ignore-case" if query.ignore_case else "--case-sensitive"]
-            # With the rest of the line taken up, it lists one match for each line, not thousands.
+            # With the rest of the line matched too, it lists one match for each line, not thousands.
             argv.append(f"--regexp=(?:{query.pattern}).*")
         return [*argv, "--", f"./{os.fsdecode(query.start[-1])}" if query.is_file else "./"]
 
     def _types(self) -> list[str]:
-        """Options that spare it files of other names.
+        """Options that exclude files of other names.
 
-        Not `--glob`, which would bring back ignored files. Names that ripgrep may understand differently are left for
-        the search tool to sort out.
+        Not `--glob`, which would bring back ignored files. Names that ripgrep may understand differently are left to
+        the search tool.
         """
         glob = self.query.glob
         segments = [] if glob is None or glob.negated else [last_segment(item) for item in glob.alternatives]
@@ -185,14 +186,14 @@ class RipgrepEngine(Engine):
 
     def problem(self, code: int) -> str | None:
         said = (self.noise + self._buffer)[:_MOST_NOISE].decode("utf-8", "replace").strip()
-        # A folder that may not be opened makes 2 of the exit code, and says nothing.
+        # A folder that may not be opened makes the exit code 2, without a message.
         names_are_good = code in (0, 1) or (code == 2 and not said)
         is_good = names_are_good if self.query.pattern is None else self.is_finished
         return None if is_good else said or f"ripgrep ended with {code}"
 
 
 class ScannerEngine(Engine):
-    """Our own scanner, in an interpreter of its own. Its finds come in order."""
+    """Our own scanner, in a separate interpreter. Its matches come in order."""
 
     name = "scanner"
 
@@ -211,6 +212,7 @@ class ScannerEngine(Engine):
             "glob": query.glob_text,
             "ignore_case": query.ignore_case,
             "start": [os.fsdecode(part) for part in query.start],
+            "packages": packages_folder(),
         }
         here = os.path.dirname(os.path.abspath(__file__))
         return [self._interpreter, "-I", "-S", "-B", "-c", BOOT, here, json.dumps(request)]
@@ -243,9 +245,18 @@ class ScannerEngine(Engine):
         return f"the search failed: {said or f'its process ended with {code}'}"
 
 
+def packages_folder() -> str:
+    """The folder of the package whose regular expressions the scanner uses."""
+    found = find_spec("jsonschema_rs")
+    assert found is not None, "jsonschema_rs is a dependency of this package"
+    assert found.origin is not None
+    return os.path.dirname(os.path.dirname(os.path.abspath(found.origin)))
+
+
 def read_folders(interpreter: str, programs: Sequence[str]) -> tuple[str, ...]:
-    """What the engines must read besides the workspace: the interpreter, its library, and this package's own folder."""
-    places = [sys.base_prefix, sys.prefix, os.path.dirname(os.path.abspath(__file__))]
+    """What the engines must read in addition to the workspace: the interpreter, its library, and this package's
+    folder."""
+    places = [sys.base_prefix, sys.prefix, os.path.dirname(os.path.abspath(__file__)), packages_folder()]
     places += [
         os.path.dirname(path) for program in [interpreter, *programs] for path in (program, os.path.realpath(program))
     ]

@@ -1,8 +1,8 @@
 """Patterns for names of files, as git and shells write them: `*`, `?`, `[a-z]`, `**`, and braces for the search tool.
 
-Owns the translation to regular expressions that take time in proportion to the name, whatever the pattern: each `*` is
-matched once and never tried again. Works on bytes, as git does, so that every name can be matched. Imports the standard
-library alone: the scanner's child process loads this file.
+Translates them to regular expressions that take linear time for any pattern: each `*` is matched once and never
+retried. Works on bytes, as git does, so that every name can be matched. Imports only the standard library: the
+scanner's child process loads this file.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _CLASSES = {
 
 
 class NameGlob:
-    """A glob over paths relative to a folder: without a slash it is about the last name, else about the whole path.
+    """A glob over paths relative to a folder: without a slash it matches the last name, else the whole path.
 
-    `*.{ts,tsx}` is two patterns in one, `src/` is everything beneath `src`, and `!` at the front turns it round.
-    Raises `ValueError` for a pattern with too many alternatives, an unclosed `[`, or nothing in it.
+    `*.{ts,tsx}` is two patterns in one, `src/` is everything beneath `src`, and `!` at the front negates. Raises
+    `ValueError` for a pattern with too many alternatives, an unclosed `[`, or an empty one.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -58,7 +58,7 @@ class NameGlob:
             is_path = b"/" in alternative
             compiled = translate(alternative.removeprefix(b"/"), is_path=is_path, is_text=True)
             if compiled is None:
-                raise ValueError(f"the glob {pattern!r} is not valid: a [ has no ], or a \\ stands at the end")
+                raise ValueError(f"the glob {pattern!r} is not valid: a [ has no ], or a \\ is at the end")
             (self._paths if is_path else self._names).append(compiled)
 
     def matches(self, path: bytes) -> bool:
@@ -68,7 +68,7 @@ class NameGlob:
 
 
 def expand_braces(pattern: bytes) -> list[bytes]:
-    """The patterns that `{a,b}` stands for. Braces without a comma, or without an end, stand for themselves."""
+    """The patterns that `{a,b}` means. Braces without a comma, or without an end, are literal."""
     finished: list[bytes] = []
     waiting = [pattern]
     while waiting:
@@ -85,7 +85,7 @@ def expand_braces(pattern: bytes) -> list[bytes]:
 
 
 def last_segment(pattern: bytes) -> bytes:
-    """The part of a glob that is about the last name, `*` if that can be anything."""
+    """The part of a glob for the last name, `*` if that can be anything."""
     segment = pattern.rpartition(b"/")[2]
     return segment if segment and b"**" not in segment else b"*"
 
@@ -121,7 +121,7 @@ def translate(pattern: bytes, *, is_path: bool, is_text: bool = False) -> re.Pat
     """A regular expression that matches what git's matcher does, or `None` for a pattern that matches nothing.
 
     With `is_path`, `*` stops at a slash and `**` between slashes does not; else the text is a single name. `?` is one
-    byte, as git has it, or with `is_text` one character.
+    byte, as in git, or with `is_text` one character.
     """
     tokens = _tokens(pattern, is_path, rb"(?>[\xc0-\xff][\x80-\xbf]*|[^/])" if is_text else b"[^/]")
     if tokens is None:
@@ -131,14 +131,14 @@ def translate(pattern: bytes, *, is_path: bool, is_text: bool = False) -> re.Pat
         if token in (_DEEP_STAR, _DEEP_FOLDERS):
             runs.append([])
         runs[-1].append(token)
-    # A later `**` takes up whatever an earlier part leaves, so the first place where a part fits is as good as any
-    # other: all parts but the last are never tried twice.
+    # A later `**` matches whatever an earlier part leaves, so the first place where a part fits is as good as any
+    # other: only the last part is ever retried.
     pieces = [_run(run, is_last=position == len(runs) - 1) for position, run in enumerate(runs)]
     return re.compile(b"".join(pieces) + rb"\Z", re.DOTALL)
 
 
 def _run(tokens: list[str | bytes], *, is_last: bool) -> bytes:
-    """One part: what stands between two `**`, with the first of them."""
+    """One part: what is between two `**`, with the first of them."""
     lead = b""
     if tokens and tokens[0] == _DEEP_FOLDERS:
         lead, tokens = b"(?:.*?/)??", tokens[1:]
@@ -164,7 +164,7 @@ def _run(tokens: list[str | bytes], *, is_last: bool) -> bytes:
 
 
 def _tokens(pattern: bytes, is_path: bool, any_one: bytes) -> list[str | bytes] | None:
-    """The pattern in pieces: stars, and expressions that match exactly one byte or character each."""
+    """The pattern in pieces: stars, and expressions that each match exactly one byte or character."""
     tokens: list[str | bytes] = []
     position = 0
     while position < len(pattern):
@@ -197,7 +197,7 @@ def _tokens(pattern: bytes, is_path: bool, any_one: bytes) -> list[str | bytes] 
 
 
 def _star(pattern: bytes, start: int, end: int) -> tuple[str, int]:
-    """What the stars from `start` to `end` mean, and where the pattern goes on."""
+    """What the stars from `start` to `end` mean, and where the pattern continues."""
     stands_alone = start == 0 or pattern[start - 1 : start] == b"/"
     if end - start == 1 or not stands_alone:
         return _STAR, end
@@ -209,7 +209,7 @@ def _star(pattern: bytes, start: int, end: int) -> tuple[str, int]:
 
 
 def _character_class(pattern: bytes, start: int) -> tuple[bytes, int] | None:
-    """The class that begins at `start` and the position after it, or `None` if it never ends or is none."""
+    """The class that begins at `start` and the position after it, or `None` if it never ends or is not a class."""
     position = start + 1
     is_negated = pattern[position : position + 1] in (b"!", b"^")
     found = _class_members(pattern, position + is_negated)
@@ -222,7 +222,7 @@ def _character_class(pattern: bytes, start: int) -> tuple[bytes, int] | None:
 
 
 def _class_members(pattern: bytes, position: int) -> tuple[bytes, int] | None:
-    """What stands in a class, for a regular expression's, and the position after its end. Follows git step by step."""
+    """The content of a class for a regular expression, and the position after its end. Follows git step by step."""
     members = b""
     previous: int | None = None
     start = position

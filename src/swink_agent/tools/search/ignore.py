@@ -1,8 +1,8 @@
-"""Which files git leaves alone: the rules of `.gitignore` and `.git/info/exclude`.
+"""Which files git ignores: the rules of `.gitignore` and `.git/info/exclude`.
 
-Owns the reading of rules and the decision on one name. Walking and opening are in `tree`. Whether a file is tracked
-is not asked: a tracked file that a rule names counts as ignored. Imports the standard library alone: the scanner's
-child process loads this file.
+Reads rules and decides on one name. Walking and opening are in `tree`. Whether a file is tracked is not checked: a
+tracked file that a rule names counts as ignored. Imports only the standard library: the scanner's child process loads
+this file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["IgnoreLevel", "IgnoreRules"]
 _MOST_RULES = 5_000
 _LONGEST_RULE = 1024
 _MOST_PATTERNS = 64 * 1024
-"""Bytes of patterns that are no plain names, in one file: the rules above those do not count, as the last ones win."""
+"""Bytes of patterns that are not plain names, in one file. Rules before those are ignored, as the last ones win."""
 _SPECIAL = re.compile(rb"[*?\[\\]")
 _MatchFn = Callable[[bytes], object]
 
@@ -37,7 +37,7 @@ class _Rule:
         self.matches: _MatchFn = plain or self._compile(pattern)
 
     def _compile(self, pattern: bytes) -> _MatchFn:
-        """A match that is made when it is first asked for: that takes far longer than the asking."""
+        """A matcher that is compiled on first use: compiling takes far longer than matching."""
 
         def first(path: bytes) -> object:
             make = _path_match if self.needs_path else _name_match
@@ -66,7 +66,7 @@ class IgnoreRules:
             self._rules.append(rule)
 
     def decide(self, path: bytes, is_folder: bool, until: float | None = None) -> bool | None:
-        """Whether the path, relative to the folder of the rules, is ignored; `None` if no rule is about it.
+        """Whether the path, relative to the folder of the rules, is ignored; `None` if no rule matches it.
 
         Raises `TimeoutError` once the clock (`time.monotonic`) is past `until`.
         """
@@ -80,11 +80,11 @@ class IgnoreRules:
 
 
 class IgnoreLevel:
-    """The rules that hold in one folder: its own, then those above up to the root of its repository.
+    """The rules that apply in one folder: its own, then those above up to the root of its repository.
 
-    `above` is the level of the folder that holds this one, and `folder` this one's name in it. A folder with a `.git`
-    of its own is a repository: rules from above end there. With `until`, in the outermost level, no question takes
-    longer than up to that time (`time.monotonic`): it raises `TimeoutError`.
+    `above` is the level of the parent folder, and `folder` this one's name in it. A folder with a `.git` is a
+    repository: rules from above end there. With `until`, in the outermost level, a question that takes longer than up
+    to that time (`time.monotonic`) raises `TimeoutError`.
     """
 
     __slots__ = ("_above", "_exclude", "_folder", "_rules", "_until")
@@ -106,7 +106,7 @@ class IgnoreLevel:
         self._exclude = IgnoreRules(exclude) if exclude else None
 
     def is_ignored(self, name: bytes, is_folder: bool) -> bool:
-        """Whether an entry of this folder is ignored. Its folder is taken to be none that is ignored itself."""
+        """Whether an entry of this folder is ignored. The folder itself is assumed not to be."""
         level, path = self, name
         while True:
             verdict = level._rules.decide(path, is_folder, self._until) if level._rules else None
@@ -133,7 +133,7 @@ def _parse(line: bytes) -> _Rule | None:
 
 
 def _plain_match(pattern: bytes, needs_path: bool) -> _MatchFn | None:
-    """For what needs no pattern: a plain name or path, and names that begin or end with something."""
+    """A matcher for what needs no pattern: a plain name or path, and names with a fixed beginning or end."""
     if not _SPECIAL.search(pattern):
         return (pattern.removeprefix(b"/") if needs_path else pattern).__eq__
     if needs_path:
@@ -157,7 +157,7 @@ def _name_match(pattern: bytes) -> _MatchFn:
 
 
 def _path_match(pattern: bytes) -> _MatchFn:
-    """As git does it: the part before the first special character is compared, the rest is a pattern of its own."""
+    """As git does: the part before the first special character is compared, the rest is a separate pattern."""
     special = _SPECIAL.search(pattern)
     length = special.start() if special else 0
     prefix = pattern[:length]

@@ -1,7 +1,7 @@
 """Single lines of files, masked as they are in their files.
 
-Owns the excerpt of a line that was found. A line of a private key, or of wrapped base64, tells by itself that it may be
-one, but not whether it is: then the file around it is looked at.
+Owns the excerpt of a matching line. A line of a private key, or of wrapped base64, can be recognised as possibly secret
+by itself, but not for certain: then the file around it is read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNKNOWN = "[a line of base64 in a file that is too large to look through for ke
 
 
 class MaskedLines:
-    """The lines of one search. Without a redactor they are as they are."""
+    """The lines of one search. Without a redactor they are unchanged."""
 
     def __init__(self, workspace: Workspace, redactor: Redactor | None) -> None:
         self._workspace = workspace
@@ -53,7 +53,7 @@ class MaskedLines:
         return _excerpt(masked, hit.column) if masked.spans else excerpt(hit.text, hit.column)
 
     def _masked_lines(self, path: bytes, redactor: Redactor) -> dict[int, str] | None:
-        """The lines of the file that are within a masked value of several, and its placeholder."""
+        """The lines of the file that are inside a masked value of several lines, and its placeholder."""
         try:
             with self._workspace.open_file(os.fsdecode(path)) as file:
                 data = read_whole(file)
@@ -75,7 +75,7 @@ class MaskedLines:
 
 
 def _excerpt(masked: MaskedText, column: int) -> str:
-    """As `excerpt` does it, with the column moved by what was masked before it, and no placeholder cut."""
+    """Like `excerpt`, with the column moved by what was masked before it, and no placeholder cut."""
     moved = column
     origins: list[int] = []
     shift = 0

@@ -1,8 +1,8 @@
-"""The search engine for where ripgrep is not: a program of its own, run as a child process.
+"""The search engine for machines without ripgrep: a separate program, run as a child process.
 
-Owns the search of one tree with Python's regular expressions, and the lines of JSON in which it reports. It runs apart
-because an expression can take for ever: a child can be ended, a thread cannot. Imports the standard library and its
-neighbours that do the same.
+Searches one tree and reports in lines of JSON. It is a process because a search can take long: a process can be ended,
+a thread cannot. Imports the standard library and neighbours that do the same; `dialect` has the one package that it
+needs in addition.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import resource
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .dialect import compile_pattern
 from .glob import NameGlob
 from .tree import open_file_in, walk
 
@@ -26,22 +25,22 @@ BOOT = (
     "import sys, types; package = types.ModuleType('scanning'); package.__path__ = [sys.argv[1]]; "
     "sys.modules['scanning'] = package; from scanning.scan import main; main(sys.argv[2])"
 )
-"""What the child runs: this file and its neighbours, without the package around them and what that would load."""
+"""What the child runs: this file and its neighbours, without our package and what that would load."""
 
 LONGEST_EXCERPT = 300
 _BEFORE_MATCH = 80
 _AROUND_MATCH = 5000
-_LONGEST_LINE = 1024 * 1024
+_LONGEST_LINE = 64 * 1024 * 1024
 _NAMES_AT_ONCE = 32 * 1024
 
 
 def main(request: str) -> None:
-    """Searches the current folder as the request says, and writes what it finds to standard output."""
+    """Searches the current folder as the request says, and writes matches to standard output."""
     _give_up_writing()
     wanted = json.loads(request)
     try:
         _search(wanted)
-    except (ValueError, RecursionError, OverflowError, MemoryError, FutureWarning, re.error) as error:
+    except (ValueError, RecursionError, OverflowError, MemoryError) as error:
         _report({"problem": str(error) or type(error).__name__})
     except OSError as error:
         _report({"failure": f"{error.strerror or error}"})
@@ -50,13 +49,13 @@ def main(request: str) -> None:
 
 
 def _give_up_writing() -> None:
-    """No byte in any file, no process and no dump from now on: where no sandbox works, it only reads all the same."""
+    """Forbids this process to write files, start processes or dump core: it only reads, even without a sandbox."""
     for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
         resource.setrlimit(kind, (0, 0))
 
 
 def excerpt(text: str, column: int) -> str:
-    """A line in few enough characters, the match among them."""
+    """A line in few enough characters, including the match."""
     if len(text) <= LONGEST_EXCERPT:
         return text
     start = max(0, min(column - _BEFORE_MATCH, len(text) - LONGEST_EXCERPT))
@@ -65,8 +64,8 @@ def excerpt(text: str, column: int) -> str:
 
 
 def window(text: str, column: int) -> tuple[str, int]:
-    """As much of a line around the match as it takes to tell whether there is a secret in its excerpt, and where in it
-    the match is."""
+    """As much of a line around the match as is needed to tell whether its excerpt has a secret, and the match's
+    position in it."""
     start = max(0, column - _AROUND_MATCH)
     return text[start : column + _AROUND_MATCH], column - start
 
@@ -74,7 +73,10 @@ def window(text: str, column: int) -> tuple[str, int]:
 def _search(wanted: dict[str, Any]) -> None:
     start = [os.fsencode(part) for part in wanted["start"]]
     glob = NameGlob(wanted["glob"]) if wanted["glob"] is not None else None
-    find = None if wanted["pattern"] is None else _compile(wanted["pattern"], wanted["ignore_case"])
+    find = None
+    if wanted["pattern"] is not None:
+        sys.path.append(wanted["packages"])
+        find = compile_pattern(wanted["pattern"], wanted["ignore_case"])
     beneath = len(b"/".join(start)) + 1 if start else 0
     names = bytearray()
     root = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -91,13 +93,7 @@ def _search(wanted: dict[str, Any]) -> None:
     _write(names)
 
 
-def _compile(pattern: str, ignore_case: bool) -> Callable[[str], re.Match[str] | None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", FutureWarning)  # a class of classes: it does not mean what it seems to
-        return re.compile(pattern, re.IGNORECASE if ignore_case else 0).search
-
-
-def _search_file(path: bytes, fd: int | None, find: Callable[[str], re.Match[str] | None]) -> None:
+def _search_file(path: bytes, fd: int | None, find: Callable[[str], int | None]) -> None:
     if fd is None:
         return
     shown = os.fsdecode(path)
@@ -107,16 +103,16 @@ def _search_file(path: bytes, fd: int | None, find: Callable[[str], re.Match[str
                 if line is None:
                     _report({"binary": shown})
                     return
-                match = find(line)
-                if match is not None:
-                    text, column = window(line, match.start())
+                found = find(line)
+                if found is not None:
+                    text, column = window(line, found)
                     _report({"path": shown, "line": number, "text": text, "column": column})
         except OSError:
             return
 
 
 def _lines(file: io.BufferedReader) -> Iterator[str | None]:
-    """The lines without their ends; `None`, and no more, once the file turns out to be no text."""
+    """The lines without their line ends; `None`, and nothing more, once the file turns out not to be text."""
     start = file.peek(3)[:3]
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         with io.TextIOWrapper(file, "utf-16", "replace", newline="\n") as text:

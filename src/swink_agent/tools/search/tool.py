@@ -1,7 +1,7 @@
 """The `search` tool: names and contents of the files in the workspace, without what git ignores.
 
-Owns the call: where the search starts, which engine runs (ripgrep where it can be confined, else our own scanner), what
-of its finds is shown, and the time that it may take. The engines are in `search/engines` and `search/scan`.
+Owns the call: where the search starts, which engine runs (ripgrep if it can be confined, else our own scanner), which
+matches are shown, and the time limit. The engines are in `search/engines` and `search/scan`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from swink_agent.sandbox.programs import own_interpreter
 from .._bounded import OUTPUT_LIMIT, show_name
 from .._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
 from ..workspace.wall import Workspace, WorkspaceError
-from .engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, ScannerEngine, read_folders
+from .dialect import why_unsupported
+from .engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, ScannerEngine, packages_folder, read_folders
 from .glob import NameGlob
 from .masked_lines import MaskedLines
 from .tree import IgnoredPaths
@@ -42,9 +43,9 @@ _CHUNK = 64 * 1024
 _NOTES = 1024
 _LONGEST_WAIT = 2.0
 _LONGEST_HINT = 2.0
-"""Seconds for each look at what may have been meant."""
+"""Seconds for each search for what may have been meant."""
 _UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Of a line, what a terminal would obey: controls, and what turns the direction of writing."""
+"""Characters that a terminal would obey: controls, and those that change the direction of writing."""
 
 _SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -77,10 +78,10 @@ _SCHEMA: dict[str, Any] = {
 class SearchTool:
     """Searches the files of a folder by name and by content.
 
-    `root` is the folder, or the `Workspace` that other tools share. The engines run as child processes: ripgrep only
-    where a sandbox holds it to reading the folder, whatever `sandbox` lets commands do; our own scanner, which opens
-    nothing but what lies beneath the root, also where there is none ("off", or none works). Results are in the order
-    of the paths. `time_limit` is in seconds; what was found until then is given. Safe for calls at once.
+    `root` is the folder, or the `Workspace` that other tools share. The engines run as child processes: ripgrep only in
+    a sandbox that lets it read just the folder, whatever `sandbox` allows commands; our own scanner, which opens only
+    what is beneath the root, also without one ("off", or none works). Results are in the order of the paths.
+    `time_limit` is in seconds; what was found until then is returned. Safe for concurrent calls.
     """
 
     name = "search"
@@ -105,9 +106,12 @@ class SearchTool:
         self.workspace = root if isinstance(root, Workspace) else Workspace(root)
         self._root = str(self.workspace.root)
         self._time_limit = time_limit
-        self._ripgrep = find_program(ripgrep, outside=[self._root]) if ripgrep is not None else None
+        given = choice.profile if isinstance(choice, Sandbox) else choice
+        writable = given.write if isinstance(given, SandboxProfile) else ()
+        self._ripgrep = find_program(ripgrep, outside=[self._root, *writable]) if ripgrep is not None else None
         self._interpreter = own_interpreter()
-        self._own = (self._interpreter, os.path.realpath(self._interpreter), os.path.abspath(__file__))
+        interpreters = (self._interpreter, os.path.realpath(self._interpreter))
+        self._own = (*interpreters, os.path.abspath(__file__), packages_folder())
         profile = self._profile(choice)
         is_off = choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off")
         opener = open_sandbox or default_opener("auto")
@@ -127,13 +131,13 @@ class SearchTool:
         return f"<tool search in {self._root}>"
 
     def close(self) -> None:
-        """Ends every search that runs, with the sandbox that was opened for them. Idempotent."""
+        """Ends every running search, with the sandbox that was opened for them. Idempotent."""
         self._unconfined.close()
         if self._confined is not None:
             self._confined.close()
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
-        """Searches. A pattern, glob or path that cannot be used is an error result; finding nothing is none."""
+        """Searches. A pattern, glob or path that cannot be used is an error result; finding nothing is not."""
         try:
             limit = arguments.get("limit", _DEFAULT_LIMIT)
             query = await in_thread(ctx, lambda: self._query(arguments))
@@ -156,6 +160,8 @@ class SearchTool:
                 raise ToolError(f"the {name} holds what cannot be searched for, or is too long: write a simpler one")
         if pattern and _has_line_break(pattern):
             raise ToolError("the pattern spans lines, and lines are searched one by one: look for one of them")
+        if pattern and (why := why_unsupported(pattern)):
+            raise ToolError(f"the pattern is not valid: {why}")
         try:
             compiled = NameGlob(glob) if glob else None
         except ValueError as error:
@@ -181,7 +187,7 @@ class SearchTool:
     # -- engines ---------------------------------------------------------------------------------------------
 
     async def _hint(self, query: Query, ctx: ToolContext) -> str:
-        """What to try next, as nothing was found: what a wider search finds in a short time, if it does."""
+        """What to try next if nothing was found: what a wider search finds in a short time, if anything."""
         said = [looked_at(query)] if looked_at(query) else []
         time_limit = min(self._time_limit, _LONGEST_HINT)
         for wider in wider_queries(query):
@@ -197,11 +203,11 @@ class SearchTool:
         return "; ".join(said)
 
     async def _search(self, query: Query, limit: int, ctx: ToolContext, time_limit: float) -> _Found:
-        """Runs ripgrep, and our own scanner where that cannot run or does not understand the pattern."""
+        """Runs ripgrep, and our own scanner if that cannot run or does not understand the pattern."""
         deadline = asyncio.get_running_loop().time() + time_limit
         confined = await in_thread(ctx, self._open_confined)
         if confined is not None and self._ripgrep is not None:
-            # All cores at once first. If that finds more than can be sorted here, the first in order are found soon.
+            # All cores at once first. If that finds more than can be sorted here, the first in order are found quickly.
             for is_sorted in (False, True):
                 engine = RipgrepEngine(query, self._ripgrep, is_sorted=is_sorted)
                 most = limit if is_sorted else max(limit, _MOST_UNSORTED)
@@ -229,7 +235,7 @@ class SearchTool:
         try:
             return self._confined.get()
         except SandboxUnavailable:
-            self._confined = None  # the scanner does without, and need not be kept waiting for a trial each time
+            self._confined = None  # the scanner works without one, and need not wait for a trial each time
             return None
 
     async def _run(self, engine: Engine, sandbox: Sandbox, most: int, deadline: float, ctx: ToolContext) -> _Found:
@@ -260,7 +266,7 @@ class SearchTool:
             try:
                 code = reading.result()
                 problem = engine.problem(code) if code is not None else None
-            except SandboxError as error:  # the walls fell before the engine began
+            except SandboxError as error:  # the sandbox was closed before the engine began
                 problem = f"the search could not be started: {error}"
             return _Found(
                 await in_thread(ctx, finds.hits), engine.name, finds.is_full, problem=problem, skipped=engine.skipped
@@ -277,7 +283,7 @@ class _Found(NamedTuple):
     hits: list[Hit]
     engine: str
     is_full: bool = False
-    """Whether there was more than it was asked for."""
+    """Whether there was more than was asked for."""
     stopped: str = ""
     """Why it was stopped before its end."""
     problem: str | None = None
@@ -285,15 +291,15 @@ class _Found(NamedTuple):
 
 
 class _Finds:
-    """What an engine found so far, less what is not to be shown. Used by threads, one after another.
+    """What an engine found so far, without what must not be shown. Used by threads, one after another.
 
-    Nothing is judged past `until` (`time.monotonic`): what is left then does not show.
+    Nothing is judged past `until` (`time.monotonic`): what is left then is not shown.
     """
 
     def __init__(self, query: Query, workspace: Workspace, most: int, until: float) -> None:
         self.is_full = False
         self.is_late = False
-        """Whether the time was over before all of it was judged."""
+        """Whether time ran out before everything was judged."""
         self._until = until
         self._query = query
         self._workspace = workspace
@@ -306,7 +312,7 @@ class _Finds:
         self._is_closed = False
 
     def take(self, records: Iterable[Record]) -> bool:
-        """Takes finds; whether that is more than enough."""
+        """Takes matches. Returns whether that is more than enough."""
         with self._lock:
             try:
                 self._take(records)
@@ -334,7 +340,7 @@ class _Finds:
                     break
 
     def hits(self) -> list[Hit]:
-        """The finds in order: folder by folder, line by line; none if a thread does not let go of them in time."""
+        """The matches in order: folder by folder, line by line; none if a thread does not release them in time."""
         if not self._lock.acquire(timeout=_LONGEST_WAIT):
             return []
         try:
@@ -344,7 +350,7 @@ class _Finds:
             self._lock.release()
 
     def close(self) -> None:
-        """Lets go of what it holds, without waiting for a thread that still takes: that one does it then."""
+        """Releases what it holds, without waiting for a thread that is still adding: that thread then does it."""
         self._is_closed = True
         if self._lock.acquire(blocking=False):
             try:
@@ -353,7 +359,7 @@ class _Finds:
                 self._lock.release()
 
     def _hits_of(self, path: bytes) -> list[Hit] | None:
-        """Where finds in that file go; `None` if they are not shown. The finds of a file come together."""
+        """Where matches in that file go; `None` if they are not shown. The matches of a file come together."""
         hits = self._shown.get(path)
         if hits is None and path != self._rejected:
             if self._is_shown(path):
@@ -377,7 +383,7 @@ class _Finds:
 
 
 class _Answer:
-    """The finds as text."""
+    """The matches as text."""
 
     def __init__(self, query: Query, limit: int, lines: MaskedLines) -> None:
         self._query = query
@@ -433,7 +439,7 @@ def _is_encodable(text: str) -> bool:
 
 
 def _has_line_break(pattern: str) -> bool:
-    """Whether the expression asks for a line break outside of a class of characters."""
+    """Whether the expression contains a line break outside a character class."""
     in_class = False
     position = 0
     while position < len(pattern):

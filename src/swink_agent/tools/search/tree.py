@@ -1,8 +1,7 @@
-"""A walk over a tree that leaves out what git ignores and follows no link.
+"""Walks over a tree without what git ignores, and follows no link.
 
-Owns the way from a folder's descriptor to the files beneath it: every step opens one name in an open folder, never a
-path, so nothing outside is reached whoever swaps names meanwhile. Imports the standard library alone: the scanner's
-child process loads this file.
+Every step opens one name in an open folder, never a path, so that nothing outside is reached even if names are swapped
+meanwhile. Imports only the standard library: the scanner's child process loads this file.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _GIT = b".git"
 
 
 class Found(NamedTuple):
-    """A regular file: its path from the root, and the open folder that it lies in, good until the next step."""
+    """A regular file: its path from the root, and its open folder, valid until the next step."""
 
     path: bytes
     folder: int
@@ -33,10 +32,10 @@ class Found(NamedTuple):
 
 
 def walk(root: int, start: Sequence[bytes] = ()) -> Iterator[Found]:
-    """The files beneath `start`, folder by folder in the order of their names; `.git` and ignored ones are left out.
+    """The files beneath `start`, folder by folder in the order of their names, without `.git` and ignored ones.
 
-    `start` itself is taken even if it is ignored, and may be a file. Folders that cannot be opened are passed over.
-    Raises `OSError` if `start` cannot be reached without following a link.
+    `start` itself is taken even if it is ignored, and may be a file. Folders that cannot be opened are skipped. Raises
+    `OSError` if `start` cannot be reached without following a link.
     """
     with ExitStack() as held:
         *above, last = [b"", *start]
@@ -87,7 +86,7 @@ def _beneath(folder: int, path: bytes, level: IgnoreLevel, depth: int) -> Iterat
 
 
 def level_of(folder: int, name: bytes, above: IgnoreLevel | None, until: float | None = None) -> IgnoreLevel:
-    """The rules that hold in an open folder; `until`, in the outermost, is as long as questions to them may take."""
+    """The rules that apply in an open folder. `until`, in the outermost, limits the time of questions to them."""
     try:
         git = os.stat(_GIT, dir_fd=folder, follow_symlinks=False).st_mode
     except OSError:
@@ -138,8 +137,8 @@ def _read_rules(folder: int, name: bytes) -> bytes | None:
 class IgnoredPaths:
     """Answers which paths beneath a root are ignored, for results that another program found there.
 
-    `start` is where it searched: that folder and those above it are not judged, only what lies beneath. Close it. Not
-    safe for use by two threads at once. Past `until` (`time.monotonic`) it raises `TimeoutError`.
+    `start` is where it searched: that folder and those above it are not judged, only what is beneath. Close it. Not
+    safe for two threads at once. Past `until` (`time.monotonic`) it raises `TimeoutError`.
     """
 
     def __init__(self, root: int, start: Sequence[bytes] = (), until: float | None = None) -> None:
@@ -154,12 +153,13 @@ class IgnoredPaths:
             self._root = -1
 
     def covers(self, path: bytes) -> bool:
-        """Whether the file is ignored, lies in a folder that is, or cannot be judged: too deep, or its folder gone."""
+        """Whether the file is ignored, is in an ignored folder, or cannot be judged: too deep, or its folder was
+        deleted."""
         *folders, name = path.split(b"/")
         if len(folders) < self._start:
             return False  # the start itself, which is a file
         if len(folders) > self._start + _DEEPEST:
-            return True  # as the scanner has it
+            return True  # as in the scanner
         level = self._level(tuple(folders))
         return level is None or name == _GIT or level.is_ignored(name, False)
 

@@ -1,7 +1,7 @@
-"""What to try when a search found nothing: wider searches, and the sentence that each is worth if it finds something.
+"""What to try when a search found nothing: wider searches, and a sentence for each that finds something.
 
-Owns the wider queries and the words. Running them, within a short time, is for `search`. A model that asks for a word
-among names and reads "none" takes that for an answer about contents: so it is said what was looked at, and what not.
+Owns the wider queries and the words. `search/tool` runs them within a short time. A model that searches names for a
+word and reads "none" takes that as an answer about contents: so the text says what was searched, and what was not.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["MOST_FOUND", "WiderQuery", "looked_at", "wider_queries"]
 
 MOST_FOUND = 100
 _WORD = re.compile(r"[^\W_][\w-]{2,}")
-_ESCAPED = re.compile(r"\\[a-zA-Z]")  # classes and anchors, no words
+_ESCAPED = re.compile(r"\\[a-zA-Z]")  # classes and anchors, not words
 
 
 class WiderQuery(NamedTuple):
-    """Another query, and the beginning of what is said of its finds."""
+    """Another query, and the beginning of the sentence about what it finds."""
 
     query: Query
     told: str
@@ -37,7 +37,7 @@ class WiderQuery(NamedTuple):
 
 
 def looked_at(query: Query) -> str:
-    """What the search that found nothing was about."""
+    """What the search that found nothing was for."""
     if query.pattern is None:
         return "no file has such a name; contents were not searched: for that, give a pattern"
     return ""

@@ -1,1 +1,1 @@
-"""The wall around the folder that tools work in, and what a conversation has seen beneath it."""
+"""The folder that tools work in and cannot leave, and what a conversation has seen in it."""

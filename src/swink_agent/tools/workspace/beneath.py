@@ -1,8 +1,8 @@
-"""Opening what lies beneath a folder, and nothing else.
+"""Opens what is beneath a folder, and nothing else.
 
-Owns the two ways of doing it: the kernel's own (`openat2` with `RESOLVE_BENEATH`) and a careful walk for machines
-without it. Both open first and ask afterwards: no path is looked at and then opened by name. What a tool may do with
-what was opened is in `wall`.
+Owns the two ways to do that: the kernel's (`openat2` with `RESOLVE_BENEATH`) and a step-by-step walk for machines
+without it. Both open first and check afterwards: no path is checked and then opened by name. What a tool may do with an
+opened file is in `wall`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MOST_LINKS = 40
 _MOST_ATTEMPTS = 128
 _PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)
 FOLDER = _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC
-"""Flags for a folder that is only walked through."""
+"""Flags for a folder that is only passed through."""
 
 
 class LeavesRoot(OSError):
-    """The path leads out of the root, by itself or through a link."""
+    """The path leads out of the root, directly or through a link."""
 
     def __init__(self, path: str, link: str = "") -> None:
         super().__init__(errno.EXDEV, f"leads out of the root{f' through the link {link!r}' if link else ''}", path)
@@ -37,14 +37,14 @@ class LeavesRoot(OSError):
 
 
 class Opened(NamedTuple):
-    """A descriptor, and the names that lead to it from the root: no links and no `..` among them."""
+    """A descriptor, and the names that lead to it from the root, without links and `..`."""
 
     fd: int
     parts: tuple[str, ...]
 
 
 class Root(ABC):
-    """A folder that is held open, and the only way to what lies beneath it. Relative paths only."""
+    """A folder that is held open, and the only way to what is beneath it. Takes relative paths only."""
 
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
@@ -52,7 +52,7 @@ class Root(ABC):
 
     @abstractmethod
     def open(self, path: str, flags: int) -> Opened:
-        """Opens `path` with links followed as long as they stay beneath. Raises `LeavesRoot` or another `OSError`.
+        """Opens `path` and follows links as long as they stay beneath. Raises `LeavesRoot` or another `OSError`.
 
         It never creates anything; `flags` must not ask for that.
         """
@@ -62,7 +62,7 @@ class Root(ABC):
         """The names that lead to an opened folder now: it may have been moved. Raises `OSError` if none do."""
 
     def inner(self, target: str) -> str | None:
-        """An absolute path as one relative to the root, `None` if it is not beneath; only the letters are compared."""
+        """An absolute path as one relative to the root, `None` if it is not beneath. Only compares the text."""
         if not target.startswith("/"):
             return target
         if target == self.path:
@@ -72,7 +72,7 @@ class Root(ABC):
 
 
 def open_root(path: str) -> Root:
-    """Holds the folder open, with the kernel's help where a trial shows that it works. Raises `OSError`."""
+    """Holds the folder open, with the kernel's support if a trial shows that it works. Raises `OSError`."""
     fd = os.open(path, FOLDER)
     try:
         real = _real_path(fd) or os.path.realpath(path)
@@ -86,7 +86,7 @@ def open_root(path: str) -> Root:
 
 
 class KernelRoot(Root):
-    """Beneath a root by `openat2`: the kernel itself refuses each step that would leave it."""
+    """Beneath a root with `openat2`: the kernel refuses each step that would leave it."""
 
     def open(self, path: str, flags: int) -> Opened:
         for _ in range(_MOST_ATTEMPTS):
@@ -95,7 +95,7 @@ class KernelRoot(Root):
                 break
             except OSError as error:
                 if error.errno == errno.EXDEV:
-                    # It refuses links with an absolute target too; the walk takes those that point beneath.
+                    # It also refuses links with an absolute target; the walk follows those that point beneath.
                     return WalkedRoot(self.fd, self.path).open(path, flags)
                 # EAGAIN: something was renamed during a `..`, and the kernel could not be sure.
                 if error.errno not in (errno.EAGAIN, errno.EINTR):
@@ -156,7 +156,7 @@ def _kernel_can(fd: int, real: str) -> bool:
 
 
 def _real_path(fd: int) -> str | None:
-    """The path of an open file by the kernel's own account; `None` where it keeps none, or the file is gone."""
+    """The path of an open file as the kernel reports it; `None` if it cannot, or the file was deleted."""
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -191,7 +191,7 @@ class WalkedRoot(Root):
 
 
 class _Walk:
-    """One path on its way: the names still to go, and the folders that lead to where it is."""
+    """One path being resolved: the names that are left, and the folders passed so far."""
 
     def __init__(self, root: WalkedRoot, path: str, flags: int) -> None:
         self.root = root
@@ -240,7 +240,7 @@ class _Walk:
         try:
             return os.readlink(name, dir_fd=self.here)
         except OSError as error:
-            if error.errno == errno.EINVAL:  # there, and no link
+            if error.errno == errno.EINVAL:  # exists, and is not a link
                 return None
             raise OSError(error.errno, error.strerror, self.path) from error
 
@@ -255,11 +255,11 @@ class _Walk:
         self.push(inner)
 
     def open_at(self, name: str, flags: int) -> int | None:
-        """A descriptor, or `None` if the name has become a link since it was looked at: it is then taken again."""
+        """A descriptor, or `None` if the name has become a link since it was checked: it is then tried again."""
         try:
             fd = os.open(name, flags, dir_fd=self.here)
         except OSError as error:
-            # A link where a folder is wanted is a "not a directory" on some systems.
+            # Some systems report "not a directory" for a link where a folder is wanted.
             if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR) and self.has_become_link(name):
                 return self.take_again(name)
             raise OSError(error.errno, error.strerror, self.path) from error

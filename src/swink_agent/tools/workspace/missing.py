@@ -1,6 +1,6 @@
-"""What a path that leads nowhere may have meant: a name much like it, or the same name in another folder.
+"""Suggests what a path that does not exist may have meant: a similar name, or the same name in another folder.
 
-Owns the look around, which is bounded whatever the folder holds, and never leaves it or follows a link.
+The search is bounded for any folder, and never leaves it or follows a link.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def describe_missing(root: Root, path: str, is_hidden: Callable[[tuple[str, ...]
 
 
 def _elsewhere(root: Root, name: str, is_hidden: Callable[[tuple[str, ...]], bool]) -> list[str]:
-    """Paths beneath the root that end in the very name, the nearest to the root first."""
+    """Paths beneath the root that end in exactly that name, the nearest to the root first."""
     wanted = name.casefold()
     found: list[str] = []
     folders: deque[tuple[str, ...]] = deque([()])

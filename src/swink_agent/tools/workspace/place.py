@@ -1,7 +1,7 @@
 """The place of a file that is to be written, and its replacement in one step.
 
-Owns finding the folder and the name behind a path, making missing folders, and putting a new file where the old one
-was, all through descriptors. Who may write what is asked in `wall` and by the tools.
+Finds the folder and the name behind a path, creates missing folders, and replaces the old file with a new one,
+all through descriptors. What may be written is decided in `wall` and by the tools.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, er
 
 
 class Place:
-    """A folder that is held open, and a name in it; `missing` are the folders between them that do not exist yet."""
+    """A folder that is held open, and a name in it. `missing` are the folders between them that do not exist yet."""
 
     def __init__(self, root: Root, folder: Opened, missing: tuple[str, ...], name: str) -> None:
         self.root = root
@@ -36,11 +36,11 @@ class Place:
         return (*self.folder.parts, *self.missing, self.name)
 
     def parts_now(self) -> tuple[str, ...]:
-        """The parts as they are at this moment: somebody may have moved the folder. Raises `OSError`."""
+        """The present parts of the path: the folder may have been moved. Raises `OSError`."""
         return (*self.root.where(self.folder), *self.missing, self.name)
 
     def open_name(self, flags: int) -> int | None:
-        """A descriptor of the file, links not followed; `None` if there is nothing. Raises `OSError`."""
+        """A descriptor of the file, links not followed; `None` if it does not exist. Raises `OSError`."""
         if self.missing:
             return None
         try:
@@ -49,10 +49,10 @@ class Place:
             return None
 
     def make_folders(self) -> None:
-        """Makes the missing folders, one in the other. Raises `OSError`."""
+        """Creates the missing folders, one in the other. Raises `OSError`."""
         while self.missing:
             name, *rest = self.missing
-            with suppress(FileExistsError):  # another call of the same batch may have been quicker
+            with suppress(FileExistsError):  # another call of the same batch may have created it first
                 os.mkdir(name, dir_fd=self.folder.fd)
             fd = os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=self.folder.fd)
             os.close(self.folder.fd)
@@ -72,7 +72,7 @@ class Place:
 
 
 def find_place(root: Root, path: str) -> Place:
-    """Where the file of a relative path is or would be. A link at its end is followed as long as it stays beneath.
+    """Where the file of a relative path is or would be. Follows a link at its end as long as it stays beneath.
 
     Raises `IsADirectoryError` for a path that can only be a folder, `LeavesRoot`, or another `OSError`.
     """
@@ -112,7 +112,7 @@ def _link_at(place: Place) -> str | None:
     try:
         return os.readlink(place.name, dir_fd=place.folder.fd)
     except OSError as error:
-        if error.errno in (errno.EINVAL, errno.ENOENT):  # no link, or nothing at all
+        if error.errno in (errno.EINVAL, errno.ENOENT):  # not a link, or nothing at all
             return None
         place.close()
         raise
@@ -132,11 +132,11 @@ def replace_file(
     `before` is a descriptor of the file that it replaces, whose mode, owner and attributes it keeps; `None` for a new
     file, which never replaces one that has appeared meanwhile (`FileExistsError`). A name that is one of several hard
     links is replaced; the others keep the old content. `last_check` is entered directly before the name changes, and
-    held while it does; what it raises leaves everything as it was.
+    held while it does; if it raises, everything stays as it was.
     """
     folder = place.folder.fd
     temporary = f".swink-{secrets.token_hex(8)}.tmp"
-    # A new file gets the mode that the user's umask leaves it; the copy of an old one starts closed to others.
+    # A new file gets the mode that the user's umask allows; the copy of an old one starts closed to others.
     fd = os.open(temporary, _NEW, 0o666 if before is None else 0o600, dir_fd=folder)
     try:
         try:
@@ -165,7 +165,7 @@ def _put_new(temporary: str, name: str, folder: int, rename: Callable[..., None]
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        # A file system without hard links: looking first is then all that can be done.
+        # On a file system without hard links, checking first is all that can be done.
         with suppress(FileNotFoundError):
             os.stat(name, dir_fd=folder, follow_symlinks=False)
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from error
@@ -190,7 +190,7 @@ def _take_after(fd: int, before: int) -> None:
     if hasattr(os, "listxattr"):
         with suppress(OSError):
             for name in os.listxattr(before):
-                # Capabilities are left out: the kernel too takes them from a file that is written to.
+                # Without capabilities: the kernel also removes them from a file that is written to.
                 if name.startswith("user.") or name == "system.posix_acl_access":
                     os.setxattr(fd, name, os.getxattr(before, name))
     os.fchmod(fd, status.st_mode & 0o777)

@@ -1,8 +1,8 @@
-"""What a conversation has seen of the files it works on: which version of each, and how much of that.
+"""What a conversation has seen of the files it works on: which version of each, and which lines.
 
-Owns the memory behind two refusals: to edit what somebody else has changed, and to replace what nobody has looked at.
-It belongs to the conversation, so that one agent's reading is no excuse for another's writing; outside of any, to the
-workspace.
+Owns the memory behind two refusals: to edit what someone else has changed, and to replace what the model has not read.
+It belongs to the conversation, so that one agent's reading does not allow another's writing; without a conversation, to
+the workspace.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BEFORE_ALL = -1
 
 
 class SeenFiles:
-    """The files that were read and written, each by its resolved names. Safe for threads."""
+    """The files that were read and written, by their resolved names. Safe for threads."""
 
     def __init__(self) -> None:
         self._files: dict[tuple[str, ...], _SeenFile] = {}
@@ -32,7 +32,7 @@ class SeenFiles:
     def read(
         self, parts: tuple[str, ...], version: str, first: int, last: int, total: int | None, now: int | None = None
     ) -> None:
-        """Notes that these lines were shown; `total` is `None` where the end of the file was not seen.
+        """Records that these lines were shown. `total` is `None` if the end of the file was not seen.
 
         `now` is the length of the conversation: what is read at one length is known at the next. Without one, it is
         known at once.
@@ -46,7 +46,7 @@ class SeenFiles:
             self._put(parts, file)
 
     def wrote(self, parts: tuple[str, ...], version: str, *, is_whole: bool) -> None:
-        """Notes what a tool put there itself: known at once, and whole if the rest of it was known."""
+        """Records what a tool wrote itself: known at once, and whole if the rest of it was known."""
         with self._lock:
             file = _SeenFile(version)
             if is_whole:
@@ -54,7 +54,7 @@ class SeenFiles:
             self._put(parts, file)
 
     def version(self, parts: tuple[str, ...]) -> str | None:
-        """The version that was seen last, in whole or in part."""
+        """The version that was seen last, whole or in part."""
         with self._lock:
             file = self._files.get(parts)
             return None if file is None else file.version
@@ -68,7 +68,7 @@ class SeenFiles:
             return now is None or file.since < now
 
     def _put(self, parts: tuple[str, ...], file: _SeenFile) -> None:
-        """Puts it last: what was not touched for longest is forgotten first."""
+        """Moves it to the end: what was not used for longest is forgotten first."""
         self._files.pop(parts, None)
         self._files[parts] = file
         if len(self._files) > _MOST_FILES:

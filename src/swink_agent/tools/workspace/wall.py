@@ -1,7 +1,7 @@
-"""The wall around the folder that tools work in.
+"""The workspace: the folder that file tools work in and cannot leave.
 
 Owns the root descriptor, the way from a path that a model wrote to an open file, and what no tool reads or writes.
-Replacing a file is in `place`; the opening itself in `beneath`; what was seen of the files in `seen`.
+Replacing a file is in `place`, the opening itself in `beneath`, what was seen of the files in `seen`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .seen import SeenFiles
 __all__ = ["OpenFile", "OpenFolder", "Workspace", "WorkspaceError"]
 
 WHOLE_FILE_LIMIT = 16 * 1024 * 1024
-"""The largest file that is taken into memory; larger ones are streamed, and not edited."""
+"""The largest file that is read into memory. Larger ones are streamed, and not edited."""
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_ALWAYS_PROTECTED = frozenset({".git", ".swink"})  # at any depth: a repository may lie in a folder of another
+_ALWAYS_PROTECTED = frozenset({".git", ".swink"})  # at any depth: a repository may be in a folder of another
 _OF_REPOSITORY = frozenset({"head", "objects", "refs", "commondir", "config", "config.worktree", "hooks"})
 _Names: TypeAlias = tuple[tuple[str, ...], ...]
 
@@ -84,13 +84,14 @@ class OpenFolder(OpenFile):
 
 
 class Workspace:
-    """A folder that file tools cannot leave, whatever the path, the links in it, or who swaps them meanwhile.
+    """A folder that file tools cannot leave, whatever the path and its links, and even if they are swapped meanwhile.
 
-    Every file is opened beneath the root's descriptor. `hidden` are paths that are not opened (credentials, where the
-    root is a home folder), absolute or from the root on; `protected` are names from the root on that are not written.
-    One string is one path. Both default to the sandbox's, and what is given here holds for the commands of the tools
-    that share the workspace too. One workspace may be shared by tools and threads. Raises `OSError` when the root is
-    no folder that can be opened, and `ValueError` for a protected name that leaves it, or if all of it is hidden.
+    Every file is opened beneath the root's descriptor. `hidden` are paths that are not opened (credentials, if the root
+    is a home folder), absolute or relative to the root; `protected` are names relative to the root that are not
+    written. One string is one path. Both default to the sandbox's, and what is given here also applies to the commands
+    of the tools that share the workspace. One workspace may be shared by tools and threads. Raises `OSError` if the
+    root is not a folder that can be opened, and `ValueError` for a protected name that leaves it, or if all of it is
+    hidden.
     """
 
     def __init__(
@@ -112,32 +113,32 @@ class Workspace:
         self.rename = rename
         self.fsync = fsync
         self.writing = threading.Lock()
-        """Held from the reading of a file to its replacement, so that two edits of one reply both count."""
+        """Held from reading a file to replacing it, so that two edits of one reply both count."""
         self._spellings = tuple(dict.fromkeys((self.beneath.path, given)))
         hidden_names = _hidden_in(self.beneath.path, paths)
         self._hidden = _folded(hidden_names)
         self.hidden = tuple([os.path.join(self.beneath.path, *parts) for parts in hidden_names])
         """The paths beneath the root that are not opened, absolute."""
         self.protected = _protected_names(names)
-        """The names that are not written, from the root on."""
+        """The names that are not written, relative to the root."""
         self._protected = _protected_in(self.beneath.path, self.protected)
         self._protected_anywhere = _ALWAYS_PROTECTED | _of_editors()
         self._pseudo = frozenset(_devices("/proc", "/sys")) - {os.fstat(self.beneath.fd).st_dev}
         self.seen = SeenFiles()
-        """What was seen of its files by calls that belong to no conversation."""
+        """What calls without a conversation have seen of its files."""
 
     def __repr__(self) -> str:
         return f"Workspace({str(self.root)!r})"
 
     def close(self) -> None:
-        """Lets go of the root; nothing can be opened afterwards. Safe to call again."""
+        """Closes the root; nothing can be opened afterwards. Safe to call again."""
         self._close()
         self.beneath.fd = -1  # the number may soon be that of another folder
 
     # -- from a path to a descriptor -------------------------------------------------------------------------
 
     def relative(self, path: str) -> str:
-        """The path as one relative to the root. Only its letters are looked at; whether it stays, opening it tells."""
+        """The path relative to the root. Only the text is checked; opening it tells whether it stays inside."""
         if not path.strip():
             raise WorkspaceError("the path is empty: give one relative to the workspace, such as src/main.py")
         try:
@@ -145,7 +146,7 @@ class Workspace:
                 raise ValueError("a NUL character")
             os.fsencode(path)
         except ValueError as error:
-            raise WorkspaceError(f"{show_name(path)} is no path: it holds what no file's name can") from error
+            raise WorkspaceError(f"{show_name(path)} is not a path: no file name has such characters") from error
         if not path.startswith("/"):
             return path
         for root in self._spellings:
@@ -171,7 +172,7 @@ class Workspace:
         return OpenFolder(self._open(path, _LIST))
 
     def is_hidden(self, parts: tuple[str, ...]) -> bool:
-        """Whether it lies in a folder of credentials."""
+        """Whether it is in a folder of credentials."""
         if not self._hidden:
             return False
         folded = tuple(map(_fold, parts))
@@ -199,7 +200,7 @@ class Workspace:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def place(self, path: str) -> Place:
-        """Where a file of this path is, or would be, with its last link followed; nothing is created.
+        """Where a file of this path is, or would be, with its last link followed. Creates nothing.
 
         Raises `WorkspaceError` for a path that leads out, that is a folder, or that no tool may write.
         """
@@ -254,6 +255,22 @@ class Workspace:
             )
         if self.is_hidden(parts):
             raise WorkspaceError(f"{shown} holds credentials and is hidden from tools")
+        if self._is_run_by_git(parts):
+            raise WorkspaceError(
+                f"{shown} is protected: git runs it, or reads its settings from it, by the repository's hooks or "
+                "configuration, so tools never write it; ask the user to change it"
+            )
+
+    def _is_run_by_git(self, parts: tuple[str, ...]) -> bool:
+        """Whether a hook is a link to it, or the configuration of a repository around it names it."""
+        if not any(name.startswith(".git/") for name in self.protected):
+            return False
+        from swink_agent.sandbox._protected import run_by_repositories
+
+        root = self.beneath.path
+        named = run_by_repositories(root, os.path.join(root, *parts[:-1]))
+        folded = tuple(map(_fold, parts))
+        return any(_covers(names, folded) for names in _folded(_names_beneath(root, named)))
 
     def _makes_a_repository(self, parts: tuple[str, ...], index: int) -> bool:
         """Whether the folder of this part is a repository, or would be one with it."""
@@ -297,7 +314,7 @@ class Workspace:
 
 
 def stale(parts: tuple[str, ...]) -> WorkspaceError:
-    """The refusal to overwrite what somebody else has changed."""
+    """The refusal to overwrite what someone else has changed."""
     shown = show_name("/".join(parts))
     return WorkspaceError(
         f"{shown} was changed since it was read: read it again with read_file, then repeat the change"
@@ -305,7 +322,7 @@ def stale(parts: tuple[str, ...]) -> WorkspaceError:
 
 
 def version_of(status: os.stat_result, data: bytes | None) -> str:
-    """What tells one version of a file from another: its content, or, of a large one, all that its inode knows."""
+    """What tells one version of a file from another: its content, or, for a large one, its inode's data."""
     if data is not None:
         return hashlib.blake2b(data, digest_size=16).hexdigest()
     return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
@@ -321,7 +338,7 @@ def read_fully(fd: int, most: int) -> bytes:
 
 
 def read_whole(file: OpenFile) -> bytes | None:
-    """All of a file, or `None` if it is larger than what is taken into memory."""
+    """All of a file, or `None` if it is too large for memory."""
     if file.stat.st_size > WHOLE_FILE_LIMIT:
         return None
     data = file.read(WHOLE_FILE_LIMIT + 1)
@@ -329,7 +346,7 @@ def read_whole(file: OpenFile) -> bytes | None:
 
 
 def too_large(file: OpenFile) -> WorkspaceError:
-    """The refusal to take a large file into memory."""
+    """The refusal to read a large file into memory."""
     limit = show_size(WHOLE_FILE_LIMIT)
     return WorkspaceError(
         f"{show_name(file.path)} has {show_size(file.stat.st_size)}, more than the {limit} that can be edited here: "
@@ -360,12 +377,14 @@ def _protected_names(names: tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def _protected_in(root: str, names: tuple[str, ...]) -> _Names:
-    from swink_agent.sandbox.profile import HOME_PROTECTED
-    from swink_agent.sandbox.programs import own_folders, own_names_in
+    from swink_agent.sandbox.profile import HOME_PROTECTED, RUN_FROM_A_FOLDER
+    from swink_agent.sandbox.programs import own_folders, own_names_in, run_at_start
 
-    at_home = [os.path.join(home, name) for home in _homes() for name in HOME_PROTECTED] if names else []
+    inner = [f"{folder}/{part}" for folder, parts in RUN_FROM_A_FOLDER.items() for part in parts]
+    at_home = [os.path.join(home, name) for home in _homes() for name in (*HOME_PROTECTED, *inner)] if names else []
     given = [tuple(name.split("/")) for name in names]
-    ours = own_names_in(root, own_folders()) if names else []  # what this program runs from
+    # The files of this program, and what Python runs before it.
+    ours = [*own_names_in(root, own_folders()), *run_at_start([root])] if names else []
     return _folded([*given, *_names_beneath(root, [*at_home, *ours])])
 
 
@@ -376,7 +395,7 @@ def _of_editors() -> frozenset[str]:
 
 
 def _names_beneath(root: str, paths: Iterable[str]) -> _Names:
-    """The paths that lie beneath the root, as names from there."""
+    """The paths that are beneath the root, as names from there."""
     above = root.rstrip("/") + "/"
     return tuple(tuple(path[len(above) :].split("/")) for path in map(os.path.abspath, paths) if path.startswith(above))
 
@@ -397,7 +416,7 @@ def _folded(names: Iterable[tuple[str, ...]]) -> _Names:
 
 
 def _fold(name: str) -> str:
-    """A name as the least careful file system compares it: no case, no characters that are passed over."""
+    """A name as the least strict file system compares it: without case and ignorable characters."""
     if name.isascii():
         return name.casefold()
     plain = compatibility_form(name).casefold()

@@ -1,1 +1,1 @@
-"""What is typed before it is sent: text, history, completion, pastes and pictures. Free of any screen."""
+"""Prompts before they are sent: text, history, completion, pastes and pictures. Uses no screen."""

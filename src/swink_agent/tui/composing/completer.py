@@ -1,8 +1,8 @@
-"""What may be meant by what is being typed: a command at the beginning of the text, or a file behind an `@`.
+"""Completes what is being typed: a command at the start of the text, or a file after an `@`.
 
-Owns what is asked for at a cursor (`TypedWord`), the order of what fits, and what is put into the text. Files are
-looked for in a thread that ends by itself, so that no folder, however large or slow, holds up a key; which of them are
-to be seen is decided in `tools.listing`.
+Owns what can be completed at a cursor (`TypedWord`), the order of matches, and the text that is inserted. Files are
+searched and compared in threads that end by themselves, so that a large or slow folder never holds up a key; matches
+can be chosen while the rest is being read. `tools.files.listing` decides which files are visible.
 """
 
 from __future__ import annotations
@@ -13,16 +13,26 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
-from .fuzzy import fitting
+from .matching import fitting
+
+if TYPE_CHECKING:
+    from swink_agent.tools.files.listing import VisiblePaths
 
 __all__ = ["Completer", "Completion", "KnownCommand", "TypedWord"]
 
 T = TypeVar("T")
 _FRESH = 5.0
-"""Seconds for which a look at the folder holds."""
+"""Seconds for which a scan of the folder is used again."""
 _MOST = 50
+_MOST_PATHS = 300_000
+"""Paths that are kept: some tens of megabytes."""
+_LONGEST_LOOK = 60.0
+_SOON = 0.15
+"""Seconds after which the matches so far are listed."""
+_FEW = 2000
+"""Most names that are compared without a thread."""
 _ELSEWHERE = ("/", "~", "./", "../")
 
 
@@ -60,7 +70,11 @@ class Completer:
         self._folder = Path(folder)
         self._index: list[str] = []
         self._read_at: float | None = None
-        self._reading: asyncio.Future[list[str]] | None = None
+        self._reading: asyncio.Future[VisiblePaths] | None = None
+        self._growing: list[str] = []
+        self._is_cut = False
+        self._asked = 0
+        self._took = 0.0
         self._is_open = True
 
     @property
@@ -69,7 +83,7 @@ class Completer:
         return self._folder
 
     def close(self) -> None:
-        """Lets a look at the folder that is still going on end."""
+        """Ends a scan of the folder that is still running."""
         self._is_open = False
         if self._reading is not None:
             self._reading.cancel()
@@ -102,39 +116,84 @@ class Completer:
         return [Completion(name, name, names[name].help) for name in ordered]
 
     async def files(self, wanted: TypedWord) -> list[Completion]:
-        """The files and folders that fit best, the best first; nothing if the folder takes too long to answer."""
+        """The files and folders that fit best, the best first, of those that have been found so far (`note`). Nothing
+        if something else was asked for meanwhile."""
         typed = wanted.typed
+        self._asked += 1
+        asked = self._asked
         if typed.startswith(_ELSEWHERE):
             found = await self.beside(lambda: _entries_of(typed, self._folder))
         else:
             paths = await self._paths()
-            found = await self.beside(lambda: fitting(paths, typed, _MOST)) if len(paths) > 2000 else None
-            found = fitting(paths, typed, _MOST) if found is None else found
+
+            def fit() -> list[str]:
+                return fitting(paths, typed, _MOST, goes_on=lambda: self._is_open and asked == self._asked)
+
+            was_reading = self.is_reading
+            found = await self.beside(fit) if len(paths) > _FEW else fit()
+            if was_reading and not self.is_reading:  # all have been found meanwhile
+                paths = self._index
+                found = await self.beside(fit)
         return [Completion(_written(path), path) for path in found]
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether the first scan of the folder still runs, so that more files may be found."""
+        return self._read_at is None and self._reading is not None
+
+    @property
+    def note(self) -> str:
+        """Says whether there are more files than are listed."""
+        if self.is_reading:
+            return f"still reading the folder: {len(self._growing):,} found so far"
+        return f"the folder holds more than is listed: {len(self._index):,} were read" if self._is_cut else ""
+
+    async def more(self) -> None:
+        """Returns when the scan has ended, or after a moment."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=2 * _SOON)
+
     async def _paths(self) -> list[str]:
-        """The paths beneath the folder, as they were a few seconds ago at most."""
-        if self._read_at is None or time.monotonic() - self._read_at > _FRESH:
+        """The paths beneath the folder, as they were a few seconds ago at most; of a first look, those that it has."""
+        if self._read_at is None or time.monotonic() - self._read_at > self._fresh:
             if self._reading is None:
+                self._growing = []
                 self._reading = asyncio.ensure_future(self.beside(self._look))
                 self._reading.add_done_callback(self._looked)
             if self._read_at is None:
-                return await asyncio.shield(self._reading)
+                reading = self._reading
+                await asyncio.wait([reading], timeout=_SOON)
+                return reading.result().paths if reading.done() else self._growing[:]
         return self._index  # the last look serves until the next one is done
 
-    def _look(self) -> list[str]:
+    @property
+    def _fresh(self) -> float:
+        return _FRESH + 10 * self._took  # a folder that takes long is not read all the time
+
+    def _look(self) -> VisiblePaths:
         from swink_agent.tools.files.listing import visible_paths
 
-        return visible_paths(self._folder, goes_on=lambda: self._is_open).paths
+        start = time.monotonic()
+        found = visible_paths(
+            self._folder,
+            most=_MOST_PATHS,
+            seconds=_LONGEST_LOOK,
+            goes_on=lambda: self._is_open,
+            into=self._growing,
+        )
+        self._took = time.monotonic() - start
+        return found
 
-    def _looked(self, reading: asyncio.Future[list[str]]) -> None:
+    def _looked(self, reading: asyncio.Future[VisiblePaths]) -> None:
         self._reading = None
         if not reading.cancelled() and reading.exception() is None:
-            self._index, self._read_at = reading.result(), time.monotonic()
+            found = reading.result()
+            self._index, self._is_cut, self._read_at = found.paths, not found.is_all, time.monotonic()
+            self._growing = []
 
     @staticmethod
     async def beside(function: Callable[[], T]) -> T:
-        """The function's result, from a thread that the program's end does not wait for."""
+        """Runs the function in a thread that does not delay the program's end; returns its result."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
@@ -156,7 +215,7 @@ class Completer:
             try:
                 loop.call_soon_threadsafe(tell, result, problem)
             except RuntimeError:
-                pass  # the loop has ended, and nobody waits any more
+                pass  # the event loop has ended
 
         threading.Thread(target=work, name="swink-completion", daemon=True).start()
         return await done
@@ -177,5 +236,5 @@ def _entries_of(typed: str, folder: Path) -> list[str]:
 
 
 def _written(path: str) -> str:
-    """The path as it stands in a prompt: in quotes where it has spaces."""
+    """Returns the path as written in a prompt: in quotes where it has spaces."""
     return f'@"{path}"' if any(part.isspace() for part in path) else f"@{path}"

@@ -1,8 +1,8 @@
-"""What is being written: text, a cursor, a selection, and what was changed, to be taken back.
+"""The text being written: cursor, selection, and undo.
 
-Owns the rules of editing: every step goes over a whole character as people see it, and a folded paste or a picture is
-one such character, deleted and passed in one step. Such a token is a single character of a private range in the text,
-which nobody can type, and what it stands for is kept beside it. Where things stand in a window is in `layout`.
+Owns the rules of editing. Every step moves over a whole character as people see it. A folded paste or a picture is one
+such character, a token: a code point of a private range that cannot be typed, with its content kept beside the text.
+`layout` places the text in a window.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FIRST_TOKEN = 0xF_F000
 _LAST_TOKEN = 0xF_FFFD
 _MOST_STEPS = 400
 _MOST_KEPT = 4_000_000
-"""Characters that the steps to be taken back may hold together."""
+"""Most characters that all undo steps may hold together."""
 _RESERVED = re.compile(f"[{chr(_FIRST_TOKEN)}-{chr(_LAST_TOKEN)}]")
 _APART = re.compile(f"([\t{chr(_FIRST_TOKEN)}-{chr(_LAST_TOKEN)}])")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -72,7 +72,13 @@ class Draft:
         self.cursor = len(self.text)
         self.anchor: int | None = None
         self.tokens: dict[str, Token] = {}
-        """What each token in the text stands for."""
+        """The content of each token in the text."""
+        self.is_start_typed = False
+        """Whether the first character, blank lines aside, was typed here: not pasted, and not brought back."""
+        self._killed = ""
+        self._killed_tokens: dict[str, Token] = {}
+        self._killed_at: tuple[int, str] | None = None
+        """Where the cursor and the text stood after that: if they still do, the next is joined to it."""
         self._undone: list[_State] = []
         self._done: list[_State] = []
         self._is_typing = False
@@ -103,6 +109,16 @@ class Draft:
         found = [self.tokens[part] for part in self.text if part in self.tokens]
         return Sent(self._expanded(self.text), tuple(token.content for token in found if token.kind == "image"))
 
+    @property
+    def start(self) -> int:
+        """Where the text begins, behind blank lines."""
+        return len(self.text) - len(self.text.lstrip("\n"))
+
+    @property
+    def begins_with_token(self) -> bool:
+        """Whether what is sent begins with text, or a picture, of which only a label is in sight."""
+        return self.text[self.start : self.start + 1] in self.tokens
+
     def _expanded(self, text: str) -> str:
         for character, token in self.tokens.items():
             text = text.replace(character, token.content if token.kind == "paste" else token.label)
@@ -111,11 +127,11 @@ class Draft:
     # -- changes -----------------------------------------------------------------------------------------------
 
     def insert(self, text: str, *, is_typed: bool = False) -> None:
-        """Puts text in the place of the selection, or at the cursor. What is typed in a row is taken back in a row."""
+        """Replaces the selection, or inserts at the cursor. Consecutive typing is undone in one step."""
         self._replace(*(self.selection or (self.cursor, self.cursor)), plain_text(text), is_typed=is_typed)
 
     def replace(self, start: int, end: int, text: str) -> None:
-        """Puts text in the place of a piece."""
+        """Replaces a part of the text."""
         self._replace(start, end, plain_text(text))
 
     def insert_token(self, kind: Literal["paste", "image"], label: str, content: str) -> None:
@@ -142,7 +158,7 @@ class Draft:
         return token
 
     def set(self, text: str) -> None:
-        """Another text in the place of all of it, the cursor at its end."""
+        """Replaces the whole text; the cursor goes to its end."""
         self._replace(0, len(self.text), plain_text(text))
 
     def put_before(self, text: str, pictures: Iterable[tuple[str, str]] = ()) -> None:
@@ -163,8 +179,12 @@ class Draft:
         self.cursor = len(self.text)
 
     def clear(self) -> None:
-        """Begins anew: nothing is left, and nothing is taken back."""
+        """Empties the draft and its undo steps; keeps what was deleted by word or line."""
+        killed, tokens, count = self._killed, self._killed_tokens, self._count
         self.__init__()
+        self._killed, self._killed_tokens = killed, tokens
+        if tokens:
+            self._count = count  # numbers of tokens that may come back are not given to others
 
     def delete_left(self) -> None:
         """Deletes the selection, or the character before the cursor."""
@@ -184,26 +204,47 @@ class Draft:
         else:
             while at > 0 and not self.text[at - 1].isspace() and self.text[at - 1] not in self.tokens:
                 at -= 1
-        self._delete(at)
+        self._delete(at, is_kept=True)
 
     def delete_word_right(self) -> None:
         """Deletes the selection, or up to the end of the word."""
-        self._delete(self.word_right())
+        self._delete(self.word_right(), is_kept=True)
 
     def delete_to_line_start(self) -> None:
         """Deletes the selection, or back to the line's beginning; at the beginning, the line end before it."""
         start = self.line_start()
-        self._delete(start if start < self.cursor else max(self.cursor - 1, 0))
+        self._delete(start if start < self.cursor else max(self.cursor - 1, 0), is_kept=True)
 
     def delete_to_line_end(self) -> None:
         """Deletes the selection, or up to the line's end; at the end, the line end."""
         end = self.line_end()
-        self._delete(end if end > self.cursor else min(self.cursor + 1, len(self.text)))
+        self._delete(end if end > self.cursor else min(self.cursor + 1, len(self.text)), is_kept=True)
 
-    def _delete(self, other: int) -> None:
+    def yank(self) -> bool:
+        """Inserts what was last deleted by word or line, replacing the selection; returns whether there was any.
+
+        Its pastes and pictures come back as they were.
+        """
+        if not self._killed:
+            return False
+        span = self.selection or (self.cursor, self.cursor)
+        self._replace(*span, self._killed, tokens={**self.tokens, **self._killed_tokens})
+        return True
+
+    def _delete(self, other: int, *, is_kept: bool = False) -> None:
         start, end = self.selection or (min(self.cursor, other), max(self.cursor, other))
         if start < end:
+            if is_kept:
+                self._keep(start, end)
             self._replace(start, end, "")
+
+    def _keep(self, start: int, end: int) -> None:
+        """What is deleted in a row is one piece to bring back."""
+        taken = self.text[start:end]
+        goes_on = bool(self._done) and self._killed_at == (self.cursor, self.text)
+        self._killed = (taken + self._killed if end == self.cursor else self._killed + taken) if goes_on else taken
+        self._killed_tokens = {part: self.tokens[part] for part in self._killed if part in self.tokens}
+        self._killed_at = (start, self.text[:start] + self.text[end:])
 
     def _replace(
         self, start: int, end: int, text: str, *, is_typed: bool = False, tokens: dict[str, Token] | None = None
@@ -213,6 +254,8 @@ class Draft:
         else:
             self._remember()
         self._is_typing = is_typed
+        if start <= self.start:
+            self.is_start_typed = is_typed
         self.text = f"{self.text[:start]}{text}{self.text[end:]}"
         self.cursor, self.anchor = start + len(text), None
         if tokens is not None:
@@ -233,7 +276,7 @@ class Draft:
             return False
         target.append(_State(self.text, self.cursor, self.tokens))
         self.text, self.cursor, self.tokens = source.pop()
-        self.anchor, self._is_typing = None, False
+        self.anchor, self._is_typing, self.is_start_typed = None, False, False
         return True
 
     def _remember(self) -> None:

@@ -1,7 +1,7 @@
-"""A text in the editor of the user's choice, in a file that nobody else can read and that is gone afterwards.
+"""Edits a text in the user's own editor, in a private file that is deleted afterwards.
 
-Owns which program is run and what its end means. Whoever calls it has given the terminal away, and takes it back; what
-else goes on in the event loop goes on meanwhile.
+Owns which program runs and what its exit means. The caller lends the terminal and takes it back; the event loop keeps
+running meanwhile.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import os
 import shlex
 import signal
+import subprocess
 import tempfile
 import threading
 from collections.abc import Generator, Mapping, Sequence
@@ -17,10 +18,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from swink_agent.sandbox.starting import check_words, start_program
+
 __all__ = ["EditorError", "edited", "editor_command"]
 
 _PATIENCE = 1.0
-"""Seconds that an editor has to end when it is not waited for any more."""
+"""Seconds that an editor has to exit once the caller no longer waits for it."""
 _LARGEST = 8 * 1024 * 1024
 
 
@@ -36,17 +39,18 @@ def editor_command(environ: Mapping[str, str]) -> list[str]:
             try:
                 words = shlex.split(given)
             except ValueError as error:
-                raise EditorError(f"${name} is {given!r}, which is no command ({error}): set it to another") from None
+                raise EditorError(f"${name} is {given!r}, which is not a command ({error}): change it") from None
             if words:
                 return words
     return ["vi"]
 
 
-async def edited(text: str, environ: Mapping[str, str]) -> str | None:
-    """The text as it was left in the editor; nothing if the editor failed, or nothing but spaces is left.
+async def edited(text: str, environ: Mapping[str, str], outside: Sequence[str] | None = None) -> str | None:
+    """Returns the text as the user left it; `None` if the editor failed or left only spaces.
 
-    The editor has the terminal that this program has, and is ended when this is cancelled. Raises `EditorError` where
-    it cannot be started.
+    The editor uses this program's terminal, works in a separate folder, and is ended when this is cancelled. `outside`:
+    the folders that commands may write, by default the working folder. Raises `EditorError` if the editor cannot be
+    started, or if it or a file on its command line is in one of those folders: a command could have replaced it.
     """
     command = editor_command(environ)
     with tempfile.TemporaryDirectory(prefix="swink-", ignore_cleanup_errors=True) as folder:
@@ -55,12 +59,13 @@ async def edited(text: str, environ: Mapping[str, str]) -> str | None:
         with os.fdopen(fd, "w", encoding="utf-8", errors="replace", newline="") as file:
             file.write(text)
         try:
+            check_words(command[1:], outside=outside)
             with _without_interrupts():
-                code = await _run([*command, str(path)], environ)
+                code = await _run([*command, str(path)], environ, outside, folder)
         except OSError as error:
             raise EditorError(
-                f"the editor {command[0]!r} cannot be run ({error.strerror or error}): "
-                "set VISUAL or EDITOR to one that is installed"
+                f"the editor {shlex.join(command)!r} cannot be run ({error.strerror or error}): "
+                "set VISUAL or EDITOR to one that is installed outside the folders that commands may write"
             ) from None
         if code != 0:
             return None
@@ -68,16 +73,17 @@ async def edited(text: str, environ: Mapping[str, str]) -> str | None:
     return written if written.strip() else None
 
 
-async def _run(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    process = await asyncio.create_subprocess_exec(*command, env=dict(environ))
+async def _run(command: Sequence[str], environ: Mapping[str, str], outside: Sequence[str] | None, folder: str) -> int:
+    process = start_program(command, environ=environ, outside=outside, cwd=folder, stdin=None, stdout=None, stderr=None)
     try:
-        return await process.wait()
+        return await asyncio.to_thread(process.wait)
     except asyncio.CancelledError:
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), _PATIENCE)
-        except TimeoutError:
+            await asyncio.to_thread(process.wait, _PATIENCE)
+        except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()
         raise
 
 
@@ -100,9 +106,9 @@ def _nothing(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def _without_interrupts() -> Generator[None]:
-    """Ctrl+C in the editor is the editor's: this program, in the same group, does not end of it.
+    """Leaves Ctrl+C to the editor: this program, in the same process group, must not end.
 
-    With a function, not by ignoring the signal: the editor would inherit that.
+    Installs a function and does not ignore the signal, because the editor would inherit that.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

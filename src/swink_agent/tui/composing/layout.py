@@ -1,7 +1,7 @@
-"""A draft as rows of a window, and which place of the text is which cell of it.
+"""Lays out a draft as rows of a window, and maps cells to places in the text and back.
 
-Owns the breaking of lines between words and the way from a cell to a place and back. Tokens are shown by their labels,
-control and bidirectional characters as they are escaped elsewhere. A line that has not changed is not broken again.
+Breaks lines between words. Tokens show as their labels; control and bidirectional characters are escaped. A line that
+has not changed is not laid out again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NARROWEST = 2
 
 
 class Piece(NamedTuple):
-    """A character as it is shown: where it stands in the text, its cells, and whether it is a token."""
+    """A character as it is shown: its place in the text, its cells, and whether it is a token."""
 
     place: int
     text: str

@@ -1,7 +1,6 @@
-"""What becomes of pasted text: kept as it is, folded into a token, or taken as pictures.
+"""Decides what becomes of pasted text: inserted, folded into a token, or attached as pictures.
 
-Owns when a paste is folded, and which pasted text names picture files. Does not read a picture: whoever sends the
-prompt does.
+Owns when a paste is folded, and which text names picture files. Does not read pictures; the conversation does.
 """
 
 from __future__ import annotations

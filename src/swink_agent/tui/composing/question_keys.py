@@ -1,7 +1,7 @@
-"""The answers to a question: which key means what, always the same, and how they are laid out.
+"""The answers to an approval question: which key means what, and how the answers are laid out.
 
-Owns the numbers and letters, the words beside them, and what the model is told of a no. Who presses them is the
-panel's business.
+A key always means the same. Owns the numbers and letters, the words beside them, and the reason that the model gets for
+a no. `widgets.question_panel` handles the keys.
 """
 
 from __future__ import annotations
@@ -10,30 +10,27 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from swink_agent.approvals.answers import ANSWER_KEYS, offered_answers
 from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
-from swink_agent.rendering.cells import cell_width, cut_middle
+from swink_agent.approvals.commands.prefixes import has_known_options
+from swink_agent.rendering.cells import cell_width, cut_middle, wrap
 
-__all__ = ["Choice", "choice_rows", "choices_of", "low_choice_rows", "reason_for"]
+__all__ = ["Choice", "choice_rows", "choices_of", "kept_rule", "low_choice_rows"]
 
-_LONGEST_REASON = 2000
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./@+=-]+( [A-Za-z0-9_./@+=-]+)*")
+_KEPT_TOOLS = ("edit_file", "write_file")
+"""Tools without a command whose rule may be kept: they change files of the folder, and none that programs execute."""
 _TWO_COLUMNS = 64
-_SAID_NO = "the user said no"
-_SHORT = {
-    ApprovalChoice.ONCE: "yes",
-    ApprovalChoice.SESSION_TOOL: "always",
-    ApprovalChoice.SESSION_PREFIX: "begins so",
-    ApprovalChoice.NO: "no",
-    "because": "no, because",
-    "hunks": "hunks",
-}
+_YES = (ApprovalChoice.ONCE, ApprovalChoice.SESSION_TOOL, ApprovalChoice.SESSION_PREFIX)
+_SHORT = {answer.means: answer.short for answer in ANSWER_KEYS}
 
 
 class Choice(NamedTuple):
     """An answer: its number (none for hunks) and letter, its words, what it means, and whether it is offered here.
 
-    `means` is an `ApprovalChoice`, "because" for a no with a reason, or "hunks". `foreign` are words of the model's,
-    which end the row.
+    `means` is an `ApprovalChoice`, "because" for a no with a reason, "hunks", or "keep" for an always that outlives the
+    session. `foreign` is the model's text; it ends the row.
     """
 
     number: str
@@ -46,19 +43,34 @@ class Choice(NamedTuple):
 
 def choices_of(question: ApprovalQuestion, name: str, *, has_hunks: bool) -> dict[str, Choice]:
     """The answers by their keys, those that are not offered included: a key never means another thing."""
-    offered = question.choices
-    by_tool = ApprovalChoice.SESSION_TOOL in offered
-    prefix = question.prefix if ApprovalChoice.SESSION_PREFIX in offered else None
-    words = "always, commands that begin so" + (":" if prefix else "")
+    foreign = {ApprovalChoice.SESSION_PREFIX: question.prefix or "", "keep": kept_rule(question)}
+    offered = offered_answers(question, *(["hunks"] if has_hunks else []), *(["keep"] if foreign["keep"] else []))
     choices = [
-        Choice("1", "y", "yes, once", ApprovalChoice.ONCE),
-        Choice("2", "t", f"always, {_named(name)}", ApprovalChoice.SESSION_TOOL, by_tool),
-        Choice("3", "p", words, ApprovalChoice.SESSION_PREFIX, prefix is not None, prefix or ""),
-        Choice("4", "n", "no", ApprovalChoice.NO),
-        Choice("5", "b", "no, because …", "because"),
-        Choice("", "h", "hunk by hunk", "hunks", has_hunks),
+        Choice(
+            *(answer.number, answer.key, answer.label.format(name=_named(name)), answer.means),
+            is_offered=answer in offered and foreign.get(answer.means) != "",
+            foreign=foreign.get(answer.means, ""),
+        )
+        for answer in ANSWER_KEYS
+        if answer.means != "view"
     ]
     return {key: choice for choice in choices for key in (choice.number, choice.letter) if key}
+
+
+def kept_rule(question: ApprovalQuestion) -> str:
+    """The rule that would allow calls like this one from now on; nothing where one would allow too much or too little.
+
+    Of a tool that runs commands, only commands that begin with the same plain words.
+    """
+    tool = question.request.name
+    if not _NAME.fullmatch(tool):
+        return ""
+    if question.command is not None:
+        prefix = question.prefix if ApprovalChoice.SESSION_PREFIX in question.choices else None
+        if not prefix or not _PLAIN_WORDS.fullmatch(prefix) or has_known_options(tuple(prefix.split(" "))):
+            return ""  # a rule would cover options that trust does not: `go vet -vettool=…`
+        return f"{tool}: {prefix} *"
+    return tool if ApprovalChoice.SESSION_TOOL in question.choices and tool in _KEPT_TOOLS else ""
 
 
 def _named(name: str) -> str:
@@ -74,8 +86,10 @@ def low_choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[st
     for choice in dict.fromkeys(choices):
         if not choice.is_offered:
             continue
-        if choice.foreign:  # what it would allow is always in sight
-            last.append(_pieces(choice, width))
+        # What it would allow is always in sight: in the title, where it is the tool of the call.
+        is_in_title = choice.means == "keep" and _NAME.fullmatch(choice.foreign)
+        if choice.foreign and not is_in_title:
+            last += _foreign_rows(choice, width)
             continue
         sign, words = f"{choice.number} {choice.letter} ".lstrip(), _SHORT[choice.means]
         if (size := len(sign) + len(words)) > room:
@@ -88,42 +102,43 @@ def low_choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[st
 
 def choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[str, str]]]:
     """The answers as rows of pieces with a style each (`key`, `dim`, or none), every answer once: what says yes on the
-    left and what says no on the right, or one below the other where that has no room.
+    left and what says no on the right, or one below the other in a narrow window.
 
-    The words of the model's end their row, so that nothing of ours seems to be among them.
+    The model's text ends its row, so that it cannot be mistaken for ours.
     """
-    every = [choice for choice in dict.fromkeys(choices) if choice.is_offered or choice.number]
+    every = [choice for choice in dict.fromkeys(choices) if choice.is_offered]
     if width < _TWO_COLUMNS:
-        return [_pieces(choice, width) for choice in every]
+        return [row for choice in every for row in _foreign_rows(choice, width)]
     column = width // 2
     rows: list[list[tuple[str, str]]] = []
-    left, right = every[:3], every[3:]
+    left = [choice for choice in every if choice.means in _YES]
+    right = [choice for choice in every if choice.means not in (*_YES, "keep")]
+    last = [row for choice in every if choice.means == "keep" for row in _foreign_rows(choice, width)]
     while left or right:
         if left and left[0].foreign:
-            rows.append(_pieces(left.pop(0), width))
+            rows += _foreign_rows(left.pop(0), width)
             continue
         pieces = _pieces(left.pop(0), column - 1) if left else []
         if right:
             used = sum([cell_width(text) for text, _ in pieces])
             pieces += [(" " * (column - used), ""), *_pieces(right.pop(0), column)]
         rows.append(pieces)
-    return rows
+    return [*rows, *last]
+
+
+def _foreign_rows(choice: Choice, width: int) -> list[list[tuple[str, str]]]:
+    """An answer with everything that it would trust, in separate rows if it does not fit beside our words."""
+    sign = f"{choice.number or ' '} {choice.letter}  "
+    if not choice.foreign or cell_width(sign + choice.words + choice.foreign) < width:
+        return [_pieces(choice, width)]
+    first = _pieces(choice._replace(foreign=""), width)
+    return [first, *[[(f"     │ {row}", "")] for row in wrap(choice.foreign, max(width - 7, 4))]]
 
 
 def _pieces(choice: Choice, width: int) -> list[tuple[str, str]]:
-    style = "" if choice.is_offered else "dim"
     sign = f"{choice.number or ' '} {choice.letter}  "
-    said = choice.words if choice.is_offered else f"— ({choice.words.removeprefix('always, ')})"
-    words = cut_middle(said, max(width - len(sign), 4))
-    pieces = [(sign, "key" if choice.is_offered else "dim"), (words, style)]
+    words = cut_middle(choice.words, max(width - len(sign), 4))
+    pieces = [(sign, "key"), (words, "")]
     if choice.foreign:
-        room = width - len(sign) - cell_width(words) - 1
-        pieces.append((f" {cut_middle(choice.foreign, room)}", style) if room >= 4 else ("", style))
+        pieces.append((f" {choice.foreign}", ""))
     return pieces
-
-
-def reason_for(said: str) -> str:
-    """What the model is told of a no."""
-    visible = "".join([" " if part < " " or "\x7f" <= part < "\xa0" else part for part in said])
-    plain = " ".join(visible.split())[:_LONGEST_REASON]
-    return f"{_SAID_NO}, because {plain}" if plain else _SAID_NO

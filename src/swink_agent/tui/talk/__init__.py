@@ -1,4 +1,4 @@
-"""The conversation behind every front end of the terminal UI. No Textual here, and nothing that draws."""
+"""The conversation behind every front end of the terminal UI. It does not use Textual and does not draw."""
 
 from __future__ import annotations
 

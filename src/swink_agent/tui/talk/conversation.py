@@ -1,8 +1,8 @@
-"""A conversation: one agent after another in one session after another, as a person sees it.
+"""The conversation of a user with one agent after another, in one session after another.
 
-Owns what goes on between a front end and the agent: what becomes of a line that was sent, the one run that there can
-be, the queue, the mode, and the state that is shown. What is told of a run is in `narration`, what a command does in
-`commands`, and nothing here draws.
+`Conversation` connects a front end with the agent. It handles what the user sends, runs one thing at a time, and holds
+the queue, the mode and the state that the front end shows. `narration` turns a run into blocks of the transcript, and
+`commands` implements the commands. This module does not draw.
 """
 
 from __future__ import annotations
@@ -13,55 +13,60 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
-from swink_agent.app.errors import ApplicationError
-from swink_agent.core.agent_parts.subscriptions import Subscription
-from swink_agent.core.events import AgentEvent, MessagesInjected, MessageUpdate
+from swink_agent.app.errors import ApplicationError, SettingsError
+from swink_agent.app.runs.input_files import picture, refuse_blind
+from swink_agent.app.trust.folder_rules import FolderRules
+from swink_agent.core.agent.subscriptions import Subscription
+from swink_agent.core.events import AgentEvent, MessageEnd, MessagesInjected, MessageUpdate
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import AgentMessage, Cost, Usage, UserMessage, extract_text
+from swink_agent.core.types import AgentMessage, Cost, Image, Text, Usage, UserMessage, extract_text
 
 from ..transcript import ToolBlock, Transcript, UserBlock
-from .agent_run import AgentRun
-from .beside import Beside
-from .commands import command_in, run_command
-from .earlier import shown_history
+from ..transcript.messages import ChoiceBlock
+from .commands import command_in, is_command, run_command
 from .farewell import Farewell, resuming
-from .first_run import LocalProgress, first_words, short_folder
+from .first_run import LibraryWarnings, LocalProgress, first_words, short_folder
 from .front import Front
-from .gate import SendGate
-from .narration import Narration
+from .narration import Narration, shown_history
 from .open_agent import OpenAgent, SharedAgentOptions
 from .options import TalkOptions
 from .plan import ENTERED, LEFT, OFFER, Mode, PlanMode, carrying_out
 from .queue import MessageQueue, Queued, QueuedKind
-from .running import Runner, State, Work
-from .sending import KEY_LINE, MASKED, user_message
+from .runner import AgentRun, Runner, State, Work
 from .shell import Shells
-from .tally import UsageTotals
-from .warnings import LibraryWarnings
+from .tasks import Beside, SendGate
+from .usage import UsageTotals
 
 if TYPE_CHECKING:
-    from swink_agent.app.opening import Opening
-    from swink_agent.app.sessions import WantedSession
+    from swink_agent.app.agent.opening import Opening
+    from swink_agent.app.runs.sessions import WantedSession
     from swink_agent.approvals.approvals import ApprovalsMode
     from swink_agent.core.types import ModelSpec
 
 __all__ = ["Conversation"]
 
-_WORDS: dict[str, str] = {"smart": "smart", "ask": "on", "all": "off", "none": "none"}
+_APPROVE_NAMES: dict[str, str] = {"smart": "smart", "ask": "on", "all": "off", "none": "none"}
 _AT_ONCE = frozenset({"/quit", "/q", "#help"})
-"""Commands that need no agent, also while one is still being made."""
+"""Commands that work before the agent is ready."""
+_KEY_LINE = "nothing was sent: a line that begins with #key never goes to a model; give the command alone"
+_MASKED = "what looks like a secret was masked before the prompt was stored or sent; #key stores a key"
+_FRAME = 0.03
 _CLOSING = 3.0
-"""Seconds that a run has to end when the conversation is closed."""
+"""Seconds that a run has to end when the conversation closes."""
+
+
+def _within_a_frame(call: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(_FRAME, call)
 
 
 class Conversation:
-    """What a front end shows and drives. All of it belongs to the thread of one event loop."""
+    """The state and actions of a conversation. Use it in the thread of one event loop only."""
 
     def __init__(self, options: TalkOptions, front: Front, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.options = options
         self.front = front
         self.transcript = Transcript()
-        self.tally = UsageTotals()
+        self.usage = UsageTotals()
         self.plan = PlanMode()
         self.opening: Opening = options.opening
         self.opened: OpenAgent | None = None
@@ -72,15 +77,20 @@ class Conversation:
         self._gate = SendGate()
         self._runner = Runner(on_error=lambda text: self.notice(text, "error"), on_end=self._on_end, clock=clock)
         self._shells = Shells(self.transcript)
+        self._asked_about: list[str] = []
+        """The ids of those calls of the last reply whose tools need approval."""
         self._first_images = options.images
         self._beside = Beside(self._failed)
         self._local = LocalProgress(clock, on_change=front.changed)
         self._warnings = LibraryWarnings(lambda text: self.notice(text, "warning"))
+        self._recent: list[str] = []
         self._farewell: Farewell | None = None
         self._opening: asyncio.Future[OpenAgent] | None = None
+        self.folder = short_folder(self.opening.folder)
+        """The working folder, with `~` for the home folder."""
         self.around = SharedAgentOptions(ask=front.ask, on_local_state=self._local.hear, stream_fn=options.stream_fn)
 
-    # -- what is shown -----------------------------------------------------------------------------------------
+    # -- shown state -------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
@@ -100,34 +110,30 @@ class Conversation:
 
     @property
     def tokens(self) -> int:
-        return self.tally.tokens
+        return self.usage.tokens
 
     @property
     def cost(self) -> float | None:
-        return self.tally.dollars
+        return self.usage.dollars
 
     @property
     def fill(self) -> float:
-        return self.tally.fill
+        return self.usage.fill
 
     @property
     def elapsed(self) -> float:
-        """Seconds of the run that goes on, else of the last one."""
+        """Seconds of the current run, or of the last one."""
         return self._runner.elapsed
 
     @property
-    def folder(self) -> str:
-        return short_folder(self.opening.folder)
-
-    @property
     def approve(self) -> str:
-        """`smart`, `on` or `off`; `none` where the settings allow nothing that needs approval."""
+        """`smart`, `on` or `off`; `none` if the settings forbid every call that needs approval."""
         mode = self.opening.settings.value("approve") if self.opened is None else self.opened.made.approvals.mode
-        return _WORDS[mode]
+        return _APPROVE_NAMES[mode]
 
     @property
     def progress(self) -> str:
-        """What a model on this machine is about before it answers: its fetching, loading, and slow first reading."""
+        """What a local model is doing before it answers: download, load, or read the prompt."""
         return self._local.text if self.is_running else ""
 
     @property
@@ -140,21 +146,26 @@ class Conversation:
 
     @property
     def answer(self) -> str:
-        """What the model said last, masked."""
+        """The last answer, masked."""
         return self._narration.answer
 
     def seconds_of(self, block: ToolBlock) -> float:
-        """How long a call that runs has been running."""
+        """Returns how long a call has been running."""
         return self._narration.seconds_of(block)
 
+    def place_of(self, call_id: str) -> tuple[int, int]:
+        """Returns the number of a call among the reply's calls that need approval, and their count."""
+        ids = self._asked_about
+        return (ids.index(call_id) + 1, len(ids)) if call_id in ids else (1, 1)
+
     def notice(self, text: str, kind: Literal["info", "warning", "error", "welcome"] = "info") -> None:
-        """A word of the program's own in the transcript; it is masked."""
+        """Adds a message from the program to the transcript, masked."""
         self._narration.notice(text, kind)
 
     # -- opening -----------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Makes the agent beside the event loop, tells what should be known or went wrong, and sends a first prompt."""
+        """Creates the agent in a thread, shows notices or errors, and sends the first prompt."""
         self._warnings.open()
         self._local.open()
         try:
@@ -162,7 +173,7 @@ class Conversation:
         finally:
             self._gate.open()
         if self.options.prompt and self.opened is not None:
-            await self.submit(self.options.prompt)
+            await self.prompt(self.options.prompt)  # never run as a command: it may come from a file
 
     async def _open(self) -> None:
         try:
@@ -174,25 +185,49 @@ class Conversation:
             self.notice(str(error), "error")
             self.front.changed()
             return
+        early = tuple(self.transcript.blocks)  # blocks that the user asked for meanwhile, such as #help
         self.adopt(opened)
         for text, kind in first_words(opened):
             self.notice(text, kind)
+        self.transcript.extend(early)
+
+    async def offer_sessions(self, keys: Sequence[str]) -> None:
+        """Offers the last sessions of the folder, to resume by key or click, if this one is still empty."""
+        from .commands.sessions import recent_sessions
+
+        recent = await recent_sessions(self, len(keys))
+        if not recent or not self._is_empty:
+            return
+        self._recent = [session_id for session_id, _, _ in recent]
+        rows = [(key, title, detail) for key, (_, title, detail) in zip(keys, recent, strict=False)]
+        self.transcript.add(ChoiceBlock("The last sessions here:", rows, self.resume_recent))
+
+    def resume_recent(self, number: int) -> None:
+        """Resumes one of the offered sessions, if this one is still empty."""
+        if number < len(self._recent) and self._is_empty:
+            self.later(self.submit(f"/resume {self._recent[number]}"))
+
+    @property
+    def _is_empty(self) -> bool:
+        return self.opened is not None and not self.is_running and not len(self.opened.agent.messages)
 
     def adopt(self, opened: OpenAgent, *, is_same_session: bool = False) -> None:
-        """Goes on with this agent, and if it is another session, with what was said in that."""
+        """Continues with this agent; if its session is another one, shows that session's history."""
         if self._subscription is not None:
             self._subscription.unsubscribe()
         answer = self._narration.answer
         self.opened, self.opening = opened, opened.opening
         self._runner.state = "idle"
         agent = opened.agent
-        self._narration = Narration(self.transcript, opened.redactor, label=lambda: self.plan.label, clock=self._clock)
+        self._narration = Narration(
+            self.transcript, opened.redactor, label=lambda: self.plan.label, clock=self._clock, later=_within_a_frame
+        )
         self._subscription = agent.subscribe(self._on_event)
         self.plan.adopt(agent)
         if is_same_session:
             self._narration.answer = answer
             self._queue.move(agent)
-            self.tally.set_agent(agent, opened.opening.settings)
+            self.usage.set_agent(agent, opened.opening.settings)
         else:
             self._begin(opened)
         self.front.changed()
@@ -204,19 +239,18 @@ class Conversation:
         usage, cost = (Usage(), Cost()) if info is None else (info.usage, info.cost)
         messages = tuple(agent.messages)
         sent = opened.session.context or messages
-        self.tally.begin(agent, opened.opening.settings, sent=sent, usage=usage, cost=cost)
+        self.usage.begin(agent, opened.opening.settings, sent=sent, usage=usage, cost=cost)
         self.show(messages)
 
     def show(self, messages: Sequence[AgentMessage]) -> None:
-        """Shows a history that was there before, in place of all that is shown."""
+        """Replaces the transcript with this history."""
         assert self.opened is not None
         blocks, self._narration.answer = shown_history(messages, self.opened.redactor)
         self.transcript.clear()
         self.transcript.extend(blocks)
 
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
-        """Goes on in another session, in which nothing is trusted yet. Raises `ApplicationError`, and then all is as it
-        was."""
+        """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""
         before = self.opened
         with self.holding():
             opened = await asyncio.to_thread(OpenAgent.open, self.opening, self.around, wanted, model=model)
@@ -229,7 +263,7 @@ class Conversation:
             self.notice(text, kind)
 
     async def remake(self, opening: Opening | None = None, model: ModelSpec | None = None) -> None:
-        """Goes on in this session with another agent: another model, or other settings. Raises `ApplicationError`."""
+        """Continues this session with another model or other settings. Raises `ApplicationError`."""
         opening = self.opening if opening is None else opening
         with self.holding():
             await self._remake(opening, model)
@@ -243,19 +277,19 @@ class Conversation:
             return
         if model is None:
             model = self.opened.agent.model
-        # Tools and prompt as they were made: what plan mode takes away is taken from the new one.
+        # The new agent has all tools and the full prompt; in plan mode `adopt` restricts it.
         self.adopt(await asyncio.to_thread(self.opened.with_agent, opening, self.around, model), is_same_session=True)
 
     def holding(self) -> AbstractContextManager[None]:
-        """Lets nothing that is sent pass until something is done that another run must not come into."""
+        """Returns a context manager that delays what the user sends, so that no run begins in it."""
         return self._gate.shut()
 
-    # -- what is sent ------------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------------------
 
     async def submit(self, text: str, images: Sequence[str] = ()) -> None:
-        """Takes what a person sent: a prompt, which runs on its own, or a `/`, `#` or `!` command, which is waited for.
+        """Handles what the user sent. Starts a prompt in the background; awaits a `/`, `#` or `!` command.
 
-        During a run a prompt steers it.
+        During a run, a prompt steers the run.
         """
         found = command_in(text)
         if found is not None:
@@ -270,31 +304,31 @@ class Conversation:
         await self.prompt(text, images)
 
     async def prompt(self, text: str, images: Sequence[str] = ()) -> None:
-        """Sends a text to the model whatever it begins with. During a run it steers that."""
+        """Sends a text to the model, even if it looks like a command. During a run it steers the run."""
         await self._send(text, images, "steer")
 
     async def follow_up(self, text: str, images: Sequence[str] = ()) -> None:
-        """Has the agent go on with this when it would stop; at once if it does nothing."""
+        """Queues a prompt for when the run would stop; without a run, sends it at once."""
         await self._send(text, images, "follow_up")
 
-    def queue_follow_up(self, text: str, images: Sequence[str] = ()) -> None:
-        """As `follow_up`, beside what goes on; a command is done at once."""
-        is_command = command_in(text) is not None or text.startswith("!")
-        self.later(self.submit(text, images) if is_command else self.follow_up(text, images))
+    def queue_follow_up(self, text: str, images: Sequence[str] = (), *, may_be_command: bool = True) -> None:
+        """Does the same as `follow_up`, in the background; a command is run at once instead."""
+        is_done_at_once = may_be_command and is_command(text)
+        self.later(self.submit(text, images) if is_done_at_once else self.follow_up(text, images))
 
     async def _send(self, text: str, images: Sequence[str], kind: QueuedKind) -> None:
         await self._gate.passed()
         if not text.strip() and not images:
             return
-        if (command_in(text.strip()) or ("",))[0].lower() == "#key":  # also from an editor, or behind a space
-            self.notice(KEY_LINE, "error")
+        if (command_in(text.strip()) or ("",))[0].lower() == "#key":  # also from an editor, or after a space
+            self.notice(_KEY_LINE, "error")
             return
         if self.opened is None:
             self.notice("there is no model to ask yet: #key adds a key, /model chooses a model", "error")
             self.front.give_back(text, images)
             return
         try:
-            message, was_masked = await user_message(
+            message, was_masked = await _user_message(
                 text,
                 (*self._first_images, *images),
                 redactor=self.opened.redactor,
@@ -305,11 +339,11 @@ class Conversation:
             self.front.give_back(text, images)
             return
         if was_masked:
-            self.notice(MASKED, "warning")
+            self.notice(_MASKED, "warning")
         self._first_images = ()
         while not self._gate.is_open or (self.is_running and self.state != "running"):
             await self._gate.passed()
-            await self._runner.wait()  # one that was stopped may be at its end
+            await self._runner.wait()  # a stopped run may still be ending
         if self.state == "running":
             shown = extract_text(message.content)
             self._queue.add(self.opened.agent, Queued(kind, shown, message, tuple(images)))
@@ -318,7 +352,7 @@ class Conversation:
         self.start(message, images)
 
     def start(self, message: UserMessage | None, images: Sequence[str] = ()) -> None:
-        """Begins a run with a message, or goes on with what is queued."""
+        """Starts a run with a message, or with the queued messages for `None`."""
         assert self.opened is not None
         agent = self.opened.agent
         prompts: list[AgentMessage] | None = None
@@ -326,11 +360,11 @@ class Conversation:
             prompts = [*self._shells.take(), message]
             position = len(agent.messages) + len(prompts) - 1
             self.transcript.add(UserBlock(extract_text(message.content), images=tuple(images), position=position))
-            self.tally.said(prompts)
+            self.usage.said(prompts)
         self.begin(self._run(AgentRun(self.opened, prompts, notice=self.notice, stop=self.stop), images))
 
     def begin(self, work: Work) -> None:
-        """Does work that takes the place of a run, such as a compaction: it can be stopped as one."""
+        """Runs other work, such as a compaction, like a run: the user can stop it in the same way."""
         self._runner.begin(work)
         self.front.changed()
 
@@ -340,39 +374,45 @@ class Conversation:
         if self.mode == "Plan" and self.state == "idle":
             self.plan.plan = self._narration.answer
         if len(self._queue) and self.opened is not None:
-            if self.state == "idle":  # it came when the run had looked for the last time
+            if self.state == "idle":  # sent after the run had read the queue for the last time
                 self.start(None)
                 return
             self._give_back_queue()
         self.front.changed()
 
     async def _run(self, run: AgentRun, images: Sequence[str]) -> State:
-        self.tally.run_began()
+        self.usage.begin_run()
         try:
-            return await run.run(self._runner.waiting, self.tally.run_ended)
+            state = await run.run(self._runner.waiting)
         finally:
             if not run.has_begun:
                 self._take_back_prompt(run.prompts, images)
+        if run.has_no_reply and run.prompts and isinstance(message := run.prompts[-1], UserMessage):
+            self.front.bring_back(extract_text(message.content), images)
+        return state
 
     def _take_back_prompt(self, prompts: Sequence[AgentMessage], images: Sequence[str]) -> None:
-        """A run ended so soon that nobody was told anything: a model could not be fetched, or was not waited for."""
+        """Returns the prompt to the input if the run ended before the model got it, for example during a download."""
         if not prompts:
             return
         self._shells.put_back(prompts[:-1])
-        self.tally.unsaid(prompts)
-        self.notice("the model was not told that; it is in the line again")
+        self.usage.unsaid(prompts)
+        self.notice("the prompt was not sent; it is in the input line again")
         assert isinstance(prompts[-1], UserMessage)
         self.front.give_back(extract_text(prompts[-1].content), images)
 
     def _on_event(self, event: AgentEvent) -> None:
-        if type(event) is MessageUpdate:  # most of them, and nothing but the transcript changes
+        if type(event) is MessageUpdate:  # the most frequent event, which changes only the transcript
             self._local.clear()
-            self._narration.on_event(event)
+            self._narration.hear(event)
             return
         if isinstance(event, MessagesInjected):
             self._show_injected(event)
-        self.tally.on_event(event)
-        self._narration.on_event(event)
+        elif isinstance(event, MessageEnd) and self.opened is not None:
+            guarded = {tool.name for tool in self.opened.agent.tools if tool.requires_approval}
+            self._asked_about = [call.id for call in event.message.tool_calls if call.name in guarded]
+        self.usage.on_event(event)
+        self._narration.on_event(event, self.usage.record)
         self.front.changed()
 
     def _show_injected(self, event: MessagesInjected) -> None:
@@ -380,10 +420,10 @@ class Conversation:
         images = {id(queued.message): queued.images for queued in self._queue.entered(event.messages)}
         self._narration.show_injected(event, len(self.opened.agent.messages), images)
 
-    # -- while it runs -----------------------------------------------------------------------------------------
+    # -- during a run ------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Ends the run, or the person's own command; what was queued goes back to the person."""
+        """Stops the run and the user's shell commands, and returns queued messages to the input."""
         self._shells.stop()
         if not self.is_running:
             return
@@ -394,7 +434,7 @@ class Conversation:
         self.front.changed()
 
     def take_back(self) -> Queued | None:
-        """The newest message that waits, which then is not sent."""
+        """Removes the newest queued message and returns it; `None` if nothing is queued."""
         taken = None if self.opened is None else self._queue.take_back(self.opened.agent)
         self.front.changed()
         return taken
@@ -406,18 +446,18 @@ class Conversation:
             self.front.give_back("\n\n".join([queued.text for queued in taken]), images)
 
     async def settled(self) -> None:
-        """Returns when no run, command or question goes on."""
+        """Returns when no run, command or question is active."""
         while self.is_running or self._beside:
             await self._runner.wait()
             await self._beside.wait()
             await asyncio.sleep(0)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does something beside what goes on now, for as long as the conversation is open."""
+        """Runs work in the background; `close` cancels it."""
         self._beside.begin(work)
 
-    def _failed(self, told: str) -> None:
-        self.notice(told, "error")
+    def _failed(self, message: str) -> None:
+        self.notice(message, "error")
         self.front.changed()
 
     async def _run_shell(self, command: str) -> None:
@@ -429,28 +469,38 @@ class Conversation:
         finally:
             self.front.changed()
 
+    async def keep_rule(self, rule: str) -> None:
+        """Stores an approval rule for this project in the user's own configuration, and shows a notice."""
+        rules = FolderRules()
+        try:
+            await asyncio.to_thread(rules.add, self.opening.folder, rule)
+        except SettingsError as error:
+            self.notice(f"the rule holds for this session but could not be kept: {error}", "warning")
+            return
+        self.notice(f"kept for this project: {rule}; swink config allowed lists and removes such rules")
+
     # -- modes -------------------------------------------------------------------------------------------------
 
     def set_approve(self, mode: ApprovalsMode) -> None:
-        """Which calls are asked about from now on."""
+        """Sets which calls need the user's approval."""
         if self.opened is not None:
             self.opened.made.approvals.mode = mode
         self.front.changed()
 
     def toggle_plan(self) -> None:
-        """Plans instead of acting, or the other way round; leaving a plan offers to carry it out."""
+        """Switches plan mode on or off; leaving it offers to carry out the plan."""
         if not self._gate.is_open:
             self.later(self._toggle_plan_once_open())
             return
         self.change_mode()
 
     def change_mode(self) -> None:
-        """As `toggle_plan`, at once."""
+        """Does the same as `toggle_plan`, but never waits for a change of agent."""
         if self.opened is None:
             self.notice("there is no model to plan with yet: #key adds a key, /model chooses a model", "error")
             return
         if self.is_running:
-            self.notice("the mode changes between runs: Esc stops this one")
+            self.notice("the mode can only change between runs: Esc stops this one")
             return
         agent = self.opened.agent
         if self.mode == "Execute":
@@ -460,7 +510,7 @@ class Conversation:
             self.later(self._offer_plan(plan))
         else:
             self.notice(LEFT)
-        self.tally.set_agent(agent, self.opening.settings)
+        self.usage.set_agent(agent, self.opening.settings)
         self.front.changed()
 
     async def _toggle_plan_once_open(self) -> None:
@@ -473,11 +523,13 @@ class Conversation:
         else:
             await self.prompt(carrying_out(plan))
 
-    # -- the end -----------------------------------------------------------------------------------------------
+    # -- closing -----------------------------------------------------------------------------------------------
 
     async def close(self) -> Farewell:
-        """Ends what goes on, lets go of the session, and says what is to be left on the normal screen. Safe to call
-        again, and at any moment."""
+        """Stops everything, closes the session, and returns the text for the normal screen.
+
+        May be called at any time, and more than once.
+        """
         if self._farewell is not None:
             return self._farewell
         self._farewell = Farewell()
@@ -488,7 +540,7 @@ class Conversation:
         if not await self._runner.wait(_CLOSING):
             await self._runner.give_up()
         opened = self.opened
-        if opened is None and self._opening is not None:  # it was left before it had opened
+        if opened is None and self._opening is not None:  # the user left before the agent was ready
             found, _ = await asyncio.wait([self._opening], timeout=_CLOSING)
             opened = self._opening.result() if found and self._opening.exception() is None else None
         problem = resume = ""
@@ -498,3 +550,17 @@ class Conversation:
             resume = resuming(session_id, self.opening.options.cwd) if session_id else ""
         self._farewell = Farewell(self.answer, resume, problem)
         return self._farewell
+
+
+async def _user_message(
+    text: str, images: Sequence[str], *, redactor: Redactor, model: ModelSpec
+) -> tuple[UserMessage, bool]:
+    """Returns the masked message, and whether anything was masked. Raises `UsageProblem` for an unusable picture."""
+
+    def read() -> list[Image]:
+        refuse_blind(model, "leave the picture out")
+        return [picture(name, "") for name in images]
+
+    pictures = await asyncio.to_thread(read) if images else []
+    masked = redactor.redact(text)
+    return UserMessage([Text(masked or "Look at this."), *pictures]), masked != text

@@ -1,7 +1,6 @@
-"""What is left on the normal screen when a conversation is over.
+"""The text that the front end prints on the normal screen after a conversation, even after a crash.
 
-Owns the words: the last answer, and the command that goes on from there. How they come to the screen, also after a
-crash, is for the front end.
+It has the last answer and the command that resumes the session.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ __all__ = ["Farewell", "resuming"]
 
 
 class Farewell(Value, frozen=True):
-    """The last answer, masked, and how to resume; either may be empty."""
+    """The last answer, with secrets masked, and the command that resumes the session. Either may be empty."""
 
     answer: str = ""
     resume: str = ""
     problem: str = ""
-    """What could not be written of the session, if something could not."""
+    """A message about what could not be written to the session; empty if everything was."""
 
     @property
     def text(self) -> str:
-        """All of it, safe for a terminal, ready to be printed."""
+        """The whole text, escaped for a terminal and ready to print."""
         parts = [safe_text(self.answer.strip())] if self.answer.strip() else []
         if self.problem:
             parts.append(f"warning: {safe_text(self.problem)}")
@@ -34,6 +33,6 @@ class Farewell(Value, frozen=True):
 
 
 def resuming(session_id: str, cwd: str | None) -> str:
-    """The command line that goes on with a session, from here."""
+    """Returns the command line that resumes a session, with `-C` if the program was started with a folder."""
     where = f" -C {shlex.quote(cwd)}" if cwd else ""
     return f"swink{where} --resume {session_id}"

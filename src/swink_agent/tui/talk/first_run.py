@@ -1,22 +1,24 @@
-"""What a person should hear when a conversation opens, and what a model on this machine is about before it answers.
+"""The notices that open a conversation, and reports that come from other threads.
 
-Owns the words. Storing keys is in `keys`, fetching and reading in `swink_agent.local`.
+Owns the opening notices, the progress line of a local model, and the handler that shows logged warnings.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from swink_agent.app.telling import FetchProgress
+from swink_agent.app.runs.telling import FetchProgress
 from swink_agent.core.cancel import call_in
+from swink_agent.rendering.escaping import safe_line
 
 from .open_agent import OpenAgent
 
-__all__ = ["LocalProgress", "first_words", "short_folder"]
+__all__ = ["LibraryWarnings", "LocalProgress", "branch_of", "first_words", "short_folder"]
 
 Kind: TypeAlias = Literal["info", "warning", "error", "welcome"]
 
@@ -25,39 +27,59 @@ _LOCAL_BY_DEFAULT = (
     "and then reads its instructions; Esc stops that. #key adds the key of a provider, /model chooses another model."
 )
 _HELP = "#help lists keys and commands."
+_KEYS = "Enter sends \u00b7 Esc stops \u00b7 @ names a file"
+_LONGEST_HEAD = 4096
 
 
 def short_folder(folder: Path) -> str:
-    """The folder as people write it, with `~` for their home."""
+    """Returns the folder as people write it, with `~` for the home folder."""
     home = Path.home()
     return f"~/{folder.relative_to(home)}".removesuffix("/.") if folder.is_relative_to(home) else str(folder)
 
 
+def branch_of(folder: Path) -> str:
+    """Returns the Git branch of the folder, read from the files in `.git`; empty if there is no current branch."""
+    try:
+        git = next((place / ".git" for place in (folder, *folder.parents) if (place / ".git").exists()), None)
+        if git is None:
+            return ""
+        if git.is_file():  # in a worktree, `.git` is a file that names the real folder
+            with git.open(encoding="utf-8", errors="replace") as file:
+                git = git.parent / file.read(_LONGEST_HEAD).strip().removeprefix("gitdir: ")
+        with (git / "HEAD").open(encoding="utf-8", errors="replace") as file:
+            head = file.read(_LONGEST_HEAD).strip()
+    except OSError:
+        return ""
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
+
+
 def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, Kind]]:
-    """What there is to say of an agent and its session before anything is asked."""
+    """Returns the notices about an agent and its session before the first prompt."""
     made, session, project = opened.made, opened.session, opened.opening.project
     words: list[tuple[str, Kind]] = []
     model = made.agent.model
     is_by_default = model.provider == "local" and made.model_source.startswith("no key is set")
     if is_first:
         place = short_folder(opened.opening.folder)
-        hello = _LOCAL_BY_DEFAULT.format(model=model.model_id) if is_by_default else f"{model} in {place}."
-        words.append((f"{hello} {_HELP}", "welcome"))
+        branch = branch_of(opened.opening.folder)
+        where = f"{place}, on the branch {safe_line(branch, 80)}" if branch else place
+        hello = f"{_LOCAL_BY_DEFAULT.format(model=model.model_id)}\n{where}" if is_by_default else f"{model} in {where}"
+        words.append((f"{hello}. {_HELP}\n{_KEYS}", "welcome"))
         for warning in made.warnings:
             words.append((warning, "warning"))
     if session.warning:
         words.append((session.warning, "warning"))
     if session.came_from:
         words.append(
-            (f"the session was begun in {session.came_from}, stays listed there, and goes on in this folder", "info")
+            (f"the session was begun in {session.came_from}, stays listed there, and continues in this folder", "info")
         )
     if is_first and project is not None and (unused := project.what_is_unused):
-        words.append((f"{unused}; look at it: swink config trust", "info"))
+        words.append((f"{unused}; #trust shows it and asks", "info"))
     return words
 
 
 class LocalProgress:
-    """The states of a model on this machine, as one line; empty when there is nothing to wait for."""
+    """Describes in one line what a local model is doing; empty when there is nothing to wait for."""
 
     def __init__(self, clock: Callable[[], float], *, on_change: Callable[[], None]) -> None:
         self.text = ""
@@ -68,28 +90,28 @@ class LocalProgress:
         self._context = contextvars.Context()
 
     def open(self) -> None:
-        """Hears from now on, in the running event loop."""
+        """Reports in the running event loop from now on."""
         self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()  # a thread has none of what a front end draws by
+        self._context = contextvars.copy_context()  # other threads do not have the front end's context
 
     def hear(self, event: Any) -> None:
-        """Takes an event of the model, from any thread."""
+        """Takes an event from the local model. May be called in any thread."""
         if self._loop is not None:
             call_in(self._loop, self._context.run, self._take, event)
 
     def clear(self) -> None:
-        """There is nothing to wait for any more."""
+        """Clears the line."""
         if self.text:
             self.text = ""
             self._on_change()
 
     def _take(self, event: Any) -> None:
-        text = self._told(event)
+        text = self._line(event)
         if text != self.text:
             self.text = text
             self._on_change()
 
-    def _told(self, event: Any) -> str:
+    def _line(self, event: Any) -> str:
         state = str(getattr(event.state, "value", event.state))
         if state == "fetching":
             self._fetch = self._fetch or FetchProgress()
@@ -100,3 +122,26 @@ class LocalProgress:
         if state == "ready" and event.total:
             return f"reading the prompt: {event.done:,} of {event.total:,} tokens"
         return ""
+
+
+class LibraryWarnings(logging.Handler):
+    """Calls `tell` in the event loop for every warning that the library logs, in whichever thread it is logged."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._context = contextvars.Context()
+
+    def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()  # other threads do not have the front end's context
+        logging.getLogger("swink_agent").addHandler(self)
+
+    def close(self) -> None:
+        logging.getLogger("swink_agent").removeHandler(self)
+        super().close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._loop is not None:  # the message only: a traceback does not help the user and may contain secrets
+            call_in(self._loop, self._context.run, self._tell, record.getMessage())

@@ -1,6 +1,6 @@
-"""What a conversation needs of whoever shows it: questions put, lists offered, text handed over.
+"""Defines what a conversation needs from its front end: questions, lists, text input.
 
-Owns the protocol between a conversation and its front end, full-screen or by lines. Nothing here draws.
+Owns the protocol that both front ends implement, the full screen and the one that prints lines. Does not draw.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from ..composing.picking import PickItem
+from ..composing.matching import PickItem
 
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
@@ -19,48 +19,52 @@ __all__ = ["Front", "PickItem", "PreviewFn"]
 
 
 PreviewFn: TypeAlias = "Callable[[str], Awaitable[Sequence[Line]]]"
-"""What is shown of the item with that key before it is chosen."""
+"""Returns the preview of the item with this key."""
 
 
 class Front(Protocol):
-    """A front end, as its conversation knows it. All of it is called in the thread of the event loop."""
+    """A front end. The conversation calls it in the event loop's thread."""
 
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
-        """Its keys and what they do, for the help."""
+        """The keys of the front end and what they do, for `#help`."""
         ...
 
     @property
     def theme(self) -> str:
-        """The name of the colours that it draws in."""
+        """The name of the current colour theme."""
         ...
 
     def changed(self) -> None:
-        """Status, queue, mode or usage are not what they were: draw soon."""
+        """Draws again soon, because the status, queue, mode or usage changed."""
         ...
 
     async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer:
-        """Puts a call to the person. It is cancelled when the run is stopped."""
+        """Asks the user to approve a call. Cancelled when the run is stopped."""
         ...
 
     async def confirm(self, title: str, choices: Sequence[tuple[str, str]], default: str) -> str | None:
-        """One of a few choices, each a key and its words; `None` for none of them."""
+        """Returns the key of the choice that the user takes, from pairs of key and text; `None` for none of them."""
         ...
 
     async def pick(self, title: str, items: Sequence[PickItem], preview: PreviewFn | None = None) -> str | None:
-        """The key of an item from a list that can be searched; `None` for none of them."""
+        """Returns the key of the item that the user picks from a searchable list; `None` for none of them."""
         ...
 
     async def read_secret(self, title: str) -> str | None:
-        """A line that is shown nowhere and kept nowhere; `None` if it was not given."""
+        """Reads a line without showing or storing it; `None` if the user cancels or enters nothing."""
         ...
 
     async def edit(self, text: str) -> str | None:
-        """The text as the person's own editor left it; `None` where that was left empty, unchanged or in error."""
+        """Opens the text in the user's editor and returns the result; `None` if it is empty or the editor failed."""
+        ...
+
+    def bring_back(self, text: str, images: Sequence[str] = ()) -> None:
+        """Puts a prompt whose request failed back into the input, if the front end has an input and it is empty."""
         ...
 
     def give_back(self, text: str, images: Sequence[str] = ()) -> None:
-        """Puts text that was not sent back before the person, with the paths of its pictures."""
+        """Puts unsent text back into the input, with the paths of its pictures."""
         ...
 
     def copy(self, text: str) -> None:
@@ -68,7 +72,7 @@ class Front(Protocol):
         ...
 
     def set_theme(self, name: str) -> None:
-        """Draws in other colours from now on."""
+        """Changes the colour theme."""
         ...
 
     def leave(self, code: int = 0) -> None:

@@ -1,7 +1,8 @@
-"""What happens in a run, told as blocks of the transcript.
+"""Turns the events of a run into blocks of the transcript.
 
-Owns the mapping from events to blocks: which event opens, feeds and closes which. Text of the model and of tools passes
-the redactor on its way, also where a secret is split between two pieces. How a block looks is its own business.
+Decides which event opens, extends and closes which block. Tool calls are shown as the run's record describes them. Text
+from the model and from tools is masked first, even if a secret is split between two pieces. Blocks decide how they
+look.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
-from swink_agent.app.telling import seconds, shortening_of, summary_of
+from swink_agent.app.runs.telling import seconds, shortening_of, summary_of
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
@@ -27,14 +28,16 @@ from swink_agent.core.events import (
     ToolExecutionUpdate,
     TurnEnd,
 )
+from swink_agent.core.record import CallRecord, RunRecord
 from swink_agent.core.secrets.redaction import Redactor, RedactorStream
 from swink_agent.core.stream import TextDelta, ThinkingDelta
-from swink_agent.core.types import AssistantMessage, StopReason, ToolOutcome, UserMessage, extract_text
+from swink_agent.core.types import AgentMessage, AssistantMessage, StopReason, ToolOutcome, UserMessage, extract_text
 
-from ..transcript import NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock
+from ..transcript import Block, NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock, blocks_of
 from ..transcript.parts import Cutter
+from .shell import FROM_SHELL, is_from_shell
 
-__all__ = ["Narration"]
+__all__ = ["Narration", "shown_history"]
 
 _LONGEST_SUMMARY = 400
 _LABELS: dict[str, str] = {"steering": "steering", "follow_up": "follow-up"}
@@ -42,7 +45,8 @@ _Kind: TypeAlias = Literal["text", "thinking"]
 
 
 class Narration:
-    """Listens to an agent and keeps a transcript of it. `label` says what replies are marked with at the moment."""
+    """Adds an agent's events to a transcript. `label` returns the label of new replies and calls. `later` calls a
+    function within a frame; if it is given, deltas that arrive within one frame are added together."""
 
     def __init__(
         self,
@@ -51,63 +55,67 @@ class Narration:
         *,
         label: Callable[[], str] = str,
         clock: Callable[[], float] = time.monotonic,
+        later: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
         self._transcript = transcript
         self._redactor = redactor
         self._label = label
         self._clock = clock
+        self._later = later
+        self._heard: list[str] = []
+        """Deltas that are not in the block yet; they are added once per frame."""
         self._reply: ReplyBlock | None = None
         self._cutter = Cutter()
         self._kind: _Kind | None = None
         self._stream: RedactorStream = redactor.stream()
-        self._calls: dict[str, _Call] = {}
-        self.answer = ""
-        """What the model said last that was no way to a call, masked."""
+        self._calls: list[_CallView] = []
+        """The calls of the current turn, in the reply's order."""
+        self._answer = ""
+
+    @property
+    def answer(self) -> str:
+        """The text of the last reply that has text, masked."""
+        return self._redactor.redact(self._answer)
+
+    @answer.setter
+    def answer(self, text: str) -> None:
+        self._answer = text
 
     @property
     def running(self) -> list[ToolBlock]:
-        """The calls that run, in the order in which they began."""
-        return [call.block for call in self._calls.values() if call.since is not None]
+        """The calls that are running, in the reply's order."""
+        return [view.block for view in self._calls if view.since is not None]
 
     def seconds_of(self, block: ToolBlock) -> float:
-        """How long a call has been running."""
-        call = next((call for call in self._calls.values() if call.block is block), None)
-        return 0.0 if call is None or call.since is None else self._clock() - call.since
+        """Returns how long a call has been running; 0 if it is not running."""
+        since = next((view.since for view in self._calls if view.block is block), None)
+        return 0.0 if since is None else self._clock() - since
 
-    def on_event(self, event: AgentEvent) -> None:
-        """Takes one event, in the thread of the event loop."""
+    def on_event(self, event: AgentEvent, record: RunRecord) -> None:
+        """Shows one event. Call it in the event loop's thread, after the run's `record` was fed the event."""
+        if self._heard:
+            self._take_heard()
         match event:
-            case MessageUpdate(delta=delta):
-                if type(delta) is TextDelta:
-                    self._say("text", delta.delta)
-                elif type(delta) is ThinkingDelta:
-                    self._say("thinking", delta.delta)
             case MessageStart():
-                self._calls = {}
+                self._calls = []
             case MessageRetry(attempt=attempt, error=error, delay=delay):
                 self._discard(f"attempt {attempt} failed, the next is in {seconds(round(delay, 1))}: {error}")
             case ModelFallback(to_model=model, error=error):
-                self._discard(f"going on with {model}: {error}")
+                self._discard(f"continuing with {model}: {error}")
             case MessageEnd(message=message):
                 self._on_message(message)
-            case ToolApprovalRequested(call_id=call_id):
-                if (call := self._calls.get(call_id)) is not None:
-                    call.block.ask()
-            case ToolExecutionStart(call_id=call_id, name=name, arguments=arguments):
-                call = self._call(call_id, name, arguments)
-                call.since = self._clock()
-                call.block.begin()
+                self._show_calls(record)
+            case ToolApprovalRequested() | ToolExecutionStart() | ToolExecutionEnd():
+                self._show_calls(record)
             case ToolExecutionUpdate(call_id=call_id, update=update):
-                call = self._calls.get(call_id)
-                if call is not None and (text := call.output.feed(extract_text(update.content))):
-                    call.block.hear(text)
-            case ToolExecutionEnd():
-                self._on_tool_end(event)
+                running = [view for view in self._calls if view.since is not None and view.call.id == call_id]
+                if running and (text := running[0].output.feed(extract_text(update.content))):
+                    running[0].block.hear(text)
             case ContextCompacted(report=report):
                 self.notice(shortening_of(report))
             case TurnEnd(message=message):
                 if message is not None:
-                    self._take_answer(message)  # a policy may have put another in its place
+                    self._take_answer(message)  # a policy may have replaced the reply
             case AgentEnd(stopped_by=stopped_by):
                 self._close_reply("")
                 if stopped_by is not None:
@@ -115,10 +123,18 @@ class Narration:
             case _:
                 pass
 
-    def show_injected(self, event: MessagesInjected, length: int, images: Mapping[int, Sequence[str]]) -> None:
-        """Messages of the person's that were queued have entered a history, which is so long by now.
+    def hear(self, event: MessageUpdate) -> None:
+        """Adds a piece of a reply."""
+        delta = event.delta
+        if type(delta) is TextDelta:
+            self._say("text", delta.delta)
+        elif type(delta) is ThinkingDelta:
+            self._say("thinking", delta.delta)
 
-        `images` are the names of pictures by the ids of messages.
+    def show_injected(self, event: MessagesInjected, length: int, images: Mapping[int, Sequence[str]]) -> None:
+        """Shows the user's queued messages that were added to the history, which now has `length` messages.
+
+        `images` maps `id(message)` to the names of its pictures.
         """
         if event.source == "policy":
             return
@@ -129,7 +145,7 @@ class Narration:
                 self._transcript.add(UserBlock(text, images=shown, label=label, position=position))
 
     def notice(self, text: str, kind: Literal["info", "warning", "error", "welcome"] = "info") -> None:
-        """A word of the program's own, which may quote others: it is masked."""
+        """Adds a message from the program, masked because it may quote other text."""
         self._transcript.add(NoticeBlock(self._redactor.redact(text), kind))
 
     # -- replies -----------------------------------------------------------------------------------------------
@@ -138,6 +154,19 @@ class Narration:
         if kind != self._kind:
             self._flush()
             self._kind = kind
+        if self._later is not None:
+            if not self._heard:
+                self._later(self._take_heard)
+            self._heard.append(text)
+        else:
+            self._take(kind, text)
+
+    def _take_heard(self) -> None:
+        heard, self._heard = self._heard, []
+        if heard and self._kind is not None:
+            self._take(self._kind, "".join(heard))
+
+    def _take(self, kind: _Kind, text: str) -> None:
         if shown := self._stream.feed(text):
             self._append(kind, shown)
 
@@ -156,14 +185,15 @@ class Narration:
             self._reply.append_text(piece.text)
 
     def _flush(self) -> None:
-        """What was held back, as it may have been the beginning of a secret."""
+        """Adds the text that was held back because a secret could have begun in it."""
+        self._take_heard()
         kind, self._kind = self._kind, None
         if kind is not None and (rest := self._stream.finish()):
             self._append(kind, rest)
         self._stream = self._redactor.stream()
 
     def _discard(self, why: str) -> None:
-        """What was streamed does not count: it stays to be read, and says so."""
+        """Marks the text of a failed attempt as failed; the user can still read it."""
         self._flush()
         if self._reply is None:
             self.notice(why, "warning")
@@ -177,14 +207,11 @@ class Narration:
         if message.stop_reason == StopReason.ABORTED:
             stopped = "aborted"
         elif message.is_failed:
-            stopped = "error"  # what went wrong is told when the run has ended
+            stopped = "error"  # the reason is shown when the run ends
         elif message.stop_reason == StopReason.LENGTH:
             note = "cut off at the model's limit of output"
         self._close_reply(stopped, note)
         self._take_answer(message)
-        # Calls that never start show too: skipped by a policy, of an unknown tool, with invalid arguments.
-        for call in message.tool_calls:
-            self._call(call.id, call.name, call.arguments)
 
     def _close_reply(self, stopped: Literal["", "aborted", "error"], note: str = "") -> None:
         reply, self._reply = self._reply, None
@@ -193,45 +220,72 @@ class Narration:
 
     def _take_answer(self, message: AssistantMessage) -> None:
         if text := message.text.strip():
-            self.answer = self._redactor.redact(text)
+            self._answer = text
 
     # -- calls -------------------------------------------------------------------------------------------------
 
-    def _call(self, call_id: str, name: str, arguments: dict[str, Any]) -> _Call:
-        call = self._calls.get(call_id)
-        if call is None:
-            summary = self._redactor.redact(summary_of(name, arguments))[:_LONGEST_SUMMARY]
-            block = ToolBlock(call_id, name, summary, label=self._label())
-            call = self._calls[call_id] = _Call(block, self._redactor.stream())
-            self._transcript.add(block)
-        return call
+    def _show_calls(self, record: RunRecord) -> None:
+        """Shows the calls of the last turn as the record describes them, including those that never start."""
+        turns = record.turns
+        for position, call in enumerate(turns[-1].calls if turns else ()):
+            if position == len(self._calls):
+                block = ToolBlock(call.id, call.name, self._summary(call), label=self._label())
+                self._calls.append(_CallView(call, block, self._redactor.stream()))
+                self._transcript.add(block)
+            view = self._calls[position]
+            if call is not view.call:
+                self._show_call(view, call)
 
-    def _on_tool_end(self, event: ToolExecutionEnd) -> None:
-        call = self._calls.pop(event.call_id, None) or self._call(event.call_id, event.name, {})
-        self._calls.pop(event.call_id, None)
-        took = 0.0 if call.since is None else self._clock() - call.since
-        text = self._redactor.redact(extract_text(event.result.content))
-        found = cast("object", event.result.details)
-        details = cast("dict[str, Any]", found) if isinstance(found, dict) else None
-        call.block.finish(event.outcome, text, is_error=event.is_error, details=details, seconds=took)
+    def _show_call(self, view: _CallView, call: CallRecord) -> None:
+        before, view.call = view.call, call
+        if call.arguments != before.arguments:
+            view.block.set_summary(self._summary(call))
+        if call.outcome is not None and call.result is not None:
+            view.since = None
+            text = self._redactor.redact(extract_text(call.result.content))
+            found = cast("object", call.result.details)
+            details = cast("dict[str, Any]", found) if isinstance(found, dict) else None
+            view.block.finish(call.outcome, text, is_error=call.result.is_error, details=details, seconds=call.seconds)
+        elif call.is_started and view.since is None:
+            view.since = self._clock()
+            view.block.begin()
+        elif call.approval == "asked":
+            view.block.ask()
+
+    def _summary(self, call: CallRecord) -> str:
+        return self._redactor.redact(summary_of(call.name, call.arguments))[:_LONGEST_SUMMARY]
 
     def leave_open_calls(self) -> None:
-        """Closes what a run that was left behind has no end for, so that nothing seems to go on."""
+        """Closes the reply and the calls that a stopped run left open, so that they do not look active."""
         self._flush()
         self._close_reply("aborted")
-        for call in self._calls.values():
-            if call.since is not None:
-                took = self._clock() - call.since
-                call.block.finish(ToolOutcome.CANCELLED, "", is_error=True, details=None, seconds=took)
-        self._calls = {}
+        for view in self._calls:
+            if view.since is not None:
+                took = self._clock() - view.since
+                view.block.finish(ToolOutcome.CANCELLED, "", is_error=True, details=None, seconds=took)
+        self._calls = []
 
 
-class _Call:
-    """A call of the turn that goes on."""
+class _CallView:
+    """A call of the current turn and its block."""
 
-    __slots__ = ("block", "output", "since")
+    __slots__ = ("block", "call", "output", "since")
 
-    def __init__(self, block: ToolBlock, output: RedactorStream) -> None:
+    def __init__(self, call: CallRecord, block: ToolBlock, output: RedactorStream) -> None:
+        self.call = call
         self.block = block
         self.output = output
         self.since: float | None = None
+        """When the call started; `None` if it is not running."""
+
+
+def shown_history(messages: Sequence[AgentMessage], redactor: Redactor) -> tuple[list[Block], str]:
+    """Returns the blocks of a history and its last answer, masked."""
+    blocks = blocks_of(messages, redact=redactor.redact, summary_of=summary_of)
+    for block in blocks:
+        if isinstance(block, UserBlock) and block.position is not None:
+            message = messages[block.position]
+            if isinstance(message, UserMessage) and is_from_shell(extract_text(message.content)):
+                block.label = FROM_SHELL
+    said = (message.text.strip() for message in reversed(messages) if isinstance(message, AssistantMessage))
+    return blocks, redactor.redact(next((text for text in said if text), ""))

@@ -1,7 +1,7 @@
-"""An agent, its session and its redactor, opened together and closed together.
+"""Opens and closes an agent together with its session and redactor.
 
-Owns the order of both, and that a session is let go of when no agent can be had for it. To be called beside the event
-loop: it reads files, looks for a sandbox, and may unlock a keyring.
+If the agent cannot be created, the session is closed. Call this in a thread: it reads files, looks for a sandbox, and
+may unlock a keyring.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from swink_agent.app.agent import StandardAgent
-from swink_agent.app.opening import Opening
-from swink_agent.app.sessions import RunSession, WantedSession
-from swink_agent.core.agent import Agent
+from swink_agent.app.agent.opening import Opening
+from swink_agent.app.agent.standard import StandardAgent
+from swink_agent.app.runs.sessions import RunSession, WantedSession
+from swink_agent.core.agent.agent import Agent
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec
@@ -25,7 +25,7 @@ __all__ = ["OpenAgent", "SharedAgentOptions"]
 
 
 class SharedAgentOptions:
-    """What every agent of a conversation is made with, whichever it is."""
+    """Options that are the same for all agents of a conversation."""
 
     def __init__(self, *, ask: AskFn, on_local_state: Callable[[Any], None], stream_fn: StreamFn | None = None) -> None:
         self.ask = ask
@@ -45,6 +45,7 @@ class SharedAgentOptions:
             session,
             redactor,
             ask=self.ask,
+            is_attended=True,
             on_local_state=self.on_local_state,
             trust=trust,
             model=model,
@@ -53,7 +54,7 @@ class SharedAgentOptions:
 
 
 class OpenAgent:
-    """What a conversation works with until it goes on with another model or in another session."""
+    """The agent and the session of a conversation, until it changes the model or the session."""
 
     def __init__(self, opening: Opening, session: RunSession, made: StandardAgent) -> None:
         self.opening = opening
@@ -79,8 +80,10 @@ class OpenAgent:
         model: ModelSpec | None = None,
         trust: SessionTrust | None = None,
     ) -> OpenAgent:
-        """Opens both, or the agent alone for a session that is open. Raises `ApplicationError`; nothing is left open
-        then."""
+        """Opens the session, unless an open one is given, and creates the agent.
+
+        Raises `ApplicationError`, and leaves nothing open then.
+        """
         if session is None:
             session = opening.session(wanted)
             session.__enter__()
@@ -97,9 +100,9 @@ class OpenAgent:
         return cls(opening, session, made)
 
     def with_agent(self, opening: Opening, around: SharedAgentOptions, model: ModelSpec | None) -> OpenAgent:
-        """The same session and its history with another agent, which takes the place of this one.
+        """Continues the same session and history with another agent, and closes this one.
 
-        Raises `ApplicationError`, and then all is as it was.
+        Raises `ApplicationError`, and changes nothing then.
         """
         trust = self.made.approvals.trust
         made = around.agent(opening, self.session, self.redactor, model=model, trust=trust)
@@ -112,12 +115,12 @@ class OpenAgent:
             made.close()
             self.session.attach(self.agent)
             raise
-        if len(made.agent.messages) != len(before):  # there is no session that could have given them
+        if len(made.agent.messages) != len(before):  # an unrecorded session could not supply them
             made.agent.messages = before
         self.made.close()
         return OpenAgent(opening, self.session, made)
 
     def close(self) -> str:
-        """Ends what tools started and lets go of the session; returns what could not be written, in words."""
+        """Ends what tools started and closes the session; returns a message about what could not be written."""
         self.made.close()
         return self.session.close()

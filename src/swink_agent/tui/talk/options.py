@@ -1,13 +1,12 @@
-"""What a conversation is opened with.
+"""The options of a conversation.
 
-Owns the value alone. Folder, settings and session were found before there is a screen, so that what is wrong with them
-is told on the normal one.
+The caller opens folder, settings and session before the screen starts, so that errors appear on the normal screen.
 """
 
 from __future__ import annotations
 
-from swink_agent.app.opening import Opening
-from swink_agent.app.sessions import RunSession
+from swink_agent.app.agent.opening import Opening
+from swink_agent.app.runs.sessions import RunSession
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.values.value import Value
 
@@ -15,24 +14,24 @@ __all__ = ["TalkOptions"]
 
 
 class TalkOptions(Value, frozen=True, kw_only=True):
-    """The opening that all of it begins with, and what is to be said first."""
+    """What a conversation starts with: folder and settings, session, and first prompt."""
 
     opening: Opening
     session: RunSession | None = None
-    """The one to go on with, open already; a new one is made with the agent."""
+    """An open session to resume; `None` starts a new one."""
     prompt: str = ""
-    """Sent as soon as there is an agent."""
+    """Sent as soon as the agent is ready."""
     images: tuple[str, ...] = ()
-    """Pictures that go with the first prompt, whoever writes it."""
+    """Paths of pictures for the first prompt, whether it is `prompt` or typed by the user."""
     stream_fn: StreamFn | None = None
-    """In place of the model's own: for tests."""
+    """Replaces the model's own stream function, for tests."""
 
     @property
     def theme(self) -> str:
-        """The theme that the settings name; `auto` leaves it to the front end."""
+        """The theme in the settings; with `auto` the front end chooses."""
         return self.opening.settings.value("theme")
 
     @property
     def has_motion(self) -> bool:
-        """Whether anything may move that need not."""
+        """Whether animations are allowed."""
         return self.opening.settings.value("motion")

@@ -1,14 +1,14 @@
-"""Plan mode: the agent looks and thinks, and changes nothing until the person says so.
+"""Plan mode: the agent reads and plans, but changes nothing until the user agrees.
 
-Owns which tools stay, what the model is told, and the words with which a plan is handed over. The tools that need
-approval are taken off the agent, so that there is nothing to refuse; what is left cannot change anything.
+Owns the choice of tools, the note to the model, and the prompt that sends the plan. The agent loses the tools that
+need approval; the others cannot change anything.
 """
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from swink_agent.core.agent import Agent
+from swink_agent.core.agent.agent import Agent
 from swink_agent.core.tool import AgentTool
 
 __all__ = ["ENTERED", "LABEL", "LEFT", "OFFER", "Mode", "PlanMode", "carrying_out"]
@@ -22,41 +22,41 @@ OFFER = (("yes", "carry the plan out"), ("no", "not now"))
 _NOTE = """
 
 You are in plan mode: look at what is there and work out a plan, but change nothing; the tools that could are not \
-yours now. Answer with the plan as numbered steps, each with the files and commands that it is about. The user reads \
-it and decides whether it is carried out."""
+available now. Answer with the plan as numbered steps, each with its files and commands. The user reads it and decides \
+whether to carry it out."""
 
 
 class PlanMode:
-    """Whether an agent plans or acts. It holds for the next run."""
+    """Whether an agent plans or acts. A change applies from the next run on."""
 
     def __init__(self) -> None:
         self.mode: Mode = "Execute"
         self.plan = ""
-        """The plan that was made last and not yet handed over."""
+        """The last plan, until it is sent or dropped."""
         self._tools: tuple[AgentTool, ...] = ()
         self._prompt = ""
 
     @property
     def label(self) -> str:
-        """What output is marked with."""
+        """The label of replies and calls in this mode."""
         return LABEL if self.mode == "Plan" else ""
 
     def adopt(self, agent: Agent) -> None:
-        """Takes an agent over as it was made, and restricts it if this is plan mode."""
+        """Uses a new agent, which has all of its tools, and restricts it if plan mode is on."""
         self._tools = agent.tools
         self._prompt = agent.system_prompt if isinstance(agent.system_prompt, str) else ""
         if self.mode == "Plan":
             self._restrict(agent)
 
     def enter(self, agent: Agent) -> None:
-        """From the next run on, only what needs no approval."""
+        """Removes the tools that need approval, from the next run on."""
         self.mode, self.plan = "Plan", ""
         self._tools = agent.tools
         self._prompt = agent.system_prompt if isinstance(agent.system_prompt, str) else ""
         self._restrict(agent)
 
     def leave(self, agent: Agent) -> str:
-        """Gives the agent all of its tools back; returns the plan that was made, if one was."""
+        """Gives the agent all of its tools back; returns the plan, or an empty text."""
         self.mode = "Execute"
         agent.tools = self._tools
         agent.system_prompt = self._prompt
@@ -69,5 +69,5 @@ class PlanMode:
 
 
 def carrying_out(plan: str) -> str:
-    """The prompt that hands a plan over."""
-    return f"Carry out this plan now, step by step; all tools are yours again.\n\n{plan}"
+    """Returns the prompt that tells the model to carry out the plan."""
+    return f"Carry out this plan now, step by step; all tools are available again.\n\n{plan}"

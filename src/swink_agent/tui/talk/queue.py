@@ -1,7 +1,7 @@
-"""What was written while a run goes on, and waits for its turn: steering, and follow-ups.
+"""Messages that the user sends during a run: steering and follow-ups.
 
-Owns the list that people see as chips. The agent has the same messages in its own queues; what was taken from those has
-entered the conversation, which is told by an event, and leaves the list then.
+Owns the list that the front end shows. The agent has the same messages in its own queues. When it adds one to the
+conversation, an event reports it, and the message leaves this list.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from swink_agent.core.agent import Agent
+from swink_agent.core.agent.agent import Agent
 from swink_agent.core.types import AgentMessage, UserMessage
 
 __all__ = ["MessageQueue", "Queued", "QueuedKind"]
@@ -18,7 +18,7 @@ QueuedKind: TypeAlias = Literal["steer", "follow_up"]
 
 
 class Queued(NamedTuple):
-    """A message that waits. `text` is what the person wrote."""
+    """A waiting message. `text` is what the user wrote."""
 
     kind: QueuedKind
     text: str
@@ -27,7 +27,7 @@ class Queued(NamedTuple):
 
 
 class MessageQueue:
-    """The messages that wait, the oldest first."""
+    """The waiting messages, the oldest first."""
 
     def __init__(self) -> None:
         self._waiting: list[Queued] = []
@@ -40,42 +40,42 @@ class MessageQueue:
         return tuple(self._waiting)
 
     def add(self, agent: Agent, queued: Queued) -> None:
-        """Gives the agent a message at once: when it uses it is for the run to say."""
+        """Queues a message and gives it to the agent at once; the run decides when to use it."""
         self._waiting.append(queued)
-        _hand_over(agent, queued)
+        _send(agent, queued)
 
     def take_back(self, agent: Agent) -> Queued | None:
-        """The newest one, which the agent then does not get; `None` if nothing waits."""
+        """Removes the newest message, also from the agent's queues, and returns it; `None` if nothing waits."""
         if not self._waiting:
             return None
         taken = self._waiting.pop()
-        self._give_again(agent)
+        self._requeue(agent)
         return taken
 
     def take_all(self, agent: Agent) -> tuple[Queued, ...]:
-        """All of them, which the agent then does not get."""
+        """Removes all messages, also from the agent's queues, and returns them."""
         taken, self._waiting = tuple(self._waiting), []
         agent.clear_queues()
         return taken
 
     def entered(self, messages: Sequence[AgentMessage]) -> list[Queued]:
-        """Those that are among messages which have entered the conversation; they wait no longer."""
+        """Removes and returns those of these messages that were waiting; they are in the conversation now."""
         ids = {id(message) for message in messages}
         entered = [queued for queued in self._waiting if id(queued.message) in ids]
         self._waiting = [queued for queued in self._waiting if id(queued.message) not in ids]
         return entered
 
     def move(self, agent: Agent) -> None:
-        """Gives all of them to another agent, which takes the place of the one that had them."""
-        self._give_again(agent)
+        """Gives all waiting messages to the agent that replaces the previous one."""
+        self._requeue(agent)
 
-    def _give_again(self, agent: Agent) -> None:
+    def _requeue(self, agent: Agent) -> None:
         agent.clear_queues()
         for queued in self._waiting:
-            _hand_over(agent, queued)
+            _send(agent, queued)
 
 
-def _hand_over(agent: Agent, queued: Queued) -> None:
+def _send(agent: Agent, queued: Queued) -> None:
     if queued.kind == "steer":
         agent.steer(queued.message)
     else:

@@ -1,8 +1,8 @@
-"""`!command`: a shell command of the person's own, and what the model is told of it.
+"""`!command`: runs a shell command for the user, and reports it to the model with the next prompt.
 
-Owns the process and its end. It is not the agent's: nobody is asked and nothing confines it, as at any prompt of a
-shell; and no tool can start one. It runs in the folder, in a process group of its own, reads nothing, and is ended when
-it is stopped or the program is left. Of its output both ends are kept.
+Such a command is not a tool: it needs no approval, runs outside the sandbox as in any shell, and no tool can start one.
+It runs in the working folder, in its own process group, without input. It is killed when the user stops it or the
+program ends. If the output is long, only its beginning and end are kept.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from pathlib import Path
 
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, Text, ToolOutcome, UserMessage
+from swink_agent.sandbox import find_program
 
 from ..transcript import ShellBlock, Transcript
 
 __all__ = ["FROM_SHELL", "ShellCommand", "Shells", "is_from_shell", "shell_message"]
 
 FROM_SHELL = "from the shell"
-"""What such a message is labelled with."""
+"""The label of such a message in the transcript."""
 
 _MOST_KEPT = 60_000
-"""Characters of output that are kept, half of them from its beginning."""
-_MOST_TOLD = 20_000
+"""The most characters of output to keep, half of them from its beginning."""
+_MOST_REPORTED = 20_000
 _PIECE = 65_536
 _PATIENCE = 0.5
-"""Seconds between asking a command to end and ending it."""
+"""Seconds between asking a command to end and killing it."""
 _BEGIN, _END = "<user_shell_command>", "</user_shell_command>"
 
 
 class ShellCommand:
-    """One command, from its start to its end."""
+    """One command: its process, its output and its block in the transcript."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class ShellCommand:
         transcript.add(self.block)
 
     async def run(self) -> UserMessage:
-        """Runs to the end; gives what the model is told of it with the next prompt."""
+        """Runs the command to its end; returns the message that reports it to the model."""
         start = self._clock()
         self.block.begin()
         code: int | None = None
@@ -71,15 +72,15 @@ class ShellCommand:
         finally:
             self.kill()
             text = self._masked(self._output.text)
-            told = text if code == 0 else f"{text.rstrip()}\n[{self._how(code)}]".lstrip()
+            report = text if code == 0 else f"{text.rstrip()}\n[{self._ending(code)}]".lstrip()
             self.block.finish(
                 ToolOutcome.CANCELLED if self._was_stopped else ToolOutcome.RAN,
-                told,
+                report,
                 is_error=code != 0,
                 details=None,
                 seconds=self._clock() - start,
             )
-        return shell_message(self._masked(self.command), told)
+        return shell_message(self._masked(self.command), report)
 
     async def _run(self) -> int:
         process = self._process = await asyncio.create_subprocess_shell(
@@ -89,7 +90,7 @@ class ShellCommand:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            executable=_shell(),
+            executable=_shell(str(self._folder)),
         )
         if self._was_stopped:
             self.stop()
@@ -104,14 +105,14 @@ class ShellCommand:
         return await process.wait()
 
     def stop(self) -> None:
-        """Asks the command to end, and ends it soon after."""
+        """Asks the command to end, and kills it soon after."""
         self._was_stopped = True
         if self._process is not None:
             self._signal(signal.SIGTERM)
             asyncio.get_running_loop().call_later(_PATIENCE, self._signal, signal.SIGKILL)
 
     def kill(self) -> None:
-        """Ends at once whatever is left of it."""
+        """Kills the remaining processes of the command."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -120,9 +121,9 @@ class ShellCommand:
         try:
             os.killpg(self._process.pid, number)
         except (ProcessLookupError, PermissionError):
-            pass  # all of it has ended
+            pass  # all its processes have ended
 
-    def _how(self, code: int | None) -> str:
+    def _ending(self, code: int | None) -> str:
         if self._was_stopped:
             return "stopped by the user"
         if code is None:
@@ -139,42 +140,42 @@ class ShellCommand:
 
 
 class Shells:
-    """The commands that a person runs, and what the model is yet to be told of them."""
+    """The user's commands, and the messages that report them and are still to be sent to the model."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
         self._running: list[ShellCommand] = []
-        self._untold: list[UserMessage] = []
+        self._unsent: list[UserMessage] = []
 
     @property
     def running(self) -> list[ShellBlock]:
         return [command.block for command in self._running]
 
     def run(self, command: str, folder: Path, redactor: Redactor | None) -> Coroutine[None, None, None]:
-        """Shows a command at once; what is returned runs it, to its end."""
+        """Shows a command at once; returns the coroutine that runs it."""
         shell = ShellCommand(command, folder, self._transcript, redactor)
         self._running.append(shell)
 
         async def work() -> None:
             try:
-                self._untold.append(await shell.run())
+                self._unsent.append(await shell.run())
             finally:
                 self._running.remove(shell)
 
         return work()
 
     def take(self) -> list[UserMessage]:
-        """What goes before the next prompt; it is told once."""
-        taken, self._untold = self._untold, []
+        """Returns the messages to send before the next prompt, and removes them."""
+        taken, self._unsent = self._unsent, []
         return taken
 
     def put_back(self, messages: Iterable[AgentMessage]) -> None:
-        """What was taken and then not told is told later."""
-        self._untold = [*[message for message in messages if isinstance(message, UserMessage)], *self._untold]
+        """Keeps messages that were taken but not sent for the next prompt."""
+        self._unsent = [*[message for message in messages if isinstance(message, UserMessage)], *self._unsent]
 
     def forget(self) -> None:
-        """Tells nothing of what was run so far."""
-        self._untold = []
+        """Drops the messages, so that the model does not get them."""
+        self._unsent = []
 
     def stop(self) -> None:
         for command in self._running:
@@ -186,20 +187,20 @@ class Shells:
 
 
 def shell_message(command: str, output: str) -> UserMessage:
-    """What the model is told of a command that the person ran."""
-    ends = _HeadAndTail(_MOST_TOLD)
+    """Returns the message that reports a command and its output to the model."""
+    ends = _HeadAndTail(_MOST_REPORTED)
     ends.add(output)
     text = f"{_BEGIN}\n$ {command}\n{ends.text.rstrip()}\n{_END}\nI ran this myself, for you to see."
     return UserMessage([Text(text)])
 
 
 def is_from_shell(text: str) -> bool:
-    """Whether the text of a message is what `shell_message` makes."""
+    """Whether a message with this text was made by `shell_message`."""
     return text.startswith(f"{_BEGIN}\n")
 
 
 class _HeadAndTail:
-    """Text of which the beginning and the end are kept."""
+    """Keeps the beginning and the end of a text."""
 
     def __init__(self, most: int) -> None:
         self._half = most // 2
@@ -207,10 +208,10 @@ class _HeadAndTail:
         self._left_out = 0
 
     def add(self, text: str) -> None:
-        room = self._half - len(self._head)
-        if room > 0:
-            self._head += text[:room]
-            text = text[room:]
+        free = self._half - len(self._head)
+        if free > 0:
+            self._head += text[:free]
+            text = text[free:]
         if text:
             tail = self._tail + text
             self._left_out += max(len(tail) - self._half, 0)
@@ -222,8 +223,8 @@ class _HeadAndTail:
         return f"{self._head}{gap}{self._tail}"
 
 
-def _shell() -> str | None:
-    """The person's own shell, where it is one that takes `-c`; else that of the system."""
-    shell = os.environ.get("SHELL", "")
-    known = os.path.basename(shell) in ("bash", "zsh", "sh", "dash", "ksh", "fish")
-    return shell if known and os.path.isabs(shell) and os.access(shell, os.X_OK) else None
+def _shell(folder: str) -> str | None:
+    """Returns the user's own shell if it is known to take `-c` and is outside the folder; `None` for the system's."""
+    place, name = os.path.split(os.environ.get("SHELL", ""))
+    known = name in ("bash", "zsh", "sh", "dash", "ksh", "fish")
+    return find_program(name, folders=[place], outside=[folder]) if known else None

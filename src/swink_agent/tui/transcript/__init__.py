@@ -1,7 +1,7 @@
-"""The transcript: what was said and done as blocks that make lines of themselves. No terminal and no Textual here.
+"""The transcript of a conversation as blocks that draw themselves as lines. Independent of the terminal and of Textual.
 
 `Transcript` holds blocks (`UserBlock`, `ReplyBlock`, `ToolBlock`, `ShellBlock`, `NoticeBlock`); `blocks_of` makes them
-of a history; `markdown_lines` lays out a text. A `Line` is spans with roles, which a theme gives colours.
+from a history; `markdown_lines` lays out a text. A `Line` consists of spans with roles; a theme colours the roles.
 """
 
 from __future__ import annotations

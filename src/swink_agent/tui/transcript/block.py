@@ -1,7 +1,7 @@
-"""What a transcript is made of: blocks that change, tell of it, and are drawn as lines.
+"""The base class of all blocks, and the transcript that holds them.
 
-Owns the base of every block and the list that holds them. Nothing here draws: a block makes lines of a width when it
-is asked to, keeps them until it changes, and gives them up when whoever draws says that they are not needed.
+A block reports its changes to the transcript. It makes its lines for a width on request, caches them until it changes,
+and drops them when the view calls `forget`.
 """
 
 from __future__ import annotations
@@ -14,63 +14,83 @@ __all__ = ["Block", "Transcript", "gap_before"]
 
 
 class Block:
-    """A part of the conversation. Every change counts `version` up and tells the transcript that the block is in."""
+    """A part of the conversation. Every change increments `version` and notifies the transcript."""
 
     is_compact = False
-    """Whether it may stand right beneath another that is compact as well."""
+    """Whether no gap is needed between this block and another compact one."""
     is_joined = False
-    """Whether it goes on right beneath the one before, as a part of it."""
+    """Whether the block continues the previous one without a gap."""
     is_selectable = False
-    """Whether it can be selected and opened by key, as tool calls can."""
+    """Whether the user can select and open the block, like a tool call."""
+
+    is_behind = False
+    """Whether the block has text that the last `lines` did not lay out."""
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the block draws nothing because the row of a block above represents it too."""
+        return False
+
+    @property
+    def opens_by_key(self) -> bool:
+        """Whether a key can select and open the block: a tool call, or a reply with a thought."""
+        return self.is_selectable
 
     def __init__(self) -> None:
         self.version = 0
         self.first_change = 0
-        """From which line on the last `lines` differ from those before; 0 when nothing is known."""
+        """The first line in which the last `lines` differ from those before; 0 if unknown."""
+        self.before: Block | None = None
+        self.after: Block | None = None
+        """`before` and `after` are the neighbours in the transcript."""
         self._listener: Callable[[Block], None] | None = None
         self._lines: Sequence[Line] = ()
         self._drawn: tuple[int, int] | None = None
         self._restore: Callable[[], None] | None = None
 
-    # -- what a front end asks -------------------------------------------------------------------------------------
+    # -- for front ends --------------------------------------------------------------------------------------------
 
     @property
     def text(self) -> str:
-        """All that it says, as plain text: what is searched and copied."""
+        """The whole content as plain text, for searching and copying."""
         self._restored()
         return self._plain()
 
-    def lines(self, width: int) -> Sequence[Line]:
-        """The block as rows of at most so many cells; kept for this width until it changes."""
+    def lines(self, width: int, most_new: int | None = None) -> Sequence[Line]:
+        """Returns the block as rows of at most `width` cells; kept for this width until the block changes.
+
+        Lays out at most `most_new` characters that arrived since the last call, where a block can stop there; then
+        `is_behind` is set, and the next call continues.
+        """
         self._restored()
         now = (width, self.version)
-        if self._drawn != now:
+        if self._drawn != now or self.is_behind:
             self.first_change = 0
             self._lines = self._draw(width)
             self._drawn = now
         return self._lines
 
     def drawn_lines(self, width: int) -> Sequence[Line]:
-        """The lines as they were last drawn at this width, whatever has changed since; drawn now if they never were."""
+        """Returns the lines as last drawn at this width, without later changes; draws them if they never were."""
         return self._lines if self._drawn is not None and self._drawn[0] == width else self.lines(width)
 
     def estimated_height(self, width: int) -> int:
-        """About how many rows it takes, without drawing it."""
+        """Returns roughly how many rows the block takes, without drawing it."""
         return 1
 
     def forget(self) -> None:
-        """Gives the drawn lines up; they are made again when asked for."""
+        """Drops the drawn lines; they are made again when needed."""
         self._lines, self._drawn = (), None
 
     def open(self) -> bool:
-        """Shows what is folded; says whether something was."""
+        """Shows folded content; returns whether anything was folded."""
         return False
 
     def toggle(self, row: int = 0) -> bool:
-        """Opens or folds it, by hand, at a row of its lines; says whether there was something to fold."""
+        """Opens or folds the block for the user, at one of its rows; returns whether there was anything to fold."""
         return False
 
-    # -- what a block does -----------------------------------------------------------------------------------------
+    # -- for subclasses --------------------------------------------------------------------------------------------
 
     def _plain(self) -> str:
         return ""
@@ -84,7 +104,7 @@ class Block:
             self._listener(self)
 
     def restore_with(self, fill: Callable[[], None]) -> None:
-        """Has the content filled in when it is first needed: what is never looked at costs nothing."""
+        """Sets a function that fills in the content when it is first needed, so that unseen blocks cost nothing."""
         self._restore = fill
 
     def _restored(self) -> None:
@@ -96,7 +116,7 @@ class Block:
 
 
 class Transcript:
-    """The blocks from the oldest to the newest, and the one listener that is told when they change."""
+    """The blocks from the oldest to the newest, and one listener for changes."""
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
@@ -104,31 +124,33 @@ class Transcript:
 
     @property
     def blocks(self) -> Sequence[Block]:
-        """The blocks, live: to be looked at, not to be changed."""
+        """The live list of blocks; callers must not change it."""
         return self._blocks
 
     def add(self, block: Block) -> None:
-        """Puts a block at the end."""
-        block._listener = self._tell  # pyright: ignore[reportPrivateUsage]
-        self._blocks.append(block)
-        self._tell(None)
+        self.extend([block])
 
     def extend(self, blocks: Sequence[Block]) -> None:
-        """Puts many blocks at the end, and tells of it once."""
+        """Adds blocks at the end and notifies the listener once."""
+        last = self._blocks[-1] if self._blocks else None
         for block in blocks:
             block._listener = self._tell  # pyright: ignore[reportPrivateUsage]
-        self._blocks.extend(blocks)
-        self._tell(None)
+            block.before, last = last, block
+            if block.before is not None:
+                block.before.after = block
+        if blocks:
+            self._blocks.extend(blocks)
+            self._tell(None)
 
     def clear(self) -> None:
-        """Forgets the blocks; those that still change tell nobody."""
+        """Removes all blocks; their later changes are no longer reported."""
         for block in self._blocks:
-            block._listener = None  # pyright: ignore[reportPrivateUsage]
+            block._listener = block.before = block.after = None  # pyright: ignore[reportPrivateUsage]
         self._blocks.clear()
         self._tell(None)
 
     def on_change(self, callback: Callable[[Block | None], None]) -> None:
-        """Calls back with the block that changed, or with `None` when blocks came or went. One listener at a time."""
+        """Sets the listener, which gets the changed block, or `None` when blocks were added or removed."""
         self._callback = callback
 
     def _tell(self, block: Block | None) -> None:
@@ -137,7 +159,7 @@ class Transcript:
 
 
 def gap_before(block: Block, previous: Block | None) -> int:
-    """Empty rows between two blocks: none between tool calls of one line each."""
+    """Returns the number of empty rows between two blocks: 0 between compact ones, such as folded tool calls."""
     if previous is None or block.is_joined:
         return 0
     return 0 if block.is_compact and previous.is_compact else 1

@@ -1,13 +1,13 @@
-"""A change of a file as lines: numbered, highlighted, with what changed inside a line marked; side by side where wide.
+"""Draws a change of a file: numbered, highlighted, with changed words marked, and side by side in wide windows.
 
-Owns how a change looks. The comparison is `core.diffs`; the languages are `highlighting`'s.
+Owns the look of a change. `core.texts.diffs` compares the texts; `highlighting` knows the languages.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from swink_agent.core.texts.diffs import DiffKind, diff_lines
 
@@ -19,7 +19,9 @@ from .wrapping import chopped, slice_spans
 __all__ = ["SIDE_BY_SIDE", "Change", "change_lines"]
 
 SIDE_BY_SIDE = 150
-"""Cells, inside a window of 160 columns, from which on the two texts stand beside each other."""
+"""The least width in cells, in a window of about 160 columns, at which the two texts are shown side by side."""
+ShownFn: TypeAlias = Callable[[str], str]
+"""Escapes a line of a file for the terminal."""
 _MOST_WORDS = 400
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
@@ -34,7 +36,7 @@ class _DiffLine(NamedTuple):
 
 
 class _DiffRow(NamedTuple):
-    """What stands in one row when the texts stand side by side; `hunk` when it is only a place."""
+    """A row of the side-by-side view: a line of each text, or only the header of a hunk."""
 
     left: _DiffLine | None
     right: _DiffLine | None
@@ -42,13 +44,20 @@ class _DiffRow(NamedTuple):
 
 
 class Change:
-    """A change of a file, compared once and drawn as often as asked."""
+    """A change of a file, which is compared once and can be drawn at any width."""
 
-    __slots__ = ("_diff", "_new", "_old", "_path")
+    __slots__ = ("_diff", "_new", "_old", "_path", "_shown")
 
-    def __init__(self, path: str, old: str, new: str) -> None:
+    def __init__(self, path: str, old: str, new: str, *, shown: ShownFn = safe) -> None:
         self._path, self._old, self._new = path, old, new
+        self._shown = shown
         self._diff: list[tuple[DiffKind, str]] | None = None
+
+    def part(self, diff: Sequence[tuple[DiffKind, str]]) -> Change:
+        """Returns a part of the change, such as one hunk, with these lines."""
+        change = Change(self._path, self._old, self._new, shown=self._shown)
+        change._diff = list(diff)
+        return change
 
     def _compared(self) -> list[tuple[DiffKind, str]]:
         if self._diff is None:
@@ -57,40 +66,45 @@ class Change:
 
     @property
     def text(self) -> str:
-        """What it is about, for a search: the file as it is now, or as it was if it is gone."""
+        """The text for searches: the new text of the file, or the old one if the file was deleted."""
         return self._new or self._old
 
     @property
     def size(self) -> int:
-        """How many lines the difference has."""
+        """The number of lines of the diff."""
         return len(self._compared())
 
     @property
+    def longest(self) -> int:
+        """The number of characters of the longest line."""
+        return max([len(text) for _, text in self._compared()], default=0)
+
+    @property
     def summary(self) -> str:
-        """How much was added and removed."""
+        """The numbers of added and removed lines, with their signs."""
         kinds = [kind for kind, _ in self._compared()]
         return f"+{kinds.count('added')} \u2212{kinds.count('removed')}"
 
     def lines(self, width: int, most: int | None = None) -> list[Line]:
-        """The change as lines of a width; only the first so many of the difference if asked."""
-        pairs = _pairs(self._path, self._compared()[:most])
+        """Returns the change as lines of a width; with `most`, only that many lines of the diff."""
+        pairs = _pairs(self._path, self._compared()[:most], self._shown)
         numbers = [half.number for pair in pairs for half in (pair.left, pair.right) if half is not None]
         digits = len(str(max(numbers, default=1)))
-        is_whole = not self._old or not self._new  # a file that came or went has one side only
+        is_whole = not self._old or not self._new  # a created or deleted file has only one side
         if width >= SIDE_BY_SIDE and not is_whole:
             return _side_by_side(pairs, digits, width)
         return _unified(pairs, digits, width)
 
 
 def change_lines(path: str, old: str, new: str, width: int) -> list[Line]:
-    """A whole change as lines of a width."""
+    """Returns a whole change as lines of a width."""
     return Change(path, old, new).lines(width)
 
 
-# -- what stands beside what ---------------------------------------------------------------------------------------
+# -- pairing lines -------------------------------------------------------------------------------------------------
 
 
-def _pairs(path: str, diff: Sequence[tuple[DiffKind, str]]) -> list[_DiffRow]:
+def _pairs(path: str, diff: Sequence[tuple[DiffKind, str]], shown: ShownFn) -> list[_DiffRow]:
     name = family_of_path(path)
     before, after = Highlighter(name, "context"), Highlighter(name, "context")
     pairs: list[_DiffRow] = []
@@ -99,13 +113,13 @@ def _pairs(path: str, diff: Sequence[tuple[DiffKind, str]]) -> list[_DiffRow]:
     left, right = 1, 1
     for kind, raw in diff:
         if kind in ("context", "hunk"):
-            _settle(removed, added, before, after, pairs)
-        text = safe(raw)
+            _pair_up(removed, added, before, after, pairs)
+        text = shown(raw)
         if kind == "hunk":
             found = _HUNK.match(raw)
             if found is not None:
                 left, right = int(found[1]), int(found[2])
-            # What lies between is unknown: a comment that goes on into the hunk is not seen.
+            # The lines between two hunks are unknown, so a comment that is still open cannot be recognized.
             before, after = Highlighter(name, "context"), Highlighter(name, "context")
             pairs.append(_DiffRow(None, None, text))
         elif kind == "removed":
@@ -119,18 +133,18 @@ def _pairs(path: str, diff: Sequence[tuple[DiffKind, str]]) -> list[_DiffRow]:
             after.line(text)
             pairs.append(_DiffRow(_DiffLine(left, spans, is_changed=False), _DiffLine(right, spans, is_changed=False)))
             left, right = left + 1, right + 1
-    _settle(removed, added, before, after, pairs)
+    _pair_up(removed, added, before, after, pairs)
     return pairs
 
 
-def _settle(
+def _pair_up(
     removed: list[tuple[int, str]],
     added: list[tuple[int, str]],
     before: Highlighter,
     after: Highlighter,
     pairs: list[_DiffRow],
 ) -> None:
-    """Puts a run of removed lines beside the added ones that follow it."""
+    """Pairs a run of removed lines with the added lines that follow it, and clears both."""
     for number in range(max(len(removed), len(added))):
         old = removed[number] if number < len(removed) else None
         new = added[number] if number < len(added) else None
@@ -143,7 +157,7 @@ def _settle(
 
 
 def _changed_parts(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """From where to where two lines differ, by words; nothing where they have little in common."""
+    """Returns the ranges in which two lines differ, by words; `None` if they have little in common."""
     if len(old) > 2000 or len(new) > 2000:
         return None
     first, second = _TOKEN.findall(old)[:_MOST_WORDS], _TOKEN.findall(new)[:_MOST_WORDS]
@@ -162,18 +176,18 @@ def _changed_parts(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]
 
 
 def _marked(spans: tuple[Span, ...], part: tuple[int, int] | None, kind: str) -> tuple[Span, ...]:
-    """The spans on the ground of their kind, a part of them on a stronger one."""
+    """Adds the role of a kind of change to the spans, and a stronger one to a part of them."""
 
-    def laid(some: Sequence[Span], role: str) -> list[Span]:
+    def with_role(some: Sequence[Span], role: str) -> list[Span]:
         return [span._replace(role=f"{span.role}+{role}") for span in some]
 
     if part is None or part[0] >= part[1]:
-        return tuple(laid(spans, kind))
+        return tuple(with_role(spans, kind))
     start, end = part
     return (
-        *laid(slice_spans(spans, 0, start), kind),
-        *laid(slice_spans(spans, start, end), f"{kind}.word"),
-        *laid(slice_spans(spans, end, len(plain(spans))), kind),
+        *with_role(slice_spans(spans, 0, start), kind),
+        *with_role(slice_spans(spans, start, end), f"{kind}.word"),
+        *with_role(slice_spans(spans, end, len(plain(spans))), kind),
     )
 
 

@@ -1,7 +1,7 @@
-"""Looking for words in a transcript: in all of it, also where it is folded or was never drawn.
+"""Searches a whole transcript, including folded blocks and those that were never drawn.
 
-Owns what a hit is. Blocks are searched by their text; where in its lines a hit stands is found when it is visited, so
-a search draws nothing but what is shown.
+Owns what a hit is. The search reads the text of blocks; the cells of a hit are computed when the user visits it, so a
+search draws only the visible blocks.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .line import Line, plain
 __all__ = ["Hit", "Mark", "find_hits", "marks_in", "pattern_of"]
 
 _BETWEEN = r"[\s*_`~>|#-]+"
-"""What may stand between two words: blanks, a line end, and marks that are not drawn."""
+"""What may separate two words: blanks, a line end, and Markdown marks that are not drawn."""
 _MOST_HITS = 10_000
 
 
 class Hit(NamedTuple):
-    """A place where the words stand: the block, and the how manieth it is there."""
+    """A match: the block, and the match's number in it, from 0."""
 
     block: Block
     number: int
 
 
 class Mark(NamedTuple):
-    """The cells of a line that are part of a hit."""
+    """The cells of a line that are part of a hit; `number` is the hit's number in its block."""
 
     line: int
     start: int
@@ -39,13 +39,13 @@ class Mark(NamedTuple):
 
 
 def pattern_of(query: str) -> re.Pattern[str] | None:
-    """What matches the words as they are written or drawn; nothing for no words."""
+    """Returns a pattern that matches the words as written or as drawn; `None` for an empty query."""
     words = [re.escape(word) for word in query.split()]
     return re.compile(_BETWEEN.join(words), re.IGNORECASE) if words else None
 
 
 def find_hits(blocks: Sequence[Block], pattern: re.Pattern[str]) -> list[Hit]:
-    """All hits, from the oldest block to the newest."""
+    """Returns the hits from the oldest block to the newest, at most `_MOST_HITS`."""
     hits: list[Hit] = []
     for block in blocks:
         for number, _ in enumerate(pattern.finditer(block.text)):
@@ -56,7 +56,7 @@ def find_hits(blocks: Sequence[Block], pattern: re.Pattern[str]) -> list[Hit]:
 
 
 def marks_in(lines: Sequence[Line], pattern: re.Pattern[str]) -> list[Mark]:
-    """Where in drawn lines the words stand; a hit that goes over the end of a row has a mark in each."""
+    """Returns the marks of the matches in drawn lines; a match across two rows has a mark in each."""
     parts: list[str] = []
     starts: list[int] = []
     at = 0

@@ -1,7 +1,7 @@
-"""Code as spans, a line at a time: what a line began (a comment, a long string) the next goes on with.
+"""Highlights code line by line; a comment or string that a line leaves open continues on the next.
 
-Owns the state between two lines. The languages are those of exported pages (`rendering.languages`), read here
-without the rest of the text, so that a finished line never changes and a line costs what it is long.
+Owns the state between two lines. The languages are those of exported pages (`rendering.languages`). Each line is read
+without the lines after it, so a finished line never changes, and the cost of a line depends only on its own length.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .line import Span
 __all__ = ["Highlighter", "family_of_path"]
 
 _LONGEST = 4000
-"""A line that is longer is data, and stays plain."""
+"""Longer lines are probably data and are not highlighted."""
 
 
 class _OpenConstruct(NamedTuple):
-    """Something that goes on beyond its line: how it begins, where it ends, what part it is."""
+    """A construct that can span lines: how it begins, what ends it, and whether it is a string or a comment."""
 
     begin: str
     end: re.Pattern[str]
@@ -39,7 +39,8 @@ _PREFIX = re.compile(r"[rRbBfFuU]{0,2}")
 
 
 class Highlighter:
-    """Makes spans of one line after another. Roles begin with `base`: `code.keyword` where that is `code`."""
+    """Highlights one line after another. Roles are `base`, optionally with a part of the language, such as
+    `code+code.keyword`."""
 
     __slots__ = ("_base", "_carried", "_family", "_language")
 
@@ -56,7 +57,7 @@ class Highlighter:
         return twin
 
     def line(self, text: str) -> tuple[Span, ...]:
-        """The spans of the next line, which has no line end."""
+        """Returns the spans of the next line, which is given without its line end."""
         base = self._base
         if not text:
             return ()
@@ -66,7 +67,7 @@ class Highlighter:
         if known is None or len(text) > _LONGEST:
             return (Span(text, base),)
         spans: list[Span] = []
-        at = self._go_on(text, spans)
+        at = self._continue(text, spans)
         if at == len(text):
             return tuple(spans)
         done = at
@@ -89,8 +90,8 @@ class Highlighter:
             spans.append(Span(text[done:], base))
         return tuple(spans)
 
-    def _go_on(self, text: str, spans: list[Span]) -> int:
-        """Takes what still belongs to an earlier line; says where the rest begins."""
+    def _continue(self, text: str, spans: list[Span]) -> int:
+        """Adds the part that belongs to a construct of an earlier line; returns where the rest begins."""
         carried = self._carried
         if carried is None:
             return 0
@@ -103,7 +104,7 @@ class Highlighter:
 
 
 def _is_open(carried: _OpenConstruct, text: str) -> bool:
-    """Whether the end mark at the end of the text was only a part of it, behind a backslash say."""
+    """Returns whether the end mark at the end of the text does not count, for example because it is escaped."""
     found = carried.end.match(text)
     closer = _CLOSERS[carried.begin]
     body = text[: -len(closer)]
@@ -130,6 +131,6 @@ def _kind_of_diff(line: str) -> str:
 
 
 def family_of_path(path: str) -> str:
-    """A word for `Highlighter`, from the ending of a file's name."""
+    """Returns the language name for `Highlighter`: the suffix of a file's name, or the name itself."""
     name = path.replace("\\", "/").rpartition("/")[2].lower()
     return name.rpartition(".")[2] if "." in name else name

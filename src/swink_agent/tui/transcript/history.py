@@ -1,7 +1,6 @@
-"""The messages of an earlier conversation as blocks, drawn when they are looked at.
+"""Turns the messages of an earlier conversation into blocks.
 
-Owns which result belongs to which call. Making the blocks costs next to nothing: text is masked and laid out when a
-block is first seen or searched.
+Making the blocks costs little: text is masked and laid out when a block is first seen or searched.
 """
 
 from __future__ import annotations
@@ -9,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from swink_agent.core.events import MessageEnd, ToolExecutionEnd
+from swink_agent.core.record import RunRecord
+from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
@@ -41,36 +43,56 @@ def blocks_of(
     summary_of: Callable[[str, dict[str, Any]], str] | None = None,
     first: int = 0,
 ) -> list[Block]:
-    """The blocks of a history; `first` is the position of the first message. An application's own messages have none.
+    """Returns the blocks of a history; an application's own messages have none.
 
-    `summary_of` says in a few words what a call is about; without it, its first argument that is a text does.
+    `first` is the position of the first message. `summary_of` summarizes a call in a few words; without it, the first
+    text among the call's arguments is the summary.
     """
     blocks: list[Block] = []
-    waiting: dict[str, ToolBlock] = {}
-    for position, message in enumerate(messages, first):
+    replies = [position for position, message in enumerate(messages) if type(message) is AssistantMessage]
+    ends = dict(zip(replies, [*replies[1:], len(messages)], strict=False))
+    for position, message in enumerate(messages):
         if type(message) is UserMessage:
-            blocks.append(_prompt(message, position, redact))
+            blocks.append(_prompt(message, first + position, redact))
         elif type(message) is AssistantMessage:
-            # Ids of calls may recur: a result belongs to the reply that it follows.
-            for block in waiting.values():
-                block.finish(ToolOutcome.LOST, "", is_error=True)
-                block.fold()
-            waiting = {}
             if any(type(block) in (Text, Thinking) for block in message.content) or message.is_failed:
                 blocks += _reply(message, redact)
-            for call in message.tool_calls:
-                block = ToolBlock(call.id, call.name, redact(_summary(call, summary_of)))
-                waiting[call.id] = block
-                blocks.append(block)
-        elif type(message) is ToolResultMessage:
-            block = waiting.pop(message.tool_call_id, None)
-            if block is None:
-                block = ToolBlock(message.tool_call_id, message.tool_name, "")
-                blocks.append(block)
-            _settle(block, message, redact)
-    for block in waiting.values():
-        block.finish(ToolOutcome.NEVER_RAN, "", is_error=True)
+            end = ends[position]
+            open_outcome = ToolOutcome.NEVER_RAN if end == len(messages) else ToolOutcome.LOST
+            blocks += _calls(message, messages[position + 1 : end], open_outcome, redact, summary_of)
+        elif type(message) is ToolResultMessage and (not replies or position < replies[0]):
+            blocks += _calls(None, [message], ToolOutcome.LOST, redact, summary_of)
+    return blocks
+
+
+def _calls(
+    reply: AssistantMessage | None,
+    following: Sequence[AgentMessage],
+    open_outcome: ToolOutcome,
+    redact: Callable[[str], str],
+    summary_of: Callable[[str, dict[str, Any]], str] | None,
+) -> list[ToolBlock]:
+    """Returns the calls of a reply with their results from the following messages, as `RunRecord` pairs them."""
+    record = RunRecord()
+    if reply is not None:
+        record.feed(MessageEnd(reply))
+    for message in following:
+        if type(message) is ToolResultMessage:
+            result = AgentToolResult(message.content, message.details, message.is_error)
+            record.feed(
+                ToolExecutionEnd(message.tool_call_id, message.tool_name, result, message.is_error, message.outcome)
+            )
+    written = () if reply is None else reply.tool_calls
+    blocks: list[ToolBlock] = []
+    for number, call in enumerate(record.calls):
+        summary = redact(_summary(written[number], summary_of)) if number < len(written) else ""
+        block = ToolBlock(call.id, call.name, summary)
+        if call.outcome is None or call.result is None:
+            block.finish(open_outcome, "", is_error=True)
+        else:
+            _fill_later(block, call.outcome, call.result, redact)
         block.fold()
+        blocks.append(block)
     return blocks
 
 
@@ -120,7 +142,8 @@ def _reply(message: AssistantMessage, redact: Callable[[str], str]) -> list[Repl
 
 
 def _long_reply(message: AssistantMessage, stopped: Stopped, redact: Callable[[str], str]) -> list[ReplyBlock]:
-    """In parts, which have to be known at once: a secret may go over the end of one, so all of it is masked first."""
+    """Cuts a long reply into parts at once, not when it is seen: a secret may cross the end of a part, so the whole
+    text is masked first."""
     replies = [ReplyBlock()]
     cutter = Cutter()
     for part in message.content:
@@ -140,20 +163,14 @@ def _error_in(message: AssistantMessage, stopped: Stopped, redact: Callable[[str
     return redact(message.error_message or "") if stopped == "error" else ""
 
 
-def _settle(block: ToolBlock, message: ToolResultMessage, redact: Callable[[str], str]) -> None:
-    given: object = message.details
-    details = cast("Mapping[str, Any]", given) if isinstance(given, dict) else None
+def _fill_later(block: ToolBlock, outcome: ToolOutcome, result: AgentToolResult, redact: Callable[[str], str]) -> None:
+    """Finishes the call now, and masks its output when the block is first seen."""
+    given: object = result.details
+    details: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, dict) else {}
 
     def fill() -> None:
-        block.finish(
-            message.outcome, redact(extract_text(message.content)), is_error=message.is_error, details=_masked()
-        )
+        masked = {key: redact(value) if isinstance(value, str) else value for key, value in details.items()}
+        block.finish(outcome, redact(extract_text(result.content)), is_error=result.is_error, details=masked or None)
 
-    def _masked() -> Mapping[str, Any] | None:
-        if details is None:
-            return None
-        return {key: redact(value) if isinstance(value, str) else value for key, value in details.items()}
-
-    block.finish(message.outcome, "", is_error=message.is_error)
-    block.fold()
+    block.finish(outcome, "", is_error=result.is_error)
     block.restore_with(fill)

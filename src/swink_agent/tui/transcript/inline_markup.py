@@ -1,7 +1,7 @@
-"""Markdown within a line as spans: code, emphasis, links; all else is text.
+"""Turns inline Markdown into spans: code, emphasis and links; the rest is text.
 
-Owns the roles of what stands in a paragraph, a heading or a cell, and which addresses are links; the reading is in
-`rendering.inline_marks`. The text is safe already; addresses are checked here.
+Owns the roles of inline text in paragraphs, headings and table cells, and which addresses become links.
+`rendering.inline_marks` parses. The text has already been escaped; this module checks the addresses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LONGEST_TAG = len("<br />")
 
 
 def inline_spans(text: str, base: str) -> list[Span]:
-    """The text of a paragraph as spans over the role `base`; a `\\n` in one is where a line has to end."""
+    """Returns the spans of a paragraph, with roles added to `base`; a `\\n` in a span is a line end."""
     if _SPECIAL.search(text) is None:
         return [Span(text, base)] if text else []
     spans = _Spans(text)
@@ -38,7 +38,7 @@ class _Spans(InlineMarks):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._out: list[tuple[str, list[str], str]] = []
-        """Pieces: text, roles that are laid over the base, a link."""
+        """Pieces: the text, the roles added to the base, and a link."""
 
     def joined(self, base: str) -> list[Span]:
         spans: list[Span] = []
@@ -67,17 +67,17 @@ class _Spans(InlineMarks):
         self._put(code, "inline")
 
     def put_tag(self, tag: str) -> bool:
-        is_line_end = len(tag) <= _LONGEST_TAG  # the one tag that is common, in cells of tables
+        is_line_end = len(tag) <= _LONGEST_TAG  # `<br>`, which is common in table cells
         if is_line_end:
             self._put("\n")
         return is_line_end
 
     def end_emphasis(self, place: int, mark: str, size: int) -> None:
-        self._lay_over(place, _ROLES[mark, size])
+        self._add_role(place, _ROLES[mark, size])
 
-    def _lay_over(self, place: int, role: str, link: str = "") -> None:
+    def _add_role(self, place: int, role: str, link: str = "") -> None:
         self._out[place] = ("", [], "")
-        # Emphasis inside emphasis is bounded by what may be open, so a piece is laid over a bounded number of times.
+        # The number of open marks is bounded, so each piece gets a bounded number of roles.
         for number in range(place + 1, len(self._out)):
             words, roles, own = self._out[number]
             if words and role not in roles:
@@ -89,10 +89,10 @@ class _Spans(InlineMarks):
         is_image = self._out[opened.place][0] == "!["
         words = "".join([piece[0] for piece in self._out[opened.place + 1 :]])
         safe = _page(address)
-        self._lay_over(opened.place, "link" if safe else "dim", safe)
+        self._add_role(opened.place, "link" if safe else "dim", safe)
         if is_image:
             self._out[opened.place] = ("image: ", ["dim"], "")
-        if words != address and address:  # where it leads is always seen, safe or not
+        if words != address and address:  # always show where a link leads, safe or not
             self._put(f" ({address})" if words else address, "dim", link=safe)
         return True
 
@@ -105,5 +105,5 @@ class _Spans(InlineMarks):
 
 
 def _page(address: str) -> str:
-    """The address, if it is one of a page and following it can do nothing but open that."""
+    """Returns the address if it is a web page that is safe to open, else ""."""
     return address if _PAGE.fullmatch(address) else ""

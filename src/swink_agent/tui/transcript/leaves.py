@@ -1,7 +1,7 @@
-"""The parts of a document that hold text: paragraphs and code, laid out as they come in.
+"""The leaves of a Markdown document, which hold the text: paragraphs and code, laid out as they stream in.
 
-Owns which of their rows are final. A leaf gives rows (spans with what is copied of them) to `emit`; where they stand,
-in a list or a quote, is the business of `markdown`. Tables are in `tables`.
+Owns which of their rows are final. A leaf passes its rows to `emit`; `markdown` adds the indentation of lists and
+quotes. Tables are in `tables`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .wrapping import Flow, chopped
 __all__ = ["PIECE", "Code", "Emit", "Leaf", "Paragraph", "Row", "split_lines"]
 
 PIECE = 1024
-"""Characters after which a line or a paragraph is laid out in pieces: the most that is ever done again."""
+"""Longer lines and paragraphs are laid out in pieces of this many characters, which bounds repeated work."""
 
 
 class Row(NamedTuple):
-    """A row of a leaf, before it is set behind bars and bullets."""
+    """A row of a leaf, before bars and bullets are added."""
 
     spans: tuple[Span, ...]
     copied: str | None = None
@@ -33,21 +33,21 @@ Emit: TypeAlias = Callable[[Row], None]
 
 
 class Leaf(Protocol):
-    """Something with text in it that may still grow."""
+    """A part of a document with text that may still grow."""
 
     kind: str
 
     def copy(self) -> Leaf: ...
 
     def finish(self, emit: Emit) -> None:
-        """Gives the rows that were still open."""
+        """Emits the rows that were still open."""
         ...
 
 
 class Paragraph:
-    """Words that flow; also a heading, which is a paragraph of one line."""
+    """Wrapped text; also a heading, which is a paragraph of one line."""
 
-    __slots__ = ("_flow", "_goes_on", "_is_begun", "_is_hard", "_pending", "_role", "_size", "kind")
+    __slots__ = ("_continues_line", "_flow", "_is_begun", "_is_hard", "_pending", "_role", "_size", "kind")
 
     def __init__(self, width: int, role: str, kind: str = "paragraph") -> None:
         self.kind = kind
@@ -57,29 +57,29 @@ class Paragraph:
         self._size = 0
         self._is_hard = False
         self._is_begun = False
-        """Whether some of it has been laid out."""
-        self._goes_on = False
+        """Whether a part of the paragraph has been laid out."""
+        self._continues_line = False
         """Whether the next row belongs to the same line of text as the last."""
 
     def copy(self) -> Paragraph:
         twin = Paragraph.__new__(Paragraph)
         twin.kind, twin._role, twin._size = self.kind, self._role, self._size
         twin._flow, twin._pending = self._flow.copy(), list(self._pending)
-        twin._is_hard, twin._goes_on, twin._is_begun = self._is_hard, self._goes_on, self._is_begun
+        twin._is_hard, twin._continues_line, twin._is_begun = self._is_hard, self._continues_line, self._is_begun
         return twin
 
     @property
     def last_line(self) -> str:
-        """The line that was added last, if it is whole and not laid out yet."""
+        """The line that was added last, if it has not been laid out yet."""
         return self._pending[-1].lstrip() if self._pending else ""
 
     def take_last(self) -> bool:
-        """Gives the last line up; says whether it was all there is."""
+        """Removes the last line; returns whether it was the only one."""
         self._pending.pop()
         return not self._pending and not self._is_begun
 
     def add(self, text: str, emit: Emit, *, is_more: bool, is_last: bool) -> None:
-        """One more line, or one more piece of the line that was added last."""
+        """Adds a line, or another piece (`is_more`) of the last line."""
         if self._size + len(text) > PIECE:
             self._flush(emit)
         if is_more:
@@ -115,16 +115,16 @@ class Paragraph:
 
     def _end(self, emit: Emit) -> None:
         self._rows(self._flow.end(), emit)
-        self._goes_on = False
+        self._continues_line = False
 
     def _rows(self, rows: Sequence[tuple[Span, ...]], emit: Emit) -> None:
         for row in rows:
-            emit(Row(row, None, " " if self._goes_on else None))
-            self._goes_on = True
+            emit(Row(row, None, " " if self._continues_line else None))
+            self._continues_line = True
 
 
 def split_lines(spans: Sequence[Span]) -> list[list[Span]]:
-    """Spans split where a line has to end."""
+    """Splits spans at line ends."""
     lines: list[list[Span]] = [[]]
     for span in spans:
         if "\n" not in span.text:
@@ -139,14 +139,14 @@ def split_lines(spans: Sequence[Span]) -> list[list[Span]]:
 
 
 class Code:
-    """Lines of a program behind a bar on a ground of their own. A line that has ended is final."""
+    """A code block: lines with a bar at the left and their own background. A finished line is final."""
 
     __slots__ = ("_blanks", "_highlighter", "_is_begun", "_label", "_width", "fence", "indent", "kind")
 
     def __init__(self, width: int, name: str, fence: str = "", indent: int = 0) -> None:
         self.kind = "code"
         self.fence = fence
-        """The mark that ends it; nothing for indented code."""
+        """The mark that ends the block; "" for indented code."""
         self.indent = indent
         self._width = width
         self._label = name
@@ -162,16 +162,16 @@ class Code:
         return twin
 
     def go_on(self) -> None:
-        """It began in a part before, which has its name."""
+        """Notes that the block began in an earlier part of the reply, which shows the label."""
         self._is_begun = True
 
     def closes(self, text: str) -> bool:
-        """Whether a line is the fence that ends it."""
+        """Returns whether a line is the closing fence."""
         mark = text.strip()
         return bool(self.fence) and len(mark) >= len(self.fence) and not mark.strip(self.fence[0])
 
     def blank(self) -> None:
-        """An empty line in indented code, which belongs to it if more follows."""
+        """Adds an empty line of indented code, which is drawn only if more code follows."""
         self._blanks += 1
 
     def add(self, text: str, emit: Emit, *, is_more: bool) -> None:

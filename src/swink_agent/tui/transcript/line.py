@@ -1,7 +1,7 @@
-"""What everything that is drawn is made of: a line of spans, each with the role that a theme gives a style.
+"""Lines and spans: everything on the screen is a line of spans, each with a role that a theme gives a style.
 
-Owns the two values and what is done with lines as such: their width, their plain text, cutting and padding. Knows no
-colours (`themes`) and no widget.
+Owns these two values and the operations on them: width, plain text, cutting and padding. Independent of colours
+(`themes`) and widgets.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ __all__ = ["EMPTY", "Line", "Span", "body_of", "copied_text", "cut_spans", "padd
 
 
 class Span(NamedTuple):
-    """A piece of a line. `role` is a name of `themes.ROLES`, with others behind a `+` that are laid over it; `link` is
-    an address that is safe to follow."""
+    """A piece of a line. `role` is a name in `themes.ROLES`, optionally with `+` and further roles that override its
+    style; `link` is an address that is safe to follow."""
 
     text: str
     role: str
@@ -24,44 +24,47 @@ class Span(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One row. `copied` is what a selection copies where that is not what is drawn (`""` for what is only ornament);
-    `glue` is set when the row goes on with the line before it, and is what then stands between the two."""
+    """One row.
+
+    `copied` is the text that a selection copies, if it differs from the drawn text (`""` for mere decoration). `glue`
+    is set if the row continues the line of the previous row, and is the text that joins the two.
+    """
 
     spans: tuple[Span, ...]
     copied: str | None = None
     glue: str | None = None
     gutter: int = 0
-    """Cells at the left that are no part of what is copied."""
+    """Cells at the left that are not copied."""
 
 
 EMPTY = Line(())
 
 
 def plain(spans: Iterable[Span]) -> str:
-    """The text of spans."""
+    """Returns the text of the spans."""
     return "".join([span.text for span in spans])
 
 
 def width_of(spans: Iterable[Span]) -> int:
-    """The cells that spans take."""
+    """Returns the width of the spans in cells."""
     return sum([cell_width(span.text) for span in spans])
 
 
 def padded(spans: Sequence[Span], width: int, role: str) -> tuple[Span, ...]:
-    """The spans, filled up with blanks of a role to so many cells."""
+    """Returns the spans, padded to `width` cells with blanks in the role `role`."""
     missing = width - width_of(spans)
     return (*spans, Span(" " * missing, role)) if missing > 0 else tuple(spans)
 
 
 def cut_spans(spans: Sequence[Span], width: int) -> tuple[Span, ...]:
-    """As many of the spans as fit, with an ellipsis where something is missing."""
+    """Returns the spans that fit into `width` cells, with an ellipsis if something is cut."""
     if width_of(spans) <= width:
         return tuple(spans)
     kept: list[Span] = []
     for span in spans:
         size = cell_width(span.text)
         if size >= width:
-            # Whether more follows or not: what does not fit whole, or leaves no room for the rest, is cut.
+            # A span that just fits is also cut, because more text follows and needs the ellipsis.
             if text := cut(f"{span.text}\u2026" if size == width else span.text, width):
                 kept.append(span._replace(text=text))
             break
@@ -71,7 +74,7 @@ def cut_spans(spans: Sequence[Span], width: int) -> tuple[Span, ...]:
 
 
 def copied_text(lines: Iterable[Line]) -> str:
-    """What copying whole lines gives: no gutters, no ornaments, and rows that were wrapped as the one line they are."""
+    """Returns the text that copying whole lines gives: no gutters, no decoration, wrapped rows joined into one line."""
     parts: list[str] = []
     for line in lines:
         if parts:
@@ -81,5 +84,5 @@ def copied_text(lines: Iterable[Line]) -> str:
 
 
 def body_of(line: Line) -> str:
-    """What of a line is copied."""
+    """Returns the part of a line that is copied."""
     return plain(line.spans)[line.gutter :].rstrip() if line.copied is None else line.copied

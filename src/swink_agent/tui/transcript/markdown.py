@@ -1,9 +1,9 @@
-"""Markdown as lines of one width while it streams in: what is finished is laid out once and never again.
+"""Lays out Markdown as lines of one width while it streams in; finished parts are laid out only once.
 
-Owns the structure: which lines are a list, a quote, code, a table, and where each row stands. A text gives the same
-lines however it was cut into deltas: whole lines (and whole pieces of very long ones) go through the machine once,
-and the line that is still being written goes through a copy of it that is thrown away. HTML is text, nesting is
-bounded, and what is not understood is shown as it is written.
+Owns the structure: which lines are a list, a quote, code or a table, and the indentation of each row. The result does
+not depend on how the text was split into deltas: whole lines (and whole pieces of very long ones) go through the parser
+once, and the unfinished last line goes through a copy of the parser that is then dropped. HTML is shown as text,
+nesting is bounded, and unknown syntax is shown as written.
 """
 
 from __future__ import annotations
@@ -11,33 +11,39 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
+from swink_agent.rendering.block_marks import (
+    DEEPEST,
+    Item,
+    begins_block,
+    box_of,
+    columns_of,
+    fence_of,
+    heading_of,
+    inside_quote,
+    is_rule,
+    item_of,
+)
+
 from .leaves import PIECE, Code, Paragraph, Row
 from .line import EMPTY, Line, Span, plain
 from .safe import safe
-from .tables import Table, columns_of
+from .tables import Table
 
 __all__ = ["MarkdownStream", "markdown_lines"]
 
-_DEEPEST = 8
 _WIDEST_PROSE = 116
-"""Cells of a row of prose, however wide the window: a longer one is hard to read."""
+"""The most cells of a row of prose, because longer rows are hard to read."""
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)")
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
-_RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*")
-_ITEM = re.compile(r"( {0,3})([-*+]|\d{1,9}[.)])(?:( +)|$)")
-_QUOTE = re.compile(r" {0,3}> ?")
 _TABLE_MARKS = re.compile(r"[ \t|:-]+")
 _BULLETS = "\u2022\u25e6\u25aa"
-_BOXES = {"[ ] ": "\u2610 ", "[x] ": "\u2611 ", "[X] ": "\u2611 "}
 
 
 class _Container(NamedTuple):
-    """A quote or an item of a list that is open."""
+    """An open quote or list item."""
 
     kind: Literal["quote", "item"]
     number: int
-    """Which of all it is: two items of a list are alike otherwise."""
+    """A serial number, because two items of a list can be equal otherwise."""
     needed: int = 0
     content: int = 0
     mark: str = ""
@@ -48,29 +54,29 @@ class _Container(NamedTuple):
 
 
 class MarkdownStream:
-    """A text that grows, as lines. `lines` is one list that changes in place; `first_change` says from where on it is
-    not what it was before the last `update`."""
+    """The lines of a growing text. `lines` is one list that changes in place; `first_change` is the first line that the
+    last `update` changed."""
 
     __slots__ = ("_continues", "_final", "_machine", "_rest", "first_change", "lines")
 
     def __init__(self, width: int, role: str = "text", fence: str = "") -> None:
-        """`fence` is the line that opened the code in which the text begins."""
+        """`fence` is the line that opened the code block in which the text begins, or ""."""
         self.lines: list[Line] = []
         self.first_change = 0
         self._machine = _BlockParser(max(width, 8), role)
         if fence:
-            self._machine.go_on_in(fence)
+            self._machine.continue_code(fence)
         self._rest = ""
         self._continues = False
         self._final = 0
 
     @property
     def final(self) -> int:
-        """How many of the lines can no longer change, whatever is fed."""
+        """The number of lines that can no longer change when more text is fed."""
         return self._final
 
     def feed(self, text: str) -> None:
-        """More of the text. What it comes to is seen after the next `update`."""
+        """Adds text; the next `update` lays it out."""
         *whole, rest = (self._rest + text).split("\n")
         for line in whole:
             self._take(line, is_last=True)
@@ -79,7 +85,7 @@ class MarkdownStream:
         self._rest = rest
 
     def update(self) -> list[Line]:
-        """The lines of all that was fed, the line that is being written included."""
+        """Returns the lines of all text that was fed, including the unfinished last line."""
         machine = self._machine
         self.first_change = self._final
         del self.lines[self._final :]
@@ -101,7 +107,7 @@ class MarkdownStream:
         self._continues = not is_last
 
     def _take_piece(self, line: str) -> str:
-        """Takes the start of a line that is very long; the rest comes back."""
+        """Parses the start of a very long line and returns the rest."""
         blank = line.rfind(" ", PIECE // 2, PIECE)
         end = PIECE if blank < 0 else blank + 1
         self._machine.take(line[:end], is_more=self._continues, is_last=False)
@@ -110,7 +116,7 @@ class MarkdownStream:
 
 
 def markdown_lines(text: str, width: int, role: str = "text") -> list[Line]:
-    """A whole text as lines."""
+    """Returns the lines of a complete text."""
     stream = MarkdownStream(width, role)
     stream.feed(text)
     return stream.update()
@@ -123,13 +129,13 @@ class _BlockParser:
         self._role = role
         self._containers: tuple[_Container, ...] = ()
         self._undrawn = 0
-        """From which container on the marks have not been drawn yet."""
+        """The first container whose mark has not been drawn yet."""
         self._leaf: Paragraph | Code | Table | None = None
         self._count = 0
         self._is_blank = False
         """Whether the last line was empty."""
         self._last: tuple[str, tuple[_Container, ...]] | None = None
-        """The kind of what was drawn last, and what it stood in."""
+        """The kind and the containers of what was drawn last."""
         self._is_new = True
         """Whether the next row is the first of its leaf."""
 
@@ -145,7 +151,7 @@ class _BlockParser:
         return self._leaf is not None or self._undrawn < len(self._containers)
 
     def is_premature(self, rest: str) -> bool:
-        """Whether the line that is being written is only the start of a mark that would change what it is."""
+        """Returns whether the unfinished line may become a closing fence or a table rule and is not to be drawn yet."""
         leaf = self._leaf
         if isinstance(leaf, Code) and leaf.fence:
             mark = rest.strip()
@@ -156,14 +162,14 @@ class _BlockParser:
 
     # -- lines -----------------------------------------------------------------------------------------------------
 
-    def go_on_in(self, fence: str) -> None:
-        """What comes first is inside code that was opened before."""
+    def continue_code(self, fence: str) -> None:
+        """Starts inside a code block that an earlier part opened."""
         self.take(fence, is_more=False, is_last=True)
         if isinstance(self._leaf, Code):
             self._leaf.go_on()
 
     def take(self, text: str, *, is_more: bool, is_last: bool) -> None:
-        """One line, or a piece of a very long one: `is_more` if it is not the first, `is_last` if none follows."""
+        """Parses a line or a piece of a very long one: `is_more` if it is not the first, `is_last` if none follows."""
         text = safe(text)
         if is_more:
             self._more(text, is_last=is_last)
@@ -192,7 +198,7 @@ class _BlockParser:
         leaf = self._leaf
         is_blank = not rest.strip()
         if matched < len(self._containers):
-            if isinstance(leaf, Paragraph) and not is_blank and not self._begins_block(rest):
+            if isinstance(leaf, Paragraph) and not is_blank and not begins_block(rest):
                 leaf.add(rest.lstrip(), self._emit, is_more=False, is_last=is_last)
                 return
             self._close_leaf()
@@ -222,13 +228,13 @@ class _BlockParser:
             self._leaf_line(rest, is_last=is_last)
 
     def _matched(self, text: str) -> tuple[int, str]:
-        """How many of the open containers the line belongs to, and what of it is inside them."""
+        """Returns how many of the open containers the line belongs to, and its text inside them."""
         for number, container in enumerate(self._containers):
             if container.kind == "quote":
-                mark = _QUOTE.match(text)
-                if mark is None:
+                inside = inside_quote(text)
+                if inside is None:
                     return number, text
-                text = text[mark.end() :]
+                text = inside
                 continue
             lead = len(text) - len(text.lstrip(" "))
             if lead == len(text):
@@ -239,61 +245,48 @@ class _BlockParser:
         return len(self._containers), text
 
     def _opened(self, rest: str) -> str:
-        """Opens the quotes and items that the line begins; gives what is inside."""
-        while len(self._containers) < _DEEPEST:
-            if (mark := _QUOTE.match(rest)) is not None:
+        """Opens the quotes and items that the line begins; returns the text inside them."""
+        while len(self._containers) < DEEPEST:
+            if (inside := inside_quote(rest)) is not None:
                 self._close_leaf()
                 self._open(_Container("quote", self._count))
-                rest = rest[mark.end() :]
+                rest = inside
                 continue
-            item = _ITEM.match(rest)
-            if item is None or _RULE.fullmatch(rest) or not self._may_begin(item, rest):
+            item = item_of(rest)
+            if item is None or not self._may_begin(item, rest):
                 break
             self._close_leaf()
-            spaces = len(item[3] or "")
-            content = item.end() if spaces <= 4 else item.end() - spaces + 1
             depth = sum(1 for container in self._containers if container.kind == "item")
-            mark_text = f"{item[2]} " if len(item[2]) > 1 else f"{_BULLETS[depth % 3]} "
-            rest = rest[content:]
-            box = _BOXES.get(rest[:4])
-            if box is not None and len(item[2]) == 1:
+            mark_text = f"{item.mark} " if len(item.mark) > 1 else f"{_BULLETS[depth % 3]} "
+            rest = rest[item.content :]
+            box = box_of(rest)
+            if box is not None and len(item.mark) == 1:
                 mark_text, rest = box, rest[4:]
-            self._open(_Container("item", self._count, len(item[1]) + 2, content, mark_text))
+            self._open(_Container("item", self._count, item.needed, item.content, mark_text))
         return rest
 
-    def _may_begin(self, item: re.Match[str], rest: str) -> bool:
-        """Inside a paragraph a number is mostly just a number, and a dash alone a dash."""
+    def _may_begin(self, item: Item, rest: str) -> bool:
+        """Returns whether a list item may begin here: inside a paragraph, a number or a lone dash is mostly text."""
         if not isinstance(self._leaf, Paragraph):
             return True
-        return item[2] in ("-", "*", "+", "1.", "1)") and item.end() < len(rest)
-
-    def _begins_block(self, text: str) -> bool:
-        return bool(
-            _FENCE.fullmatch(text)
-            or _HEADING.match(text)
-            or _QUOTE.match(text)
-            or _ITEM.match(text)
-            or _RULE.fullmatch(text)
-        )
+        return item.mark in ("-", "*", "+", "1.", "1)") and bool(rest[item.content :].strip())
 
     def _leaf_line(self, rest: str, *, is_last: bool) -> None:
         leaf = self._leaf
         if isinstance(leaf, Table):
-            if "|" in rest and not self._begins_block(rest):
+            if "|" in rest and not begins_block(rest):
                 leaf.add(rest, self._emit, is_last=is_last)
                 return
             self._close_leaf()
             leaf = None
-        if (fence := _FENCE.fullmatch(rest)) is not None:
-            words = fence[2].split()
-            indent = len(rest) - len(rest.lstrip(" "))
-            self._begin(Code(self._room(), words[0].strip("{}.")[:24] if words else "", fence[1], indent))
-        elif (heading := _HEADING.match(rest)) is not None:
-            words = rest[heading.end() :].rstrip().rstrip("#").rstrip() if is_last else rest[heading.end() :]
-            opened = Paragraph(self._prose_room(), f"{self._role}+heading.{len(heading[1])}", "heading")
+        if (fence := fence_of(rest)) is not None:
+            self._begin(Code(self._room(), fence.language.strip("{}.")[:24], fence.mark, fence.indent))
+        elif (heading := heading_of(rest)) is not None:
+            words = rest[heading.start :].rstrip().rstrip("#").rstrip() if is_last else rest[heading.start :]
+            opened = Paragraph(self._prose_room(), f"{self._role}+heading.{heading.level}", "heading")
             self._begin(opened)
             opened.add(words, self._emit, is_more=False, is_last=is_last)
-        elif is_last and _RULE.fullmatch(rest):
+        elif is_last and is_rule(rest):
             self._close_leaf()
             self._is_new = True
             self._begin_row("rule")
@@ -332,7 +325,7 @@ class _BlockParser:
     def _close_leaf(self) -> None:
         leaf, self._leaf = self._leaf, None
         if leaf is not None:
-            self._leaf = leaf  # rows ask what kind they are of
+            self._leaf = leaf  # `_emit` reads its kind
             leaf.finish(self._emit)
             self._leaf = None
             self._is_new = True
@@ -340,7 +333,7 @@ class _BlockParser:
     def _close_containers(self, kept: int) -> None:
         if self._undrawn < len(self._containers) and kept < len(self._containers):
             self._is_new = True
-            self._emit(Row(()))  # an item with nothing in it
+            self._emit(Row(()))  # an empty item
         self._containers = self._containers[:kept]
         self._undrawn = min(self._undrawn, kept)
 
@@ -353,7 +346,7 @@ class _BlockParser:
         return max(min(self._width, _WIDEST_PROSE) - sum(container.width for container in self._containers), 8)
 
     def _begin_row(self, kind: str) -> None:
-        """Before the first row of a leaf: a gap, where there is one."""
+        """Prepares the first row of a leaf: draws the gap above it, if there is one."""
         self._is_new = False
         last, self._last = self._last, (kind, self._containers)
         is_blank, self._is_blank = self._is_blank, False
@@ -371,7 +364,7 @@ class _BlockParser:
             self.out.append(Line(bars, "") if plain(bars).strip() else EMPTY)
 
     def _prefix(self, count: int, *, is_first: bool) -> tuple[tuple[Span, ...], str]:
-        """What stands before a row, and what of that is copied."""
+        """Returns the bars, marks and indentation before a row, and their text when copied."""
         spans: list[Span] = []
         copied = ""
         for number, container in enumerate(self._containers[:count]):
@@ -396,7 +389,7 @@ class _BlockParser:
         self._undrawn = len(self._containers)
         body = plain(row.spans) if row.copied is None else row.copied
         if row.gutter or row.glue is not None:
-            copied = ""  # code is copied without what it stands in, a row that goes on is part of its line
+            copied = ""  # no prefix when copying code, or a row that continues the line above
         self.out.append(Line((*prefix, *row.spans), copied + body, row.glue, row.gutter + sum(map(_cells, prefix))))
 
 

@@ -1,13 +1,14 @@
-"""What people said, and what the program itself has to say, as blocks.
+"""Blocks for the user's prompts and for the program's notices.
 
-Owns the look of a prompt (a bar on a ground of its own, from edge to edge) and of notices.
+Owns the look of prompts (a bar, and a background over the full width) and of notices.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import ClassVar, Literal, TypeAlias
 
 from swink_agent.rendering.cells import cell_width
 
@@ -16,7 +17,7 @@ from .line import Line, Span, cut_spans, padded, plain
 from .safe import safe, safe_row
 from .wrapping import Flow
 
-__all__ = ["NoticeBlock", "NoticeKind", "UserBlock", "wrapped_rows"]
+__all__ = ["ChoiceBlock", "HelpBlock", "NoticeBlock", "NoticeKind", "UserBlock", "wrapped_rows"]
 
 NoticeKind: TypeAlias = Literal["info", "warning", "error", "welcome"]
 
@@ -26,7 +27,7 @@ _SIGNS = {"info": "\u00b7", "warning": "!", "error": "\u2717", "welcome": "\u25c
 
 
 def wrapped_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, ...], str | None]]:
-    """Lines of safe text as rows, each with the glue to the one before."""
+    """Wraps lines of escaped text into rows, each with its glue to the previous row."""
     rows: list[tuple[tuple[Span, ...], str | None]] = []
     for line in text.split("\n"):
         flow = Flow(width)
@@ -37,11 +38,15 @@ def wrapped_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, ...
 
 _TWO_COLUMNS = re.compile(r"  \S(?:.*?\S)? {2,}(?=\S)")
 """A row of a table in a notice: two spaces, a name, a gap."""
-_UNDER = 4
+_INDENT = 4
+_NARROWEST_PART = 58
+_WIDEST_PART = 84
+"""The narrowest and the widest part, in cells, when parts are shown side by side."""
 
 
-def _hung_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, ...], str | None]]:
-    """As `wrapped_rows`; what stands beside a name stays in its column, or below the name where that is too narrow."""
+def _indented_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, ...], str | None]]:
+    """Wraps like `wrapped_rows`, but keeps the text after a name in its column, or below the name if that is too
+    narrow."""
     rows: list[tuple[tuple[Span, ...], str | None]] = []
     for line in text.split("\n"):
         named = _TWO_COLUMNS.match(line)
@@ -51,7 +56,7 @@ def _hung_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, ...],
         name, column = named[0], cell_width(named[0])
         if column > width // 2:
             rows += wrapped_rows(name.rstrip(), width, role)
-            name, column = "", _UNDER
+            name, column = "", _INDENT
         for number, (spans, glue) in enumerate(wrapped_rows(line[named.end() :], width - column, role)):
             before = Span(name if number == 0 and name else " " * column, role)
             rows.append(((before, *spans), glue if number or name else " "))
@@ -59,7 +64,8 @@ def _hung_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, ...],
 
 
 class UserBlock(Block):
-    """A prompt. `label` says how it came if it was not simply sent; `position` is its place in the agent's messages."""
+    """A prompt. `label` describes how it was sent, if not the usual way; `position` is its place in the agent's
+    messages."""
 
     def __init__(self, text: str, *, images: Sequence[str] = (), label: str = "", position: int | None = None) -> None:
         super().__init__()
@@ -70,7 +76,6 @@ class UserBlock(Block):
         self._is_whole = False
 
     def set_content(self, text: str, images: Sequence[str] = ()) -> None:
-        """Puts other words into it."""
         self._text, self.images = text, tuple(images)
         self._changed()
 
@@ -114,7 +119,7 @@ class UserBlock(Block):
 
 
 class NoticeBlock(Block):
-    """Something that the program says."""
+    """A message of the program to the user."""
 
     is_compact = True
 
@@ -125,7 +130,7 @@ class NoticeBlock(Block):
         self.is_compact = kind != "welcome"
 
     def set_text(self, text: str) -> None:
-        """Puts other words into it, for a notice of something that goes on."""
+        """Replaces the text, for a notice about something that is still in progress."""
         if text != self._text:
             self._text = text
             self._changed()
@@ -138,11 +143,66 @@ class NoticeBlock(Block):
 
     def _draw(self, width: int) -> list[Line]:
         lines: list[Line] = []
-        first, *rest = _hung_rows(safe(self._text.strip("\n")), min(width, 116) - 2, self.kind)
+        first, *rest = _indented_rows(safe(self._text.strip("\n")), min(width, 116) - 2, self.kind)
         if self.kind == "welcome":
             rest = [(tuple([span._replace(role="dim") for span in spans]), glue) for spans, glue in rest]
         for number, (spans, glue) in enumerate([first, *rest]):
             sign = f"{_SIGNS[self.kind]} " if not number else "  "
-            hung = 0 if glue is None or spans[0].text.strip() else len(spans[0].text)  # which is no part of the words
-            lines.append(Line((Span(sign, self.kind), *spans), None, glue, 2 + hung))
+            indent = 0 if glue is None or spans[0].text.strip() else len(spans[0].text)  # indentation is not copied
+            lines.append(Line((Span(sign, self.kind), *spans), None, glue, 2 + indent))
+        return lines
+
+
+class HelpBlock(NoticeBlock):
+    """A notice in parts, which are shown side by side if the window is wide enough."""
+
+    WIDEST_COLUMN: ClassVar[int] = 2 * _NARROWEST_PART + 1
+    """The greatest width in cells at which two parts are still shown below each other."""
+
+    def __init__(self, parts: Sequence[str]) -> None:
+        super().__init__("\n\n".join(parts))
+        self._parts = parts
+
+    def _draw(self, width: int) -> list[Line]:
+        room = min((width - 2) // len(self._parts), _WIDEST_PART)
+        if room < _NARROWEST_PART:
+            return super()._draw(width)
+        columns = [[spans for spans, _ in _indented_rows(safe(part), room - 2, self.kind)] for part in self._parts]
+        lines: list[Line] = []
+        for number, row in enumerate(zip_longest(*columns, fillvalue=())):
+            spans = [span for part in row for span in padded(part, room, self.kind)]
+            lines.append(Line((Span("  " if number else f"{_SIGNS[self.kind]} ", self.kind), *spans), None, None, 2))
+        return lines
+
+
+class ChoiceBlock(Block):
+    """Choices that the user picks with a key or a click, one per row: the key, a label and a detail."""
+
+    def __init__(self, title: str, rows: Sequence[tuple[str, str, str]], choose: Callable[[int], None]) -> None:
+        super().__init__()
+        self._title = title
+        self._choices = rows
+        self._choose = choose
+
+    def _plain(self) -> str:
+        return "\n".join([self._title, *[" ".join(row) for row in self._choices]])
+
+    def estimated_height(self, width: int) -> int:
+        return 1 + len(self._choices)
+
+    def toggle(self, row: int = 0) -> bool:
+        if not 1 <= row <= len(self._choices):
+            return False
+        self._choose(row - 1)
+        return True
+
+    def _draw(self, width: int) -> list[Line]:
+        lines = [Line(cut_spans((Span(f"  {safe_row(self._title)}", "dim"),), width), "", "", 2)]
+        for key, label, detail in self._choices:
+            spans = (
+                Span(f"  {key}  ", "tool.name"),
+                Span(safe_row(label), "text"),
+                Span(f"  {safe_row(detail)}", "dim"),
+            )
+            lines.append(Line(cut_spans(spans, width), "", "", 2))
         return lines

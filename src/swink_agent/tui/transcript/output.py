@@ -1,6 +1,6 @@
-"""What a tool gave back, as lines: a diff, a file, JSON, or what a command printed.
+"""Draws the output of a tool as lines: a diff, a file, JSON, or the output of a command.
 
-Owns which of these it is, and the tail of what is printed while it runs, which takes bounded room.
+Owns the detection of these kinds, and the tail of a running tool's output, whose size is bounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LONGEST_KEPT = 2000
 
 
 class Tail:
-    """The last lines of what is printed, and how many there were before."""
+    """The last lines of a running tool's output, and the number of all lines."""
 
     __slots__ = ("_kept", "_open", "count")
 
@@ -32,10 +32,10 @@ class Tail:
         self._kept: deque[str] = deque(maxlen=_MOST_KEPT)
         self._open = ""
         self.count = 0
-        """All lines that have ended."""
+        """The number of finished lines."""
 
     def hear(self, text: str) -> None:
-        """More output. A carriage return begins its line anew, as a progress bar does."""
+        """Adds output. A carriage return overwrites its line, as progress bars do."""
         *whole, rest = (self._open + text.replace("\r\n", "\n")).split("\n")
         for line in whole:
             self._kept.append(_overwritten(line)[:_LONGEST_KEPT])
@@ -43,7 +43,7 @@ class Tail:
         self._open = rest if len(rest) <= _LONGEST_KEPT else _overwritten(rest)[-_LONGEST_KEPT:]
 
     def last(self, most: int) -> tuple[list[str], int]:
-        """The last lines, and how many are not among them."""
+        """Returns the last lines, and how many came before them."""
         shown = list(self._kept)
         total = self.count
         if self._open.strip():
@@ -62,7 +62,7 @@ def _overwritten(line: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line that says something."""
+    """Returns the first line that is not blank."""
     for line in text[:4000].split("\n"):
         if line.strip():
             return safe(_overwritten(line).strip())
@@ -70,8 +70,8 @@ def first_line(text: str) -> str:
 
 
 def change_of(details: Mapping[str, Any] | None) -> Change | None:
-    """The change that a tool says it made."""
-    if details is None:
+    """Returns the change of a file that a tool's details describe, or `None`."""
+    if details is None or details.get("is_cut"):  # truncated texts would show a wrong change
         return None
     old, new, path = details.get("old"), details.get("new"), details.get("path")
     if isinstance(old, str) and isinstance(new, str) and old != new:
@@ -79,48 +79,48 @@ def change_of(details: Mapping[str, Any] | None) -> Change | None:
     return None
 
 
-def output_lines(name: str, text: str, details: Mapping[str, Any] | None, width: int) -> list[Line]:
-    """The whole output as rows of at most so many cells."""
+def output_lines(text: str, details: Mapping[str, Any] | None, width: int) -> list[Line]:
+    """Returns the whole output as rows of at most `width` cells."""
     body = text.strip("\n")
-    return _drawn(name, body.split("\n"), 0, body, details, width) if body else []
+    return _drawn(body.split("\n"), 0, body, details, width) if body else []
 
 
-def preview_lines(name: str, text: str, details: Mapping[str, Any] | None, width: int, most: int) -> list[Line]:
-    """The start and the end of the output, and between them how much is left out, which is not drawn at all."""
+def preview_lines(text: str, details: Mapping[str, Any] | None, width: int, most: int) -> list[Line]:
+    """Returns the start and the end of the output, and between them a row with the number of omitted lines.
+
+    The omitted lines are not drawn at all.
+    """
     body = text.strip("\n")
     if not body:
         return []
     half = most // 2
     lines = body.split("\n")
     if len(lines) <= most:
-        rows = _drawn(name, [line[:_LONGEST_KEPT] for line in lines], 0, body, details, width)
-        return rows if len(rows) <= most else [*rows[:half], _left_out(len(rows) - most, width), *rows[-half:]]
-    head = _drawn(name, [line[:_LONGEST_KEPT] for line in lines[:half]], 0, body, details, width)
+        rows = _drawn([line[:_LONGEST_KEPT] for line in lines], 0, body, details, width)
+        return rows if len(rows) <= most else [*rows[:half], _omitted_line(len(rows) - most, width), *rows[-half:]]
+    head = _drawn([line[:_LONGEST_KEPT] for line in lines[:half]], 0, body, details, width)
     last = [line[:_LONGEST_KEPT] for line in lines[-half:]]
-    tail = _drawn(name, last, len(lines) - half, body, details, width)
-    return [*head[:half], _left_out(len(lines) - 2 * half, width), *tail[-half:]]
+    tail = _drawn(last, len(lines) - half, body, details, width)
+    return [*head[:half], _omitted_line(len(lines) - 2 * half, width), *tail[-half:]]
 
 
 def preview_of_change(change: Change, width: int, most: int) -> list[Line]:
-    """The start of a change, and how much more there is."""
+    """Returns the start of a change, and a row with the number of further lines."""
     hidden = change.size - most
     if hidden <= 1:
         return change.lines(width)
-    return [*change.lines(width, most), _left_out(hidden, width)]
+    return [*change.lines(width, most), _omitted_line(hidden, width)]
 
 
-def _left_out(count: int, width: int) -> Line:
+def _omitted_line(count: int, width: int) -> Line:
     return Line((Span(cut(f"\u2026 {count:,} more lines", width), "dim"),), "", "")
 
 
-def _drawn(
-    name: str, lines: Sequence[str], before: int, body: str, details: Mapping[str, Any] | None, width: int
-) -> list[Line]:
-    """Some lines of an output, `before` which there are so many others."""
-    path = details.get("path") if details else None
-    if name == "read_file" and isinstance(path, str):
-        first = details.get("first_line", 1) if details else 1
-        return _numbered(lines, family_of_path(path), before + (first if isinstance(first, int) else 1), width)
+def _drawn(lines: Sequence[str], before: int, body: str, details: Mapping[str, Any] | None, width: int) -> list[Line]:
+    """Draws some lines of an output; `before` is the number of lines above them."""
+    path, first = (details.get("path"), details.get("first_line")) if details else (None, None)
+    if isinstance(path, str) and isinstance(first, int):  # lines of a file
+        return _numbered(lines, family_of_path(path), before + first, width)
     from swink_agent.rendering.highlight import looks_like_diff
 
     if looks_like_diff(body):

@@ -1,8 +1,8 @@
-"""A very long reply in parts, each a block of its own: only the parts in sight are laid out when the window changes.
+"""Cuts a very long reply into parts, each a separate block, so that only visible parts are laid out after a resize.
 
-Owns where a text may be cut: between two paragraphs, inside code at the end of a line (the part that follows then
-begins with the fence it is in), and where neither comes for long, at a line or a word. A text is cut in the same places
-however it was cut into deltas, but for words of lines that never end.
+Owns where a text may be cut: between two paragraphs; inside code at the end of a line (the next part then begins with
+the same fence); and if neither comes for long, at a line or a word. The deltas in which a text arrives do not affect
+where it is cut, except inside extremely long lines.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Literal, NamedTuple, TypeAlias
 __all__ = ["LONG", "Cutter", "Piece", "Seam"]
 
 LONG = 60_000
-"""Characters after which a part ends where it can."""
+"""A part with more characters ends at the next paragraph or line of code."""
 _TOO_LONG = 2 * LONG
-"""Characters after which it ends at any line."""
+"""A part with more characters ends at any line."""
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)")
 _SEEN = 200
-"""Characters of a line that are looked at: more has no fence."""
+"""Characters of a line that are searched for a fence."""
 
 Seam: TypeAlias = Literal["", "apart", "joined"]
 
 
 class Piece(NamedTuple):
-    """Text, and whether a new part begins with it: `apart` from the one before, or `joined` to it without a gap.
+    """Text, and whether a new part begins with it: `apart` from the previous one, or `joined` to it without a gap.
 
-    `fence` is the line that opens the code in which it begins.
+    `fence` is the line that opened the code block in which the part begins.
     """
 
     text: str
@@ -46,7 +46,7 @@ class Cutter:
         self._mark = ""
 
     def feed(self, text: str) -> list[Piece]:
-        """The text in pieces; most of the time it is one that begins nothing."""
+        """Returns the text in pieces; usually one that begins no new part."""
         pieces: list[Piece] = []
         seam: Seam = ""
         fence = ""
@@ -72,7 +72,7 @@ class Cutter:
         return pieces
 
     def _words(self, line: str) -> list[str]:
-        """A line in pieces that are no longer than a part."""
+        """Splits a line into pieces that are no longer than a part."""
         if self._size + len(line) <= _TOO_LONG:
             return [line] if line else []
         words: list[str] = []

@@ -1,7 +1,7 @@
-"""A reply of the model as it streams in: thoughts, then words, and how it ended.
+"""A reply of the model as it streams in: its thinking, its text, and how it ended.
 
-Owns what is folded (thoughts, once the words begin) and the gutter at the left. The words are laid out by `markdown`;
-a delta costs what it adds.
+Owns the folding of the thinking, once the text begins, and the gutter at the left. `markdown` lays out the text; the
+cost of a delta depends only on its own length.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ReplyBlock", "Stopped"]
 Stopped: TypeAlias = Literal["", "aborted", "error"]
 
 _THOUGHTS_SEEN = 6
-"""Rows of a thought that is still being thought."""
+"""Rows that are shown of a thought while it streams in."""
 _CURSOR = Span("\u258c", "cursor")
 _PLAN_BAR = Span("\u258c ", "plan")
 _SIGN = Span("\u25cf ", "reply")
@@ -29,9 +29,9 @@ _NO_SIGN = Span("  ", "text")
 
 
 class _Section:
-    """A run of words or of thoughts."""
+    """A continuous part of a reply that is either text or thinking."""
 
-    __slots__ = ("chunks", "is_thought", "start", "stream", "unfed")
+    __slots__ = ("chunks", "is_thought", "start", "stream", "unfed", "was_drawn")
 
     def __init__(self, *, is_thought: bool) -> None:
         self.is_thought = is_thought
@@ -39,7 +39,8 @@ class _Section:
         self.stream: MarkdownStream | None = None
         self.unfed: list[str] = []
         self.start: int | None = None
-        """The line of the block that it begins at, once it has been drawn."""
+        """The line of the block at which the section begins; `None` until it is drawn at this width."""
+        self.was_drawn = False
 
     @property
     def text(self) -> str:
@@ -49,8 +50,11 @@ class _Section:
 
 
 class ReplyBlock(Block):
-    """What the model says. `label` "PLAN" marks every row of it as one. Very long replies are several (`parts`): `seam`
-    says how one follows another, and `fence` in which code it begins."""
+    """A reply of the model, or a part of a very long one (see `parts`).
+
+    `label` "PLAN" marks every row as part of a plan. `seam` is how a part follows the previous one, and `fence` is the
+    line that opened the code block in which it begins.
+    """
 
     def __init__(self, *, label: str = "", seam: Seam = "", fence: str = "") -> None:
         super().__init__()
@@ -67,18 +71,17 @@ class ReplyBlock(Block):
         self._rows: list[Line] = []
         self._width = 0
         self._under_cursor: tuple[int, Line] | None = None
-        """The row that the cursor was drawn into, as it is without."""
+        """The number of the row with the cursor, and its line without the cursor."""
         self._settled = 0
-        """Sections whose rows stay as they are."""
+        """The number of sections whose rows no longer change."""
+        self._most_new: int | None = None
 
-    # -- what happens ----------------------------------------------------------------------------------------------
+    # -- changes ---------------------------------------------------------------------------------------------------
 
     def append_text(self, delta: str) -> None:
-        """More words."""
         self._append(delta, is_thought=False)
 
     def append_thinking(self, delta: str) -> None:
-        """More thoughts."""
         self._append(delta, is_thought=True)
 
     def _append(self, delta: str, *, is_thought: bool) -> None:
@@ -94,11 +97,11 @@ class ReplyBlock(Block):
         self._changed()
 
     def finish(self, stopped: Stopped = "", note: str = "") -> None:
-        """The reply has ended, as it should or not."""
+        """Notes that the reply has ended, normally or not."""
         self.is_finished, self.stopped, self.note = True, stopped, note
         self._changed()
 
-    # -- what is asked ---------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------------
 
     def _plain(self) -> str:
         parts = [section.text for section in self._sections]
@@ -106,24 +109,28 @@ class ReplyBlock(Block):
 
     @property
     def answer(self) -> str:
-        """The words without the thoughts, as the model wrote them."""
+        """The text without the thinking, as the model wrote it."""
         self._restored()
         return "".join([section.text for section in self._sections if not section.is_thought])
 
     @property
-    def final_rows(self) -> int:
-        """How many of the lines that were drawn last can no longer change, whatever comes."""
+    def final_lines(self) -> Sequence[Line]:
+        """Those of the drawn lines that can no longer change when more text arrives; without the cursor."""
         if self.is_finished:
-            return len(self._rows)
+            return self._rows
         last = self._sections[-1] if self._sections else None
-        if last is None or last.start is None or last.stream is None or last.is_thought:
-            return 0 if last is None or last.start is None else last.start
-        lead = 0 if last is self._sections[0] else 1
-        end = len(self._rows) if self._under_cursor is None else self._under_cursor[0]
-        return min(last.start + lead + last.stream.final, end)
+        if last is None or last.start is None:
+            return ()
+        end = last.start
+        if last.stream is not None and not last.is_thought:
+            end += (0 if last is self._sections[0] else 1) + last.stream.final
+        rows = self._rows[: min(end, len(self._rows))]
+        if self._under_cursor is not None and self._under_cursor[0] < len(rows):
+            rows[self._under_cursor[0]] = self._under_cursor[1]
+        return rows
 
     def estimate_size(self, characters: int) -> None:
-        """Says how long the text will be that is filled in later."""
+        """Sets the length of the text that will be filled in later."""
         self._size = characters
 
     def estimated_height(self, width: int) -> int:
@@ -136,14 +143,18 @@ class ReplyBlock(Block):
             for section in self._sections:
                 section.stream, section.unfed, section.start = None, [], None
 
+    @property
+    def opens_by_key(self) -> bool:
+        return any(section.is_thought for section in self._sections)
+
     def open(self) -> bool:
-        if self.shows_thoughts or not any(section.is_thought for section in self._sections):
+        if self.shows_thoughts or not self.opens_by_key:
             return False
         return self.toggle()
 
     def toggle(self, row: int = 0) -> bool:
-        """Shows or folds the thoughts."""
-        if not any(section.is_thought for section in self._sections):
+        """Shows or folds the thinking."""
+        if not self.opens_by_key:
             return False
         self.shows_thoughts = not self.shows_thoughts
         self._width = 0
@@ -151,6 +162,10 @@ class ReplyBlock(Block):
         return True
 
     # -- drawing ---------------------------------------------------------------------------------------------------
+
+    def lines(self, width: int, most_new: int | None = None) -> Sequence[Line]:
+        self._most_new = most_new
+        return super().lines(width)
 
     def _draw(self, width: int) -> Sequence[Line]:
         if width != self._width:
@@ -161,32 +176,41 @@ class ReplyBlock(Block):
             place, line = self._under_cursor
             self._rows[place : place + 1], self._under_cursor = [line], None
         if not self._sections or self._sections[0].start is None:
-            self._rows.clear()  # there was nothing but the cursor
+            self._rows.clear()  # only the cursor was drawn
         if self.label and self._is_first and not self._rows:
             self._rows.append(Line((_PLAN_BAR, Span(f" {safe(self.label)} ", "plan.badge")), "", "", 2))
-        change = max(len(self._rows) - 1, 0)  # where the cursor was
-        # A section that another has followed is drawn once more, folded; the last one only where it grew.
-        for number in range(self._settled, len(self._sections)):
-            section = self._sections[number]
-            is_last = number == len(self._sections) - 1
+        change = max(len(self._rows) - 1, 0)  # the row of the old cursor
+        # Once a new section follows, the one before it is drawn again, folded. Of the last section only new rows are
+        # drawn.
+        self.is_behind = False
+        while self._settled < len(self._sections):
+            section = self._sections[self._settled]
+            is_last = self._settled == len(self._sections) - 1
             change = min(change, self._draw_section(section, width, is_last=is_last))
-        self._settled = max(len(self._sections) - 1, 0)
+            if is_last or self.is_behind:
+                break
+            self._settled += 1
         change = min(change, self._draw_end(width))
         self.first_change = change
         return self._rows
 
     def _draw_section(self, section: _Section, width: int, *, is_last: bool) -> int:
-        """Puts the rows of a section at the end; says from where on they are new."""
-        rows = self._rows
+        """Draws the rows of a section; returns the first row that is new."""
+        rows, most = self._rows, self._most_new
         if section.start is None:
             section.start = len(rows)
         if section.stream is None:
             fence = self._fence if section is self._sections[0] else ""
             section.stream = MarkdownStream(width - 2, "thinking" if section.is_thought else "text", fence)
-            section.stream.feed(section.text)
-        elif section.unfed:
-            section.stream.feed("".join(section.unfed))
-        section.unfed = []
+            section.unfed = [section.text]
+            if section.was_drawn or self.is_finished:
+                most = None  # at a new width the whole section is needed at once
+            section.was_drawn = True
+        if section.unfed:
+            text = "".join(section.unfed)
+            section.stream.feed(text[:most])
+            self.is_behind = most is not None and len(text) > most
+            section.unfed = [text[most:]] if self.is_behind else []
         lines = section.stream.update()
         if section.is_thought:
             del rows[section.start :]
@@ -226,9 +250,9 @@ class ReplyBlock(Block):
             rows.append(self._row(line, is_first=False))
 
     def _draw_end(self, width: int) -> int:
-        """The cursor of a reply that goes on, or how one ended that did not end well."""
+        """Draws the cursor of an unfinished reply, or why a reply stopped; returns the first row that is new."""
         rows = self._rows
-        if not self.is_finished:
+        if not self.is_finished or self.is_behind:
             if not rows:
                 rows.append(self._row(EMPTY, is_first=True))
             place = len(rows) - 1
@@ -256,7 +280,7 @@ class ReplyBlock(Block):
 
 def _with_cursor(line: Line, width: int) -> Line:
     spans = line.spans
-    if spans and spans[-1].text.isspace() and spans[-1].role == "code":  # the ground of code goes to the edge
+    if spans and spans[-1].text.isspace() and spans[-1].role == "code":  # the background of code fills the row
         pad = spans[-1]
         rest = (pad._replace(text=pad.text[1:]),) if len(pad.text) > 1 else ()
         return line._replace(spans=(*spans[:-1], _CURSOR, *rest))

@@ -1,7 +1,7 @@
-"""Where each block of a transcript stands, in rows, without drawing those that nobody looks at.
+"""Maps the blocks of a transcript to rows without drawing blocks that are not visible.
 
-Owns heights (measured where a block has been drawn at this width, estimated elsewhere), the way from a row to a block,
-and moving by rows through blocks of which only those that are passed are measured. Knows no widget.
+Owns the heights of blocks (measured if a block was drawn at this width, else estimated), the mapping between rows and
+blocks, and moving by rows, which measures only the blocks that it passes. Independent of widgets.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from .line import EMPTY, Line
 __all__ = ["Place", "Rows"]
 
 _MOST_DRAWN = 80
-"""Blocks whose lines are kept; of others only the height is known."""
+"""The number of blocks whose lines are cached; for the others only the height is known."""
+_MOST_NEW = 4096
+"""Characters of streamed text that are laid out at once: about 10 ms, so that keys are handled without delay."""
 
 
 class Place(NamedTuple):
-    """A row, by the block that it is of: rows of blocks above may come and go. Row 0 is the gap, if there is one."""
+    """A row, as a block and a row in it, because the heights of blocks above may change. Row 0 is the gap above the
+    block, if it has one."""
 
     block: int
     row: int
@@ -33,21 +36,21 @@ class Rows:
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
         self.blocks: list[Block] = []
-        """Those that have been taken in: the transcript may have others by now."""
+        """The blocks as of the last `sync`; the transcript may have others by now."""
         self.width = 80
         self._heights: list[int] = []
         self._gaps: list[int] = []
         self._measured: list[int] = []
-        """The width at which each was measured; 0: never, or it has changed since."""
+        """The width at which each block was measured; 0 if it was not, or has changed since."""
         self._starts: list[int] = []
         self._known = 0
-        """How many of the starts are right."""
+        """How many of the starts are up to date."""
         self._index: dict[Block, int] = {}
         self._drawn: OrderedDict[Block, None] = OrderedDict()
 
     @property
     def count(self) -> int:
-        """The blocks that have been taken in."""
+        """The number of blocks as of the last `sync`."""
         return len(self._heights)
 
     def index_of(self, block: Block) -> int | None:
@@ -56,10 +59,10 @@ class Rows:
     # -- changes ---------------------------------------------------------------------------------------------------
 
     def sync(self) -> bool:
-        """Takes in blocks that came; says whether blocks went, so that nothing is where it was."""
+        """Reads new blocks from the transcript; returns whether blocks were removed, which invalidates all places."""
         now, known = self._transcript.blocks, len(self.blocks)
-        went = len(now) < known or (known > 0 and now[known - 1] is not self.blocks[known - 1])
-        if went:
+        is_reset = len(now) < known or (known > 0 and now[known - 1] is not self.blocks[known - 1])
+        if is_reset:
             self._heights, self._gaps, self._measured, self._starts, self._known = [], [], [], [], 0
             self._index, self._drawn, self.blocks, known = {}, OrderedDict(), [], 0
         for index in range(known, len(now)):
@@ -71,10 +74,10 @@ class Rows:
             self._heights.append(block.estimated_height(self.width) + gap)
             self._measured.append(0)
             self._starts.append(0)
-        return went
+        return is_reset
 
     def changed(self, index: int) -> bool:
-        """A block has changed. It is measured again if it was; says whether its height is another."""
+        """Notes a change of a block and measures it again if it was measured; returns whether rows have moved."""
         before = self._heights[index]
         was_measured = self._measured[index] != 0
         self._measured[index] = 0
@@ -87,11 +90,11 @@ class Rows:
         return self._heights[index] != before
 
     def resize(self, width: int) -> None:
-        """Another width. Heights stay as estimates until the blocks are seen."""
+        """Changes the width. The old heights serve as estimates until the blocks are measured again."""
         self.width = width
 
     def measure(self, index: int) -> int:
-        """The height of a block, which is drawn for it if need be."""
+        """Returns the exact height of a block; draws it if necessary."""
         if self._measured[index] == self.width:
             return self._heights[index]
         block = self.blocks[index]
@@ -106,29 +109,29 @@ class Rows:
         return height
 
     def _gap(self, index: int) -> int:
-        """The gap above a block; those that draw nothing are passed over."""
+        """Returns the gap above a block; blocks of height 0 are skipped."""
         above = index - 1
         while above >= 0 and self._heights[above] == 0:
             above -= 1
         return gap_before(self.blocks[index], self.blocks[above] if above >= 0 else None)
 
     def lines(self, block: Block) -> Sequence[Line]:
-        """The lines of a block, kept for the next time."""
+        """Returns the lines of a block and keeps them cached."""
         drawn = self._drawn
         drawn[block] = None
         drawn.move_to_end(block)
         if len(drawn) > _MOST_DRAWN:
             oldest, _ = drawn.popitem(last=False)
             oldest.forget()
-        return block.lines(self.width)
+        return block.lines(self.width, _MOST_NEW)
 
-    # -- where things are ------------------------------------------------------------------------------------------
+    # -- positions -------------------------------------------------------------------------------------------------
 
     def height(self, index: int) -> int:
         return self._heights[index]
 
     def start(self, index: int) -> int:
-        """The row that a block begins at."""
+        """Returns the first row of a block."""
         if index >= self._known:
             at = self._starts[self._known - 1] + self._heights[self._known - 1] if self._known else 0
             for number in range(self._known, index + 1):
@@ -139,12 +142,11 @@ class Rows:
 
     @property
     def total(self) -> int:
-        """All rows, of which many may be estimates."""
+        """The number of all rows, partly estimated."""
         last = len(self._heights) - 1
         return self.start(last) + self._heights[last] if last >= 0 else 0
 
     def place(self, row: int) -> Place:
-        """The place of a row."""
         if not self._heights:
             return Place(0, 0)
         self.start(len(self._heights) - 1)
@@ -152,13 +154,12 @@ class Rows:
         return Place(index, min(max(row - self._starts[index], 0), max(self._heights[index] - 1, 0)))
 
     def row(self, place: Place) -> int:
-        """The row of a place."""
         if place.block >= len(self._heights):
             return self.total
         return self.start(place.block) + min(place.row, max(self._heights[place.block] - 1, 0))
 
     def line(self, place: Place) -> Line:
-        """The line at a place; a gap is an empty one."""
+        """Returns the line at a place; an empty one in a gap."""
         number = self.line_number(place)
         if number < 0:
             return EMPTY
@@ -166,15 +167,15 @@ class Rows:
         return lines[number] if number < len(lines) else EMPTY
 
     def seen(self, index: int) -> Sequence[Line]:
-        """The lines of a block as they are on the screen: what has changed since is taken in with the next frame."""
+        """Returns the lines of a block as they are on the screen; the next frame adds the changes since then."""
         return self.blocks[index].drawn_lines(self.width)
 
     def gap(self, index: int) -> int:
-        """The empty rows above a block."""
+        """Returns the number of empty rows above a block."""
         return self._gaps[index]
 
     def line_number(self, place: Place) -> int:
-        """Which line of its block a place is; below 0 in a gap."""
+        """Returns the number of a place's line in its block; negative in a gap."""
         return place.row - self._gaps[place.block]
 
     def place_of_line(self, index: int, number: int) -> Place:
@@ -183,7 +184,7 @@ class Rows:
     # -- moving ----------------------------------------------------------------------------------------------------
 
     def moved(self, place: Place, rows: int) -> Place:
-        """The place so many rows further down, or up; what is passed is measured, so that nothing jumps."""
+        """Returns the place so many rows below, or above if negative. Measures the blocks on the way."""
         index, row = place.block, place.row + rows
         while row < 0 and index > 0:
             index -= 1
@@ -196,7 +197,7 @@ class Rows:
         return Place(index, row)
 
     def last_page(self, height: int) -> Place:
-        """The place of the first row when the last stands at the bottom."""
+        """Returns the place of the top row when the last row is at the bottom."""
         index, left = len(self._heights), height
         while index > 0:
             index -= 1
@@ -206,7 +207,7 @@ class Rows:
         return Place(0, 0)
 
     def measure_page(self, place: Place, height: int) -> bool:
-        """Measures what is seen from a place on; says whether the page is full."""
+        """Measures the blocks of the page that begins at a place; returns whether they fill it."""
         index, left = place.block, height + place.row
         while index < len(self._heights):
             left -= self.measure(index)

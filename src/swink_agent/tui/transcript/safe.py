@@ -1,6 +1,6 @@
-"""Foreign text made safe to draw, quickly: most of it is ordinary, and then it is not looked at letter by letter.
+"""Escapes untrusted text for the terminal, with a fast path for ordinary text.
 
-Owns the test for ordinary text and nothing else; what is done with the rest is `policies.escaping`'s.
+Owns only the test for ordinary text; `rendering.escaping` escapes the rest.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ ORDINARY = (
     "\u2190-\u2193\u2200-\u220f\u2500-\u257f\u2580-\u259f\u25a0-\u25cf\u2705\u2713\u2714\u2717\u274c"
     "\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"
 )
-"""Characters that are always shown as they are, whatever stands beside them."""
+"""Characters that are never escaped, whatever their neighbours are."""
 
 
 @lru_cache(1)
 def _odd() -> re.Pattern[str]:
-    return re.compile(f"[^{ORDINARY}]")  # made on use: so many ranges take a while
+    return re.compile(f"[^{ORDINARY}]")  # compiled on first use, because so many ranges take a while
 
 
 def safe(line: str) -> str:
-    """A line, or several, in which nothing obeys: as `safe_text`, with tabs as blanks."""
+    """Returns one or more lines escaped as by `safe_text`, with tabs expanded to blanks."""
     if line.isascii():
         if line.isprintable():
             return line
@@ -42,5 +42,5 @@ def safe(line: str) -> str:
 
 
 def safe_row(text: str) -> str:
-    """Text as one line: line ends are blanks."""
+    """Returns text escaped and as one line: every run of white space becomes one blank."""
     return safe(" ".join(text.split()))

@@ -1,62 +1,35 @@
-"""A table as it streams in: columns as wide as their cells need, narrower where the window is.
+"""Lays out a Markdown table while it streams in.
 
-Owns the widths and the wrapping inside cells. The first rows decide how wide the columns are; from then on every row
-is final when it ends. A table with too many columns for the window is shown as records, a line for each cell.
+Owns the widths of the columns and the wrapping inside cells. The first rows decide the widths; after them, every row
+is final when it ends. A table with too many columns for the window is shown as records, one line per cell.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import TypeAlias
+
+from swink_agent.rendering.block_marks import Side, cells_of
 
 from .inline_markup import inline_spans
 from .leaves import Emit, Row, split_lines
 from .line import Span, width_of
 from .wrapping import Flow
 
-__all__ = ["Table", "cells_of", "columns_of"]
+__all__ = ["Table"]
 
 _MEASURED = 100
-"""Rows that the widths are made of."""
-_MOST_COLUMNS = 40
+"""The number of first rows that decide the widths."""
 _NARROWEST = 6
 _LONGEST_ROW = 8192
-_DELIMITER = re.compile(r"[ \t|:-]*-[ \t|:-]*")
-_BAR = re.compile(r"(?<!\\)\|")
 
 _COLON = Span(": ", "table.line")
 
-Side: TypeAlias = Literal["left", "right", "centre"]
 _Cells: TypeAlias = "list[list[Span]]"
 
 
-def cells_of(line: str) -> list[str]:
-    """The cells of a row as they are written."""
-    inner = line.strip().removeprefix("|")
-    if inner.endswith("|") and not inner.endswith("\\|"):
-        inner = inner[:-1]
-    return [cell.strip().replace("\\|", "|") for cell in _BAR.split(inner, maxsplit=_MOST_COLUMNS)]
-
-
-def columns_of(header: str, delimiter: str) -> list[Side] | None:
-    """On which side the cells of each column stand, if the two lines begin a table."""
-    if "|" not in header or "|" not in delimiter or _DELIMITER.fullmatch(delimiter) is None:
-        return None
-    marks = cells_of(delimiter)
-    if len(marks) != len(cells_of(header)):
-        return None
-    return [_side(mark) for mark in marks]
-
-
-def _side(mark: str) -> Side:
-    if mark.endswith(":"):
-        return "centre" if mark.startswith(":") else "right"
-    return "left"
-
-
 class Table:
-    """Rows under a header."""
+    """A table that grows by rows."""
 
     __slots__ = ("_head", "_partial", "_role", "_rows", "_sides", "_widths", "_window", "kind")
 
@@ -78,7 +51,7 @@ class Table:
         return twin
 
     def add(self, text: str, emit: Emit, *, is_last: bool) -> None:
-        """One more row, or a piece of one."""
+        """Adds a row, or a piece of one; `is_last` marks the end of the row."""
         self._partial += text
         if not is_last and len(self._partial) < _LONGEST_ROW:
             return
@@ -111,7 +84,7 @@ class Table:
         self._rows = []
 
     def _measured(self) -> list[int]:
-        """The widths of the columns; none if they do not fit beside each other."""
+        """Returns the widths of the columns; an empty list if they do not fit next to each other."""
         natural = [
             max(1, *[_natural(row[column]) for row in (self._head, *self._rows)]) for column in range(len(self._sides))
         ]
@@ -121,7 +94,7 @@ class Table:
         if room < _NARROWEST * len(natural):
             return []
         widths = list(natural)
-        # What needs less than its share keeps what it needs; the others share the rest.
+        # A column that needs less than an equal share gets what it needs; the others share the rest.
         left, open_columns = room, sorted(range(len(natural)), key=lambda column: natural[column])
         while open_columns:
             share = left // len(open_columns)
@@ -157,7 +130,7 @@ class Table:
 
 
 def _natural(cell: list[Span]) -> int:
-    """The cells that the widest line of a cell takes."""
+    """Returns the width of a table cell's widest line."""
     return max(width_of(line) for line in split_lines(cell))
 
 

@@ -1,21 +1,21 @@
-"""A tool call as a block: open while it runs, then one line that can be opened.
+"""A tool call as a block: open while it runs, then folded to one line that the user can open.
 
-Owns the state of a call as a reader sees it, its badge, and how much of the output shows when. What the output looks
-like is in `output`.
+Owns the visible state of a call, its badge, how much output is shown when, and runs: consecutive folded calls of the
+same tool share one row, which the first of them draws. `output` draws the output.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 from swink_agent.core.types import ToolOutcome
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
 
 from .block import Block
 from .diffs import Change
-from .line import Line, Span, cut_spans, plain
+from .line import Line, Span, cut_spans, plain, width_of
 from .output import Tail, change_of, first_line, output_lines, preview_lines, preview_of_change
 from .safe import safe, safe_row
 from .wrapping import Flow
@@ -52,16 +52,22 @@ _WORDS: dict[ToolOutcome, str] = {
 _TAIL_ROWS = 8
 _PREVIEW_ROWS = 16
 _PREVIEW_OF_CHANGE = 40
+_OPEN_CHANGE = 30
+"""A change with at most this many lines stays open."""
 _SUMMARY_ROWS = 3
 _LONGEST_SUMMARY = 4000
 _WIDEST_HEAD = 116
-"""Cells after which how a call stands is no longer seen beside what it is about."""
+"""The widest head in cells: farther right, the badge would be too far from the summary."""
+_WIDEST_IN_RUN = 32
+"""Cells for the summary of one call of a run."""
 
 
 class ToolBlock(Block):
-    """One call. `finish` leaves it open; whoever draws folds it a little later, unless it was opened by hand."""
+    """One call. `finish` leaves it open; the view folds it a little later, unless the user opened it."""
 
     is_selectable = True
+    joins_runs = True
+    """Whether it may share a row with calls of the same tool."""
 
     def __init__(self, call_id: str, name: str, summary: str, *, label: str = "") -> None:
         super().__init__()
@@ -74,6 +80,9 @@ class ToolBlock(Block):
         self.began: float | None = None
         self.seconds: float | None = None
         self._is_open = True
+        self._is_apart = False
+        """Whether the user opened the run that the call was in."""
+        self._was_joinable = False
         self._word = ""
         self._output = ""
         self._details: Mapping[str, Any] | None = None
@@ -81,25 +90,25 @@ class ToolBlock(Block):
         self._tail = Tail()
         self._beat: int | None = None
 
-    # -- what happens ----------------------------------------------------------------------------------------------
+    # -- changes ---------------------------------------------------------------------------------------------------
 
     def set_summary(self, summary: str) -> None:
-        """Says anew what the call is about, when its arguments were changed."""
+        """Replaces the summary after the arguments were changed."""
         self.summary = summary
         self._changed()
 
     def ask(self) -> None:
-        """A person is being asked whether it may run."""
+        """Notes that the user is being asked whether the call may run."""
         self.status = "asking"
         self._changed()
 
     def begin(self) -> None:
-        """It runs."""
+        """Notes that the call runs now."""
         self.status, self.began = "running", time.monotonic()
         self._changed()
 
     def hear(self, text: str) -> None:
-        """It has printed something."""
+        """Adds output of the running call."""
         if text:
             self._tail.hear(text)
             self._changed()
@@ -113,7 +122,7 @@ class ToolBlock(Block):
         details: Mapping[str, Any] | None = None,
         seconds: float | None = None,
     ) -> None:
-        """It has ended. `details` with `path`, `old` and `new` show as a change of a file."""
+        """Notes that the call has ended. `details` with `path`, `old` and `new` are shown as a change of a file."""
         status = _STATUSES.get(outcome, "failed")
         self.status = "failed" if status == "done" and is_error else status
         self._word = _WORDS.get(outcome, self.status)
@@ -123,18 +132,18 @@ class ToolBlock(Block):
         self._changed()
 
     def fold(self) -> None:
-        """Makes one line of it, unless somebody opened it or it still runs."""
+        """Folds the call to one line, unless the user opened it or it still runs."""
         if self._is_open and self.is_finished and not self.opened_by_hand:
             self._is_open = False
             self._changed()
 
     def beat(self, number: int | None) -> None:
-        """Moves the sign of a call that runs; `None` holds it still."""
+        """Sets the step of the running call's animated sign; `None` shows it without animation."""
         if self._beat != number and self.status == "running":
             self._beat = number
             self._changed()
 
-    # -- what is asked ---------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------------
 
     @property
     def is_finished(self) -> bool:
@@ -145,12 +154,17 @@ class ToolBlock(Block):
         return self._is_open
 
     @property
+    def stays_open(self) -> bool:
+        """Whether the call is not folded automatically: a change of a file that is short enough to stay readable."""
+        return self.status == "done" and self._change is not None and self._change.size <= _OPEN_CHANGE
+
+    @property
     def is_compact(self) -> bool:
         return not self._is_open
 
     @property
     def newest(self) -> str:
-        """The newest line of the output of a call that runs."""
+        """The newest output line of the running call."""
         last, _ = self._tail.last(1)
         return safe(last[0].strip()) if last else ""
 
@@ -162,9 +176,65 @@ class ToolBlock(Block):
         return True
 
     def toggle(self, row: int = 0) -> bool:
+        """Opens or folds the call. A run opens into single calls; folding the first of them folds the run again."""
+        if len(run := self._run()) > 1:
+            _set_apart(run, True)
+            return True
         self.opened_by_hand = self._is_open = not (self._is_open and (self.opened_by_hand or not self.is_finished))
         self._changed()
+        if self._is_apart and not self._is_open and not (self._is_like(self.before) and self.before._is_apart):
+            _set_apart(self._apart(), False)
         return True
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_hidden(self) -> bool:
+        return self._is_joined_to(self.before)
+
+    @property
+    def opens_by_key(self) -> bool:
+        return not self.is_hidden
+
+    @property
+    def _is_joinable(self) -> bool:
+        return self.joins_runs and self.status == "done" and not self._is_open and not self._is_apart
+
+    def _is_like(self, other: Block | None) -> TypeGuard[ToolBlock]:
+        return isinstance(other, ToolBlock) and (other.name, other.label) == (self.name, self.label)
+
+    def _is_joined_to(self, other: Block | None) -> bool:
+        return self._is_joinable and self._is_like(other) and other._is_joinable
+
+    def _run(self) -> list[ToolBlock]:
+        """Returns the calls that this call's row represents: itself and the following calls that are joined to it."""
+        run: list[ToolBlock] = [self]
+        while self._is_joined_to(following := run[-1].after) and self._is_like(following):
+            run.append(following)
+        return run
+
+    def _apart(self) -> list[ToolBlock]:
+        """Returns this call and the following ones that were in an opened run with it."""
+        run: list[ToolBlock] = [self]
+        while self._is_like(following := run[-1].after) and following._is_apart:
+            run.append(following)
+        return run
+
+    def _changed(self) -> None:
+        super()._changed()
+        if self._was_joinable != self._is_joinable:
+            self._was_joinable = self._is_joinable
+            first = self.before
+            while first is not None and first.is_hidden:
+                first = first.before
+            for neighbour in (first, self.after):
+                if self._is_like(neighbour):
+                    neighbour.redraw()
+
+    def redraw(self) -> None:
+        """Lays the block out again, after a neighbour has changed."""
+        self._was_joinable = self._is_joinable
+        super()._changed()
 
     def _plain(self) -> str:
         body = self._output if self.is_finished else self._tail.text
@@ -172,19 +242,19 @@ class ToolBlock(Block):
             body = f"{body}\n{self._change.text}"
         return f"{self.name} {self.summary}\n{body}"
 
-    def estimate_size(self, characters: int) -> None:
-        """A call of an older conversation is one line, however long its result."""
-
     def estimated_height(self, width: int) -> int:
         if not self._is_open:
-            return 1
+            return 0 if self.is_hidden else 1
         return 2 + min(self._output.count("\n") + len(self._output) // max(width, 8), _PREVIEW_ROWS)
 
     # -- drawing ---------------------------------------------------------------------------------------------------
 
     def _draw(self, width: int) -> list[Line]:
+        if self.is_hidden:
+            return []
         if not self._is_open:
-            return [self._folded(width)]
+            run = self._run()
+            return [self._folded(width) if len(run) == 1 else self._folded_run(run, width)]
         return [*self._head(width), *self._body(width)]
 
     def _sign(self) -> Span:
@@ -210,24 +280,41 @@ class ToolBlock(Block):
                 return f"{self._word} {_seconds(self.seconds)}" if self.seconds is not None else self._word
 
     def _folded(self, width: int) -> Line:
+        """Draws the sign, the name, the summary, the beginning of the output, and the badge at the right."""
         head = [self._sign(), *self._named()]
-        badge = f"  {self._badge()}"
+        badge = self._badge()
+        edge = min(width, _WIDEST_HEAD)
         counted = f"  {self._change.summary}" if self._change else ""
-        room = width - sum([cell_width(span.text) for span in head]) - len(badge) - len(counted) - 1
+        room = edge - sum([cell_width(span.text) for span in head]) - len(badge) - len(counted) - 3
         output = "" if self._change else first_line(self._output)
         summary = safe_row(self.summary[:_LONGEST_SUMMARY])
-        wanted = cell_width(summary)
-        if wanted > room:
+        if cell_width(summary) > room:
             summary = cut_middle(summary, max(room * 3 // 5 if output and room > 30 else room, 0))
-        spans = [*head, Span(f" {summary}", "tool.summary"), Span(counted, "dim"), Span(badge, self.status)]
-        left = width - sum([cell_width(span.text) for span in spans]) - 3
+        spans = [*head, Span(f" {summary}", "tool.summary"), Span(counted, "dim")]
+        left = edge - sum([cell_width(span.text) for span in spans]) - len(badge) - 5
         if output and left > 8:
             spans += [Span(" \u2502 ", "tool.bar"), Span(cut(output, left), "tool.output")]
+        used = sum([cell_width(span.text) for span in spans])
+        spans += [Span(" " * max(edge - used - len(badge), 1), "tool"), Span(badge, self.status)]
         copied = " ".join(f"{self.name} {summary} {self._badge()} {output}".split())
         return Line(cut_spans([span for span in spans if span.text], width), copied, None, 2)
 
+    def _folded_run(self, run: Sequence[ToolBlock], width: int) -> Line:
+        """Draws the sign, the name, the number of calls, the summaries that fit, and the total time at the right."""
+        counted = f" \u00d7{len(run):,}"
+        head = [self._sign(), *self._named(), Span(counted, "tool.name")]
+        known = [call.seconds for call in run if call.seconds is not None]
+        badge = f"{self._word} {_seconds(sum(known))}" if known else self._word
+        edge = min(width, _WIDEST_HEAD)
+        room = edge - width_of(head) - len(badge) - 2
+        about = _listed([safe_row(call.summary[:_LONGEST_SUMMARY]) for call in run], room)
+        spans = [*head, *([Span(f" {about}", "tool.summary")] if about else [])]
+        spans += [Span(" " * max(edge - width_of(spans) - len(badge), 1), "tool"), Span(badge, self.status)]
+        copied = " ".join(f"{self.name}{counted} {about} {badge}".split())
+        return Line(cut_spans(spans, width), copied, None, 2)
+
     def _head(self, width: int) -> list[Line]:
-        """Sign, name, what it is about, and at the right how it stands."""
+        """Draws the sign, the name, the summary, and the badge at the right."""
         badge = self._badge()
         start = [self._sign(), *self._named(), Span(" ", "tool")]
         room = min(width, _WIDEST_HEAD) - 2
@@ -256,9 +343,9 @@ class ToolBlock(Block):
             change = self._change
             rows = change.lines(room) if is_whole else preview_of_change(change, room, _PREVIEW_OF_CHANGE)
         elif self.is_finished and self.opened_by_hand:
-            rows = output_lines(self.name, self._output, self._details, room)
+            rows = output_lines(self._output, self._details, room)
         elif self.is_finished:
-            rows = preview_lines(self.name, self._output, self._details, room, _PREVIEW_ROWS)
+            rows = preview_lines(self._output, self._details, room, _PREVIEW_ROWS)
         else:
             last, before = self._tail.last(_TAIL_ROWS)
             rows = [_note(f"\u2026 {before:,} earlier line{'' if before == 1 else 's'}", room)] if before else []
@@ -271,6 +358,27 @@ def _note(text: str, width: int) -> Line:
     return Line((Span(cut(text, width), "dim"),), "", "")
 
 
+def _set_apart(run: Sequence[ToolBlock], is_apart: bool) -> None:
+    """Opens a run into single rows, or joins them into one row again."""
+    for block in run:
+        block._is_apart = is_apart  # pyright: ignore[reportPrivateUsage]
+    for block in run:
+        block.redraw()
+
+
+def _listed(names: Sequence[str], room: int) -> str:
+    """Joins the names that fit, each once, with an ellipsis for the rest."""
+    distinct = list(dict.fromkeys([cut_middle(name, _WIDEST_IN_RUN) for name in names if name.strip()]))
+    if cell_width(whole := ", ".join(distinct)) <= room:
+        return whole
+    listed = ""
+    for name in distinct:
+        if cell_width(f"{listed}{name}, \u2026") > room:
+            break
+        listed += f"{name}, "
+    return f"{listed}\u2026" if listed else ""
+
+
 def _seconds(count: float) -> str:
     if count < 1:
         return f"{count * 1000:.0f} ms"
@@ -280,7 +388,9 @@ def _seconds(count: float) -> str:
 
 
 class ShellBlock(ToolBlock):
-    """A command of the user's own, which they began with `!`."""
+    """A shell command that the user ran with `!`."""
+
+    joins_runs = False
 
     def _named(self) -> list[Span]:
         return [Span("!", "shell")]

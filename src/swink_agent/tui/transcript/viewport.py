@@ -1,7 +1,7 @@
-"""The part of a transcript that is in sight: where the reader is, and whether the end is followed.
+"""The visible part of a transcript: the scroll position, and whether it follows the end.
 
-Owns scrolling and what is new below. Moving measures the blocks that are passed and no others, and the top is kept by
-its block, so that nothing jumps when estimated heights turn out otherwise. Knows no widget.
+Owns scrolling and the count of new rows below. Scrolling measures only the blocks that it passes. The top is stored as
+a block and a row in it, so that the text does not jump when an estimated height was wrong. Independent of widgets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Viewport:
         self.top = Place(0, 0)
         self.is_following = True
         self._seen_end = (0, 0)
-        """What was there when following ended: how many blocks, and the height of the last."""
+        """The number of blocks, and the height of the last one, when following ended."""
 
     @property
     def top_row(self) -> int:
@@ -28,7 +28,7 @@ class Viewport:
 
     @property
     def new_below(self) -> int:
-        """Rows that came since following ended and have not been in sight."""
+        """The number of rows that were added since following ended and that have not been visible yet."""
         rows = self._rows
         if self.is_following or not rows.count:
             return 0
@@ -39,7 +39,7 @@ class Viewport:
         return max(min(grown, rows.total - self.top_row - self.height), 0)
 
     def thumb(self) -> tuple[int, int]:
-        """From which row to which the thumb of a scrollbar goes; below 0 where all is in sight."""
+        """Returns the first row of the scrollbar's thumb and the one after the last; (-1, -1) if all rows fit."""
         height, total = self.height, self._rows.total
         if total <= height or height < 2:
             return -1, -1
@@ -49,7 +49,7 @@ class Viewport:
         return start, start + size
 
     def place_at(self, row: int) -> Place:
-        """The place of a row of the window; behind the last block where nothing is."""
+        """Returns the place of a row of the window; for an empty row at the bottom, a place after the last block."""
         index, row = self.top.block, self.top.row + row
         rows = self._rows
         while index < rows.count and row >= rows.height(index):
@@ -60,11 +60,11 @@ class Viewport:
     # -- moving ----------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Another transcript: back to its end."""
+        """Goes back to the end, for another transcript."""
         self.top, self.is_following = Place(0, 0), True
 
     def settle(self) -> None:
-        """Measures what is in sight, and puts the top where the reader is."""
+        """Measures the visible blocks and corrects the top accordingly."""
         rows = self._rows
         if self.is_following:
             self.top = rows.last_page(self.height)
@@ -74,7 +74,7 @@ class Viewport:
             self.top = rows.last_page(self.height)
 
     def resize(self, width: int) -> None:
-        """Another width: the reader stays at the same part of the same block."""
+        """Changes the width; the top stays at the same part of the same block."""
         rows = self._rows
         share = 0.0
         if not self.is_following and self.top.block < rows.count:
@@ -87,14 +87,14 @@ class Viewport:
         self.is_following = True
 
     def let_go(self) -> None:
-        """Stays where it is while more comes."""
+        """Stops following: the position stays while more rows arrive."""
         if self.is_following:
             last = self._rows.count - 1
             self.is_following = False
             self._seen_end = (last + 1, self._rows.height(last) if last >= 0 else 0)
 
     def scroll(self, count: int) -> None:
-        """Moves by rows: down until the end, which is then followed, or up, which lets go of it."""
+        """Scrolls by rows. Reaching the end starts following; scrolling up ends it."""
         rows = self._rows
         if not rows.count or not self.height or (count > 0 and self.is_following):
             return
@@ -113,7 +113,7 @@ class Viewport:
             self.top = Place(0, 0)
 
     def to_share(self, share: float) -> None:
-        """Goes to a part of the whole, as a scrollbar does: 0 is the start, 1 the end."""
+        """Scrolls to a fraction of the transcript, as a scrollbar does: 0 is the start, 1 the end."""
         total = self._rows.total
         if total <= self.height:
             return
@@ -124,7 +124,7 @@ class Viewport:
         self.top = self._rows.place(round(max(share, 0.0) * (total - self.height)))
 
     def show(self, place: Place) -> bool:
-        """Brings a place into sight, a third from the top, if it is not there; says whether it moved."""
+        """Scrolls a place to a third from the top if it is not visible; returns whether it scrolled."""
         rows = self._rows
         rows.measure(place.block)
         row, top = rows.row(place), self.top_row

@@ -1,7 +1,7 @@
-"""Spans broken into rows at words, so that what stands in a finished row never moves when more text comes.
+"""Wraps spans into rows at words; a finished row never changes when more text arrives.
 
-Owns the breaking: greedy, between words, beside wide characters, and inside a word only where it is wider than a row.
-Rows of plain ASCII, which most are, cost one search for a blank each.
+Owns the line breaking: greedy, between words, next to wide characters, and inside a word only if the word is wider than
+a row. A row of plain ASCII, which is the usual case, costs one search for a blank.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NARROWEST = 4
 
 
 class Flow:
-    """Text that flows into rows of one width; the last row stays open for what follows."""
+    """Wraps text into rows of one width; the last row stays open for more text."""
 
     __slots__ = ("_has_rows", "_open", "_width")
 
@@ -34,7 +34,7 @@ class Flow:
         return twin
 
     def add(self, spans: Sequence[Span]) -> list[tuple[Span, ...]]:
-        """The rows that are full, and can no longer change."""
+        """Adds text and returns the rows that are now full and can no longer change."""
         if not spans:
             return []
         every = [*self._open, *spans]
@@ -44,14 +44,14 @@ class Flow:
         return rows
 
     def end(self) -> list[tuple[Span, ...]]:
-        """The last row, unless it is empty and not the only one; what is added next begins a new one."""
+        """Returns the last row, unless it is empty and not the only one; the next text begins a new row."""
         last, self._open = _without_trailing_blanks(self._open), ()
         has_rows, self._has_rows = self._has_rows, False
         return [] if has_rows and not last else [last]
 
 
 def row_ranges(text: str, width: int) -> list[tuple[int, int]]:
-    """Where each row begins and ends; blanks at which a row was broken are in neither."""
+    """Returns the start and end of each row; the blanks at a line break belong to no row."""
     rows: list[tuple[int, int]] = []
     at, end = 0, len(text)
     while True:
@@ -70,13 +70,13 @@ def row_ranges(text: str, width: int) -> list[tuple[int, int]]:
         at = stop
         while at < end and text[at] == " ":
             at += 1
-        if at == end:  # what comes next begins a new row
+        if at == end:  # the next text begins a new row
             rows.append((end, end))
             return rows
 
 
 def _break(window: str, fits: int) -> int:
-    """How much of the window goes into the row, when `fits` characters do at most."""
+    """Returns how many characters of the window to put in the row, at most `fits`."""
     if window[fits] == " ":
         return fits
     blank = window.rfind(" ", 0, fits)
@@ -90,7 +90,7 @@ def _break(window: str, fits: int) -> int:
 
 
 def _fitting(window: str, width: int) -> int:
-    """How many characters of the window take no more than so many cells; one at least."""
+    """Returns how many characters of the window fit into `width` cells; at least one."""
     taken, used = 0, 0
     for piece, size in clusters(window):
         used += size
@@ -101,7 +101,7 @@ def _fitting(window: str, width: int) -> int:
 
 
 def slice_spans(spans: Sequence[Span], start: int, end: int) -> tuple[Span, ...]:
-    """The characters from `start` to `end` of spans."""
+    """Returns the characters from `start` to `end` of the spans."""
     return _slices(spans, [(start, end)])[0]
 
 
@@ -138,7 +138,7 @@ def _without_trailing_blanks(spans: tuple[Span, ...]) -> tuple[Span, ...]:
 
 
 def chopped(spans: Sequence[Span], width: int) -> list[tuple[Span, ...]]:
-    """Spans as rows of exactly so many cells, broken anywhere: for code, where a blank is as good as a letter."""
+    """Splits spans into rows of `width` cells anywhere, not only at words: for code, where every blank matters."""
     width = max(width, _NARROWEST)
     text = plain(spans)
     if len(text) <= width and text.isascii():

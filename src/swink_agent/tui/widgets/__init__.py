@@ -1,1 +1,1 @@
-"""What Textual draws: one widget to a file."""
+"""The Textual widgets, one per file."""

@@ -1,6 +1,6 @@
-"""What happens to tool calls with time: the sign of one that runs turns, one that has ended folds.
+"""Timers of tool calls: they animate the sign of a running call and fold a finished one.
 
-Owns the timers for that, and none when nothing runs and nothing is to be folded.
+No timer exists while no call runs and none is to be folded.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from ..transcript.tool import ToolBlock
 __all__ = ["FOLD_AFTER", "CallTimers"]
 
 FOLD_AFTER = 3.0
-"""Seconds that a call stays open after its end."""
+"""Seconds that a finished call stays open."""
 _BEAT = 0.125
 _MOST_RUNNING = 64
-"""Calls that run are looked for among the last so many blocks."""
+"""Only this many of the newest blocks are searched for running calls."""
 
 
 class CallTimers:
-    """Looks after the calls of a transcript. `later` calls back after so many seconds; `is_held` says of a block that
-    it must stay as it is."""
+    """Animates and folds the calls of a transcript.
+
+    `later` schedules a callback after a number of seconds; `is_held` returns whether a block must not be folded now.
+    """
 
     def __init__(
         self,
@@ -40,21 +42,22 @@ class CallTimers:
 
     @property
     def is_beating(self) -> bool:
-        """Whether a sign turns."""
+        """Whether a sign is being animated."""
         return self._timer is not None
 
     def look_after(self, block: Block) -> None:
-        """To be called when a block has changed, or is no longer held."""
+        """Starts the timers that a block needs; call it when the block changes or is no longer held."""
         if not isinstance(block, ToolBlock):
             return
         if block.status == "running":
             self._keep_beating()
-        is_due = block.is_finished and block.is_open and not block.opened_by_hand and not self._is_held(block)
+        is_left = block.opened_by_hand or block.stays_open or self._is_held(block)
+        is_due = block.is_finished and block.is_open and not is_left
         if is_due and block not in self._folds:
             self._folds[block] = self._later(FOLD_AFTER, lambda: self._fold(block))
 
     def set_still(self, is_still: bool) -> None:
-        """Holds every sign still, or lets them turn."""
+        """Stops or resumes the animation of all signs."""
         self._is_still = is_still
         running = self._running()
         if is_still:
@@ -67,7 +70,7 @@ class CallTimers:
             self._keep_beating()
 
     def stop(self) -> None:
-        """Ends all timers."""
+        """Cancels all timers."""
         for timer in (self._timer, *self._folds.values()):
             if timer is not None:
                 timer.cancel()
@@ -76,7 +79,7 @@ class CallTimers:
 
     def _fold(self, block: ToolBlock) -> None:
         self._folds.pop(block, None)
-        if not self._is_held(block):
+        if not self._is_held(block) and not block.stays_open:
             block.fold()
 
     def _running(self) -> list[ToolBlock]:

@@ -1,12 +1,11 @@
-"""What may be meant, in a few rows above what is being typed.
+"""The list of completions above the input.
 
-Owns the rows and which of them is chosen. What there is to choose from is in `composing.completer`; the keys are the
-composer's.
+Owns the rows and the chosen one. `composing.completer` finds the completions; the composer handles the keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -27,7 +26,7 @@ _MOST_ROWS = 8
 
 
 class CompletionList(Widget, can_focus=False):
-    """Rows to choose from; not there while there are none."""
+    """Completions, one per row; hidden while empty."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"completion--chosen", "completion--detail", "completion--more"}
@@ -46,65 +45,89 @@ class CompletionList(Widget, can_focus=False):
     """
 
     class Picked(Message):
-        """A row was clicked."""
+        """The user clicked a row."""
 
         def __init__(self, completion: Completion) -> None:
             super().__init__()
             self.completion = completion
 
-    def __init__(self) -> None:
+    def __init__(self, room: Callable[[], int] = lambda: _MOST_ROWS) -> None:
+        """`room` returns how many rows the list may take now."""
         super().__init__()
+        self._room = room
         self._items: Sequence[Completion] = ()
+        self._note = ""
         self._chosen = 0
         self._top = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to choose from."""
         return bool(self._items)
 
     @property
     def items(self) -> Sequence[Completion]:
-        """What there is to choose from."""
         return self._items
 
     @property
     def chosen(self) -> Completion | None:
-        """What would be taken."""
+        """The completion that Enter takes."""
         return self._items[self._chosen] if self._items else None
 
-    def show(self, items: Sequence[Completion]) -> None:
-        """Other things to choose from, the first of them chosen; none closes the list."""
-        if items == self._items:
+    def show(self, items: Sequence[Completion], note: str = "") -> None:
+        """Replaces the completions and the note below them; an empty list without a note hides the widget.
+
+        Chooses the first one, or keeps the user's choice if more completions of the same search have arrived.
+        """
+        if items == self._items and note == self._note:
             return
-        is_taller = min(len(items), _MOST_ROWS) != min(len(self._items), _MOST_ROWS)
-        self._items, self._chosen, self._top = items, 0, 0
-        self.styles.display = "block" if items else "none"
-        self.refresh(layout=is_taller)
+        chosen = self.chosen if self._chosen else None
+        before = self._height()
+        self._items, self._note, self._chosen, self._top = items, note, 0, 0
+        if chosen is not None and note and chosen in items:
+            self.step(items.index(chosen))
+        self.styles.display = "block" if items or note else "none"
+        self.refresh(layout=self._height() != before)
+
+    def _height(self) -> int:
+        return self._seen() + self._has_note()
+
+    def _seen(self) -> int:
+        """Returns the number of visible items."""
+        return min(len(self._items), max(min(self._room() - bool(self._note), _MOST_ROWS), 1))
+
+    def _has_note(self) -> bool:
+        return bool(self._note) and (not self._items or self._room() > 1)
+
+    def fit(self) -> None:
+        """Adapts to a new number of available rows."""
+        self.step(0)
+        self.refresh(layout=True)
 
     def close(self) -> None:
-        """Nothing to choose from any more."""
         self.show(())
 
     def step(self, by: int) -> None:
-        """Chooses another row, around the ends."""
+        """Chooses another row; wraps around at the ends."""
         self._chosen = (self._chosen + by) % max(len(self._items), 1)
-        self._top = min(max(self._top, self._chosen - _MOST_ROWS + 1), self._chosen)
+        self._top = min(max(self._top, self._chosen - self._seen() + 1), self._chosen)
         self.refresh()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return min(len(self._items), _MOST_ROWS)
+        return self._height()
 
     def render_line(self, y: int) -> Strip:
         width = self.content_size.width
         number = self._top + y
+        if self._has_note() and y == self._seen():
+            style = self.get_component_rich_style("completion--more")
+            return Strip([Segment(cut(self._note, width), style)]).adjust_cell_length(width, self.rich_style)
         if number >= len(self._items):
             return Strip.blank(width, self.rich_style)
         item = self._items[number]
         is_chosen = number == self._chosen
         base = self.get_component_rich_style("completion--chosen") if is_chosen else self.rich_style
         dim = base if is_chosen else self.get_component_rich_style("completion--detail")
-        more = f" {number + 1}/{len(self._items)}" if is_chosen and len(self._items) > _MOST_ROWS else ""
+        more = f" {number + 1}/{len(self._items)}" if is_chosen and len(self._items) > self._seen() else ""
         room = width - cell_width(more)
         column = min(max([cell_width(safe_line(each.label)) for each in self._items[:50]]) + 2, max(room // 2, 12))
         shown = safe_line(item.label)
@@ -117,8 +140,8 @@ class CompletionList(Widget, can_focus=False):
         gap = " " * (width - cell_width(label) - cell_width(detail) - cell_width(more))
         return Strip([Segment(label, base), Segment(detail, dim), Segment(gap, base), Segment(more, dim)], width)
 
-    async def _on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         event.stop()
         number = self._top + event.get_content_offset_capture(self).y
-        if 0 <= number < len(self._items):
+        if 0 <= number < min(len(self._items), self._top + self._seen()):
             self.post_message(self.Picked(self._items[number]))

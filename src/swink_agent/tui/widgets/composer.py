@@ -1,7 +1,7 @@
-"""Where prompts are written: an editor of several lines with history, completion, folded pastes and pictures.
+"""The input for prompts: a multi-line editor with history, completion, folded pastes and pictures.
 
-Owns what its keys mean beyond editing (`draft_view`): sending, queueing, walking and searching the history, choosing
-a completion. What is sent goes to whoever listens; nothing is run here.
+Owns the keys beyond editing, which `draft_view` does: sending, queueing, stepping through and searching the history,
+choosing a completion. It posts prompts as messages and runs nothing.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from textual.message import Message
 from swink_agent.rendering.cells import cut
 
 from ..composing.completer import Completer, Completion, TypedWord
-from ..composing.draft import Draft
-from ..composing.history import HistorySearch, HistoryWalk, PromptHistory
+from ..composing.draft import Draft, plain_text
 from ..composing.pasting import folded_label, image_files, image_label, may_name_images
+from ..composing.prompt_history import HistorySearch, HistoryWalk, PromptHistory
 from .completion_list import CompletionList
 from .draft_view import DraftView
 
 __all__ = ["Composer"]
 
 _NEW_LINE = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "alt+shift+enter"})
-_PATIENCE = 1.0
-"""Seconds that the disk has to say whether a pasted name is that of a picture."""
+_IMAGE_CHECK_SECONDS = 1.0
+"""The most seconds to check on the disk whether a pasted name is a picture."""
 _PLACEHOLDER = "Ask, or describe a task   ·   @ files   / commands   ! shell"
 _SIGN = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 _RUNNING = "Enter steers · Tab queues · Esc stops"
 
 
 class Composer(Vertical):
-    """The editor with its list of completions. Give it the focus with `focus()`."""
+    """The editor with its list of completions."""
 
     DEFAULT_CSS = """
     Composer {
@@ -60,23 +60,34 @@ class Composer(Vertical):
     ALLOW_SELECT: ClassVar[bool] = False
 
     class Submitted(Message):
-        """Enter was pressed: a prompt to send, or, while something runs, to steer with."""
+        """The user pressed Enter: a prompt to send, or to steer with during a run.
 
-        def __init__(self, text: str, images: tuple[str, ...] = ()) -> None:
+        `may_be_command` says whether a `!`, `/` or `#` at the beginning makes it a command: the user typed the
+        beginning, or it is visible.
+        """
+
+        def __init__(self, text: str, images: tuple[str, ...] = (), *, may_be_command: bool = True) -> None:
             super().__init__()
             self.text = text
             self.images = images
+            self.may_be_command = may_be_command
 
     class Queued(Submitted):
-        """Tab was pressed while something runs: a prompt for afterwards."""
+        """The user pressed Tab during a run: a prompt to send after it."""
 
     class TookBack(Message):
-        """Up was pressed with nothing written, while messages are waiting: the last of them is wanted back."""
+        """The user pressed Up in an empty draft while messages are queued: the last of them is to be taken back."""
+
+    class EditorWanted(Message):
+        """The user pressed Ctrl+G to edit the draft in their own editor."""
+
+    class ClipboardWanted(Message):
+        """The user pressed Ctrl+V to paste the picture or the text on the clipboard."""
 
     def __init__(self, *, history: PromptHistory, completer: Completer) -> None:
         super().__init__()
         self.chips = 0
-        """How many messages are waiting; they can be taken back."""
+        """The number of queued messages, which the user can take back."""
         self._history = history
         self._completer = completer
         self._view = DraftView(
@@ -87,15 +98,15 @@ class Composer(Vertical):
             placeholder=_PLACEHOLDER,
             border_rows=2,
         )
-        self._list = CompletionList()
+        self._list = CompletionList(self._room_for_list)
         self._is_running = False
         self._mode = "Execute"
         self._walk: HistoryWalk | None = None
         self._search: HistorySearch | None = None
         self._walked = ""
-        self._aside: Draft | None = None
+        self._saved_draft: Draft | None = None
         self._closed_at: int | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._file_search: asyncio.Task[None] | None = None
         self._wanted: TypedWord | None = None
 
     def compose(self) -> ComposeResult:
@@ -104,40 +115,53 @@ class Composer(Vertical):
 
     def on_unmount(self) -> None:
         self._completer.close()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._file_search is not None:
+            self._file_search.cancel()
 
-    # -- what it holds -----------------------------------------------------------------------------------------
+    # -- content -----------------------------------------------------------------------------------------------
 
     @property
     def text(self) -> str:
-        """All that is written, with the whole text of folded pastes."""
+        """The whole draft, with the full text of folded pastes."""
         return self._view.draft.sent().text
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The paths of the pictures that are attached."""
+        """The paths of the attached pictures."""
         return self._view.draft.sent().images
 
     @property
     def selected_text(self) -> str:
-        """What is selected in it, to be copied."""
         return self._view.draft.selected
 
     @property
+    def takes_escape(self) -> bool:
+        """Whether Escape would close the completions or the history search."""
+        return self._list.is_open or self._search is not None
+
+    def _room_for_list(self) -> int:
+        """Returns the rows of the window without the draft, its frame, the status bar and one row of conversation."""
+        return self.screen.size.height - self._view.seen_rows - 4
+
+    def fit(self) -> None:
+        """Adapts to a new height of the window."""
+        self._view.update()
+        self._list.fit()
+
+    @property
     def is_running(self) -> bool:
-        """Whether a run is under way, in which Tab queues what is written."""
+        """Whether an agent run is in progress, so that Tab queues the draft."""
         return self._is_running
 
     @is_running.setter
     def is_running(self, value: bool) -> None:
         if value != self._is_running:
             self._is_running = value
-            self._tell()
+            self._update_border()
 
     @property
     def mode(self) -> str:
-        """The mode that the border shows by its colour: "Plan" or "Execute"."""
+        """The mode, "Plan" or "Execute", which the colour of the border shows."""
         return self._mode
 
     @mode.setter
@@ -145,11 +169,11 @@ class Composer(Vertical):
         if value != self._mode:
             self._mode = value
             self.set_class(value == "Plan", "-plan")
-            self._tell()
+            self._update_border()
 
     @property
     def placeholder(self) -> str:
-        """What stands there while nothing is written."""
+        """The text that is shown while the draft is empty."""
         return self._view.placeholder
 
     @placeholder.setter
@@ -157,21 +181,33 @@ class Composer(Vertical):
         self._view.placeholder = text
 
     def set_text(self, text: str) -> None:
-        """Another text in the place of all that is written."""
+        """Replaces the whole draft."""
         self._end_search()
         self._walk = None
         self._view.draft.set(text)
         self._view.changed()
 
+    def set_edited(self, text: str) -> None:
+        """Replaces the draft with the text from an editor; pictures whose labels are still in it stay attached."""
+        draft = self._view.draft
+        kept = [draft.tokens[part] for part in draft.text if part in draft.tokens]
+        pictures = [token.content for token in kept if token.kind == "image" and token.label in text]
+        self.set_text("")
+        self.give_back(text, pictures)
+
+    async def paste(self, text: str) -> None:
+        """Inserts text as if the terminal had pasted it."""
+        await self._paste(text)
+
     def give_back(self, text: str, images: Sequence[str] = ()) -> None:
-        """Puts what was sent and came back before what is written, with its pictures."""
+        """Puts a message that was taken back, with its pictures, before the draft."""
         self._end_search()
         self._walk = None
         self._view.draft.put_before(text, [(image_label(path), path) for path in images])
         self._view.changed()
 
     def insert(self, text: str) -> None:
-        """Puts text at the cursor."""
+        """Inserts text at the cursor."""
         self._end_search()
         self._view.draft.insert(text)
         self._view.changed()
@@ -185,12 +221,12 @@ class Composer(Vertical):
         self._view.focus(scroll_visible)
         return self
 
-    def _tell(self) -> None:
-        """The words in the border."""
+    def _update_border(self) -> None:
+        """Shows the mode, the keys or the history search in the border."""
         search = self._search
         if search is not None:
             sign = "no such prompt" if search.has_failed else "history"
-            # As content: what is searched for is no markup, whatever is in it.
+            # `Content`, because Textual would read a plain string as markup.
             self._view.border_title = Content(f"{sign}: {cut(search.query, 40)}▏")
             self._view.border_subtitle = "Enter takes it · Ctrl+R older · Esc back"
             return
@@ -200,7 +236,7 @@ class Composer(Vertical):
     # -- keys --------------------------------------------------------------------------------------------------
 
     def _key(self, event: events.Key) -> bool:
-        """What a key does that is no editing; whether it is such a key."""
+        """Handles a key that does not edit; returns whether it is one."""
         if self._search is not None:
             return self._search_key(event)
         key = event.key
@@ -222,6 +258,10 @@ class Composer(Vertical):
             self._begin_search()
         elif key == "ctrl+o":
             self._open_token()
+        elif key == "ctrl+g":
+            self.post_message(self.EditorWanted())
+        elif key == "ctrl+v":
+            self.post_message(self.ClipboardWanted())
         else:
             return False
         return True
@@ -231,11 +271,13 @@ class Composer(Vertical):
         text = text.strip("\n").rstrip()
         if not text.strip() and not images:
             return
+        draft = self._view.draft
+        may_be_command = not draft.begins_with_token and (draft.is_start_typed or self._view.is_start_in_sight)
         self._history.add(text)
-        self._view.draft.clear()
-        self._walk = self._aside = None
+        draft.clear()
+        self._walk = self._saved_draft = None
         self._view.changed()
-        self.post_message(kind(text, images))
+        self.post_message(kind(text, images, may_be_command=may_be_command))
 
     def _open_token(self) -> None:
         token = self._view.draft.open_token()
@@ -258,7 +300,7 @@ class Composer(Vertical):
             return True
         if self._walk is None:
             self._walk = HistoryWalk(self._history, draft.sent().text)
-            self._aside = draft
+            self._saved_draft = draft
         older = self._walk.older()
         if older is not None:
             self._show(Draft(older), keeps_walk=True)
@@ -276,13 +318,13 @@ class Composer(Vertical):
         if newer is not None:
             self._show(Draft(newer), keeps_walk=True)
         else:
-            self._show(self._aside or Draft())
+            self._show(self._saved_draft or Draft())
         return True
 
     def _show(self, draft: Draft, *, keeps_walk: bool = False) -> None:
-        """Another draft in the place of this one, without what would be completed in it."""
+        """Replaces the draft and closes the completions."""
         if not keeps_walk:
-            self._walk = self._aside = None
+            self._walk = self._saved_draft = None
         self._view.draft = draft
         self._walked = draft.text
         self._close_list(remember=True)
@@ -290,20 +332,20 @@ class Composer(Vertical):
 
     def _begin_search(self) -> None:
         self._search = HistorySearch(self._history)
-        self._aside = self._view.draft
+        self._saved_draft = self._view.draft
         self._walk = None
         self._close_list(remember=True)
-        self._tell()
+        self._update_border()
 
     def _end_search(self, *, takes: bool = True) -> None:
         if self._search is None:
             return
         self._search = None
         self._view.highlight(None)
-        aside, self._aside = self._aside, None
-        if not takes and aside is not None:
-            self._show(aside)
-        self._tell()
+        saved, self._saved_draft = self._saved_draft, None
+        if not takes and saved is not None:
+            self._show(saved)
+        self._update_border()
 
     def _search_key(self, event: events.Key) -> bool:
         search, key = self._search, event.key
@@ -321,23 +363,23 @@ class Composer(Vertical):
             search.type(event.character)
         else:
             self._end_search()
-            return key in ("enter", "tab", *_NEW_LINE)  # another key does what it does, to what was found
+            return key in ("enter", "tab", *_NEW_LINE)  # every other key then edits the prompt that was found
         if search.found is not None:
             draft = Draft(search.found)
             draft.move(search.at)
             self._view.draft = draft
             self._view.highlight((search.at, search.at + len(search.query)))
-        elif self._aside is not None:
-            self._view.draft = self._aside
+        elif self._saved_draft is not None:
+            self._view.draft = self._saved_draft
             self._view.highlight(None)
-        self._tell()
+        self._update_border()
         return True
 
     # -- completion --------------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
         if self._walk is not None and self._view.draft.text != self._walked:
-            self._walk = None  # a prompt of the history that was changed is a new one
+            self._walk = None  # an edited prompt of the history is a new prompt
         self._complete()
 
     def _complete(self, *, is_asked: bool = False) -> None:
@@ -354,20 +396,26 @@ class Composer(Vertical):
         if wanted.kind == "command":
             self._list.show(self._completer.commands(wanted))
         else:
-            if self._looking is not None:
-                self._looking.cancel()
-            self._looking = asyncio.create_task(self._look(wanted))
+            if self._file_search is not None:
+                self._file_search.cancel()
+            self._file_search = asyncio.create_task(self._find_files(wanted))
 
-    async def _look(self, wanted: TypedWord) -> None:
-        try:
-            found = await self._completer.files(wanted)
-        except OSError:
-            found = []
-        if self._wanted == wanted:
-            self._list.show(found)
+    async def _find_files(self, wanted: TypedWord) -> None:
+        while True:
+            try:
+                found = await self._completer.files(wanted)
+            except OSError:
+                found = []
+            if self._wanted != wanted:
+                return
+            is_reading = self._completer.is_reading
+            self._list.show(found, self._completer.note)
+            if not is_reading:
+                return
+            await self._completer.more()
 
     def _close_list(self, *, remember: bool = False) -> None:
-        """Closes the list; with `remember` it opens no more for what is being typed."""
+        """Closes the list; with `remember` it stays closed for the current word."""
         wanted, self._wanted = self._wanted, None
         if remember:
             self._closed_at = wanted.start if wanted is not None else None
@@ -385,14 +433,14 @@ class Composer(Vertical):
             typed = self._view.draft.text[wanted.start : wanted.end]
             if key == "enter" and typed == chosen.text:
                 self._close_list()
-                return False  # it is all there: the key sends it
+                return False  # already complete: Enter sends the prompt
             self._take(chosen, wanted)
         else:
             return False
         return True
 
     def _take(self, completion: Completion, wanted: TypedWord) -> None:
-        """Puts a completion into the text; behind a folder more may be typed at once."""
+        """Inserts a completion, followed by a space except after a folder, where the user may go on typing."""
         draft = self._view.draft
         behind = draft.text[wanted.end : wanted.end + 1]
         is_folder = completion.label.endswith("/") and wanted.kind == "file"
@@ -411,11 +459,11 @@ class Composer(Vertical):
 
     async def _paste(self, text: str) -> None:
         self._end_search()
-        text = text.replace("\r\n", "\n").replace("\r", "\n")  # most terminals paste lines as if Enter were pressed
+        text = plain_text(text)  # most terminals paste line ends as carriage returns
         if may_name_images(text):
             try:
-                looking = self._completer.beside(lambda: image_files(text, self._completer.folder))
-                images = await asyncio.wait_for(looking, _PATIENCE)
+                checking = self._completer.beside(lambda: image_files(text, self._completer.folder))
+                images = await asyncio.wait_for(checking, _IMAGE_CHECK_SECONDS)
             except TimeoutError:
                 images = []
             for path in images:

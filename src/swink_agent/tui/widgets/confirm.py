@@ -1,7 +1,7 @@
-"""A choice between a few things, over the conversation.
+"""A dialog with a few choices.
 
-Owns the keys: Enter, `y` and `1` take what is proposed, Escape and `n` decline, other numbers and letters take what
-stands beside them.
+Owns the keys: Enter, `y` and `1` take the proposed choice, Escape and `n` decline, other numbers and letters take the
+choice that they label.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.geometry import Size
-from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 
 from swink_agent.rendering.cells import cell_width, cut
 from swink_agent.rendering.escaping import safe_display
 
-from .dialog import DIALOG_CSS, DialogText
+from .dialog import DIALOG_CSS, LOW, Dialog, DialogText
 
 __all__ = ["Confirm"]
 
@@ -63,18 +62,18 @@ class _Choices(Widget, can_focus=True):
         self.refresh()
 
 
-class Confirm(ModalScreen["str | None"]):
-    """Gives the key of a choice, or nothing when it was declined. What is proposed stands first, as 1.
+class Confirm(Dialog["str | None"]):
+    """Returns the key of a choice, or `None` if the user declined. The proposed choice comes first, as 1.
 
-    `choices` are pairs of a key, whose first letter chooses it, and its words.
+    `choices` are pairs of a key, whose first letter selects it, and a label.
     """
 
-    # In the place of the input: what it asks about is mostly the end of the conversation above, and is to be read.
+    # Directly above the input, because the question is mostly about the end of the conversation: it stays readable.
     DEFAULT_CSS = f"""
     Confirm {{
         {DIALOG_CSS}
         align: center bottom;
-        & > .dialog {{ width: 100%; max-width: 100%; margin: 0 0 1 0; }}
+        & > .dialog {{ width: 100%; max-width: 100%; }}
     }}
     """
 
@@ -93,7 +92,12 @@ class Confirm(ModalScreen["str | None"]):
     def on_mount(self) -> None:
         self._choices.focus()
 
-    async def _on_key(self, event: events.Key) -> None:
+    def fit(self, room: int) -> None:
+        gap = int(room >= LOW)
+        self._choices.styles.margin = (gap, 0, 0, 0)
+        self._words.fit(room - 2 - gap - len(self._choices.choices))
+
+    async def on_key(self, event: events.Key) -> None:
         if event.key in ("ctrl+c", "ctrl+q"):
             return
         event.stop()

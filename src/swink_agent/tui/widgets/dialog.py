@@ -1,19 +1,33 @@
-"""What the windows over the conversation have in common: a box in the middle, calm and no larger than it must be."""
+"""The base of all dialogs: a box over the conversation and above the input, no larger than necessary."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from rich.segment import Segment
+from textual import events
 from textual.geometry import Size
+from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from swink_agent.rendering.cells import cell_width, wrap
+from swink_agent.rendering.cells import cell_width, cut, wrap
 from swink_agent.rendering.escaping import safe_text
 
-__all__ = ["DIALOG_CSS", "DialogText"]
+from .composer import Composer
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+__all__ = ["DIALOG_CSS", "LOW", "Dialog", "DialogText"]
+
+T = TypeVar("T")
+
+LOW = 8
+"""A box with fewer rows than this has no empty rows."""
+_LEAST_ROWS = 3
+"""Rows that a dialog has in every window: its frame and one row inside."""
 
 DIALOG_CSS = """
     align: center middle;
@@ -22,7 +36,7 @@ DIALOG_CSS = """
         width: 72;
         max-width: 90%;
         height: auto;
-        max-height: 80%;
+        max-height: 100%;
         border: round $accent;
         border-title-color: $accent;
         border-title-style: bold;
@@ -35,8 +49,33 @@ DIALOG_CSS = """
 """The look of a screen that holds one `.dialog`."""
 
 
+class Dialog(ModalScreen[T]):
+    """A screen with one `.dialog`, which never covers the input."""
+
+    def on_screen_resume(self) -> None:
+        self._make_room()
+
+    def on_resize(self, event: events.Resize) -> None:
+        # Textual lays out the screen below after this one.
+        self.call_after_refresh(self._make_room)
+
+    def _make_room(self) -> None:
+        app = cast("App[Any]", self.app)  # pyright: ignore[reportUnknownMemberType]
+        window = app.size.height
+        inputs = [found for found in app.screen_stack[0].query(Composer) if found.display]
+        below = window - inputs[0].region.y if inputs else 1
+        room = max(window - below, _LEAST_ROWS)
+        for box in self.query(".dialog"):
+            box.styles.margin = (0, 0, window - room, 0)
+            box.styles.max_height = room
+        self.fit(room)
+
+    def fit(self, room: int) -> None:
+        """Adapts the content to a box of `room` rows, frame included."""
+
+
 class DialogText(Widget, can_focus=False):
-    """A few lines of text, broken between words; made safe here."""
+    """A few lines of text, wrapped at words. Control characters are escaped here."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "DialogText { height: auto; width: 1fr; }"
@@ -46,9 +85,12 @@ class DialogText(Widget, can_focus=False):
         self._lines: Sequence[str] = safe_text(text).replace("\t", "    ").split("\n")
 
     def show(self, text: str) -> None:
-        """Another text."""
         self._lines = safe_text(text).replace("\t", "    ").split("\n")
         self.refresh(layout=True)
+
+    def fit(self, rows: int) -> None:
+        """Draws at most `rows` rows; the last one ends with "…" if there are more."""
+        self.styles.max_height = max(rows, 1)
 
     def _rows(self, width: int) -> list[str]:
         return [row for line in self._lines for row in wrap(line, width, at_words=True)]
@@ -60,4 +102,6 @@ class DialogText(Widget, can_focus=False):
         width = self.content_size.width
         rows = self._rows(width)
         text = rows[y] if y < len(rows) else ""
+        if y == self.content_size.height - 1 and y < len(rows) - 1:
+            text = f"{cut(text, max(width - 2, 0))} …"
         return Strip([Segment(text + " " * max(width - cell_width(text), 0), self.rich_style)], width)

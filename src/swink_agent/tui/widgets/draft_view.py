@@ -1,8 +1,8 @@
-"""A draft in a window: its rows, the cursor, the selection, and the keys and the mouse that edit it.
+"""A text editor widget: shows a draft with cursor and selection, and edits it by keys and mouse.
 
-Owns drawing and editing, a row at a time: a key repaints the rows that it changed, and nothing is laid out again unless
-their number changes. There is no blinking and no timer. What a key means beyond editing is asked of `on_key` first;
-`on_change` is told when the text, or the place of the cursor in it, is another.
+Owns drawing and editing. A key repaints only the rows that it changed; the layout changes only with the number of rows.
+The cursor does not blink, so there are no timers. `on_key` sees every key first and may handle it; `on_change` is
+called when the text or the cursor position changes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ __all__ = ["DraftView"]
 KeyFn = Callable[[events.Key], bool]
 PasteFn = Callable[[str], Awaitable[None]]
 _GUTTER = 2
+_ROWS_AROUND = 6
+"""Rows of the window that a draft leaves free for its frame, the status bar and the list of completions."""
 
 
 class DraftView(Widget, can_focus=True):
-    """Shows a draft and edits it. `most_rows` is how tall it grows; past that it scrolls."""
+    """Shows a draft and edits it. It grows up to `most_rows` rows if the window is tall enough, and then scrolls."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -87,16 +89,28 @@ class DraftView(Widget, can_focus=True):
         self._pressed_at: int | None = None
         self._styles_of: dict[str, Style] = {}
 
-    # -- what is shown -----------------------------------------------------------------------------------------
+    # -- drawing -----------------------------------------------------------------------------------------------
 
     @property
     def rows(self) -> int:
-        """How many rows the draft has at this width, seen or not."""
+        """The number of rows of the draft at this width, visible or not."""
         return len(self._layout_of_draft.rows)
 
     @property
+    def is_start_in_sight(self) -> bool:
+        """Whether the first row of the text is visible."""
+        _, row = self._layout_of_draft.cell_of(self.draft.start)
+        return self._top <= row < self._top + self.seen_rows
+
+    @property
+    def seen_rows(self) -> int:
+        """The number of visible rows."""
+        room = self.screen.size.height - _ROWS_AROUND if self.is_attached else self._most_rows
+        return max(1, min(self.rows, self._most_rows, room))
+
+    @property
     def placeholder(self) -> str:
-        """What stands there while nothing is written."""
+        """The text that is shown while the draft is empty."""
         return self._placeholder
 
     @placeholder.setter
@@ -107,19 +121,19 @@ class DraftView(Widget, can_focus=True):
                 self.refresh()
 
     def highlight(self, match: tuple[int, int] | None) -> None:
-        """Marks a piece of the text, such as what a search found."""
+        """Highlights a range of the text, such as a search hit; `None` removes the highlight."""
         self._match = match
         self.update()
 
     def update(self) -> None:
-        """Shows the draft as it is now: repaints the rows that are others, or makes room for more or fewer."""
+        """Redraws after a change of the draft: repaints the changed rows, and adapts the height to their number."""
         width = self.content_size.width - _GUTTER
         if width <= 0 or not self.is_attached:
             return
         layout = self._layout_of_draft
         layout.update(self.draft.text, width, self.draft.tokens)
         column, at = layout.cell_of(self.draft.cursor)
-        shown = max(1, min(len(layout.rows), self._most_rows))
+        shown = self.seen_rows
         top = max(0, min(self._top, len(layout.rows) - shown))
         top = min(top, at) if at < top else max(top, at - shown + 1)
         before, was_at, *marks = self._drawn
@@ -142,7 +156,7 @@ class DraftView(Widget, can_focus=True):
         self._put_cursor(column, at - top)
 
     def _put_cursor(self, column: int, row: int) -> None:
-        """Where the terminal's own cursor would be: input methods open their windows there."""
+        """Moves the terminal's own cursor, because input methods open their windows there."""
         if self.has_focus:
             app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
             app.cursor_position = self.content_region.offset + Offset(column + _GUTTER, row)
@@ -202,11 +216,11 @@ class DraftView(Widget, can_focus=True):
         return segments
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return max(1, min(self.rows, self._most_rows))
+        return self.seen_rows
 
     # -- keys --------------------------------------------------------------------------------------------------
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         if self._on_key_first is not None and self._on_key_first(event):
             event.stop()
             event.prevent_default()
@@ -215,8 +229,8 @@ class DraftView(Widget, can_focus=True):
             event.prevent_default()
             self.changed()
 
-    async def _on_paste(self, event: events.Paste) -> None:
-        # Here and not in whoever holds this: a key that follows must not be faster than the text before it.
+    async def on_paste(self, event: events.Paste) -> None:
+        # Handled here and not in the parent, so that a key after the paste cannot overtake it.
         event.stop()
         event.prevent_default()
         if self._on_paste_first is not None:
@@ -228,20 +242,20 @@ class DraftView(Widget, can_focus=True):
     def on_refused_paste(self, event: RefusedPaste) -> None:
         event.stop()
         self.notify(
-            f"The paste has {event.characters:,} characters, more than can be taken ({LARGEST_PASTE:,}): "
-            "save it as a file and name that",
+            f"The paste has {event.characters:,} characters, more than the limit of {LARGEST_PASTE:,}: "
+            "save it as a file and give its name",
             severity="warning",
             markup=False,
         )
 
     def changed(self) -> None:
-        """Shows what was changed, and tells whoever listens: directly, as a message would cost as much as the key."""
+        """Redraws after a change and calls `on_change`, directly: a message would cost as much as the key itself."""
         self.update()
         if self._on_change is not None:
             self._on_change()
 
     def edit(self, event: events.Key) -> bool:
-        """Does what a key does to the draft; whether it is such a key."""
+        """Applies an editing key to the draft; returns whether it is one."""
         draft, key = self.draft, event.key
         if event.is_printable and event.character is not None:
             draft.insert(event.character, is_typed=True)
@@ -250,7 +264,7 @@ class DraftView(Widget, can_focus=True):
         if key in ("up", "down", "shift+up", "shift+down"):
             return self._move_by_rows(-1 if key.endswith("up") else 1, selects=key.startswith("shift"))
         self._column = None
-        return self._delete(key) or self._move(key) or self._other(key)
+        return self._delete(key) or self._move(key) or self._undo_or_yank(key)
 
     def _delete(self, key: str) -> bool:
         draft = self.draft
@@ -288,7 +302,7 @@ class DraftView(Widget, can_focus=True):
             case "home" | "ctrl+a" if not draft.is_empty:
                 draft.move(draft.line_start(), selects=selects)
             case "end" if not selects and draft.selection is None and draft.cursor == len(draft.text):
-                return False  # there is no further to go here: the view may have the key
+                return False  # already at the end: the key scrolls the transcript instead
             case "end" | "ctrl+e" if not draft.is_empty:
                 draft.move(draft.line_end(), selects=selects)
             case "ctrl+home" if not draft.is_empty:
@@ -299,17 +313,19 @@ class DraftView(Widget, can_focus=True):
                 return False
         return True
 
-    def _other(self, key: str) -> bool:
+    def _undo_or_yank(self, key: str) -> bool:
         match key:
             case "ctrl+z" | "ctrl+underscore":
                 return self.draft.undo()
-            case "ctrl+y" | "ctrl+shift+z":
+            case "ctrl+y":
+                return self.draft.yank()
+            case "ctrl+shift+z" | "alt+underscore":
                 return self.draft.redo()
             case _:
                 return False
 
     def _move_by_rows(self, step: int, *, selects: bool) -> bool:
-        """To the row above or below, in the column where the walk began; not beyond the first and the last."""
+        """Moves to the row above or below and keeps the column; returns `False` at the first and the last row."""
         layout = self._layout_of_draft
         column, row = layout.cell_of(self.draft.cursor)
         if not 0 <= row + step < len(layout.rows):
@@ -324,7 +340,7 @@ class DraftView(Widget, can_focus=True):
         offset = event.get_content_offset_capture(self)
         return self._layout_of_draft.place_at(offset.x - _GUTTER, max(offset.y, 0) + self._top)
 
-    async def _on_mouse_down(self, event: events.MouseDown) -> None:
+    async def on_mouse_down(self, event: events.MouseDown) -> None:
         event.stop()
         if event.button != 1:
             return
@@ -333,7 +349,7 @@ class DraftView(Widget, can_focus=True):
         self.capture_mouse()
         self.changed()
 
-    async def _on_mouse_move(self, event: events.MouseMove) -> None:
+    async def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._pressed_at is None:
             return
         event.stop()
@@ -342,15 +358,15 @@ class DraftView(Widget, can_focus=True):
             self.draft.move(place, selects=True)
             self.update()
 
-    async def _on_mouse_up(self, event: events.MouseUp) -> None:
+    async def on_mouse_up(self, event: events.MouseUp) -> None:
         if self._pressed_at is not None:
             event.stop()
             self._pressed_at = None
             self.release_mouse()
 
-    async def _on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         event.stop()
-        if event.chain == 2:  # a word
+        if event.chain == 2:  # select the word
             self.draft.move(self.draft.word_right())
             self.draft.move(self.draft.word_left())
             self.draft.move(self.draft.word_right(), selects=True)
@@ -360,16 +376,16 @@ class DraftView(Widget, can_focus=True):
             self.draft.move(self.draft.line_end(), selects=True)
             self.update()
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self._scroll_rows(event, -1)
 
-    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._scroll_rows(event, 1)
 
     def _scroll_rows(self, event: events.MouseEvent, step: int) -> None:
-        most = self.rows - self._most_rows
+        most = self.rows - self.seen_rows
         if most <= 0:
-            return  # all of it is seen: the wheel is somebody else's
+            return  # nothing to scroll here, so the event passes to the parent widgets
         event.stop()
         top = max(0, min(self._top + step, most))
         if top != self._top:
@@ -378,7 +394,7 @@ class DraftView(Widget, can_focus=True):
 
     # -- the window --------------------------------------------------------------------------------------------
 
-    def _on_resize(self, event: events.Resize) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         self._drawn = ([], 0, None, None)
         self.update()
 

@@ -1,7 +1,7 @@
-"""One of many, found by typing, over the conversation; with a look at it beside the list where there is room.
+"""A dialog to pick one item of a list by typing, with a preview beside the list in wide windows.
 
-Owns the list, its keys and the preview. Drawn as one widget however many items there are: what is not seen costs
-nothing. What fits is in `composing.picking`.
+Owns the list, its keys and the preview. One widget draws all items, so that items outside the window cost nothing.
+`composing.picking` decides which items match.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 
 from swink_agent.rendering.cells import cell_width, cut
 from swink_agent.rendering.escaping import safe_display
 
-from ..composing.picking import PickItem, matching
-from .dialog import DIALOG_CSS
+from ..composing.matching import PickItem, matching
+from .dialog import DIALOG_CSS, LOW, Dialog
 from .draft_view import DraftView
 
 __all__ = ["PickItem", "Picker"]
 
 _WIDE = 100
-"""Columns from which on there is room for a preview."""
-_SOON = 0.08
-"""Seconds that an item must be chosen before it is looked at: whoever runs down the list looks at none."""
+"""The least number of columns for a preview."""
+_PREVIEW_DELAY = 0.08
+"""Seconds that an item must stay chosen before its preview is made, so that moving through the list makes none."""
 
 
 class _Span(Protocol):
@@ -87,9 +86,9 @@ class _List(Widget, can_focus=False):
         width = self.content_size.width
         number = self._top + y
         if number >= len(self.items):
-            told = "  nothing fits" if y == 0 and not self.items else ""
+            text = "  no matches" if y == 0 and not self.items else ""
             style = self.get_component_rich_style("list--detail")
-            return Strip([Segment(told, style)]).adjust_cell_length(width, self.rich_style)
+            return Strip([Segment(text, style)]).adjust_cell_length(width, self.rich_style)
         item = self.items[number]
         is_chosen = number == self.chosen
         base = self.get_component_rich_style("list--chosen") if is_chosen else self.rich_style
@@ -101,18 +100,18 @@ class _List(Widget, can_focus=False):
         segments = [Segment(" ", base), Segment(label, base), Segment(gap, base), Segment(f"{detail} ", dim)]
         return Strip(segments).adjust_cell_length(width, base)
 
-    async def _on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         event.stop()
         number = self._top + event.get_content_offset_capture(self).y
         if number < len(self.items):
             self.step(number - self.chosen)
             self.post_message(self.Picked())
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
         self.step(-3)
 
-    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self.step(3)
 
@@ -145,17 +144,18 @@ class _Preview(Widget, can_focus=False):
         return Strip(segments).adjust_cell_length(width, base)
 
 
-class Picker(ModalScreen["str | None"]):
-    """Gives the key of the picked item, or nothing when none was.
+class Picker(Dialog["str | None"]):
+    """Returns the key of the picked item, or `None` if the user picked none.
 
-    `preview(key)` gives the lines of a look at an item, of which as many are shown as there is room for; `style_of`
-    says how the roles of their spans are drawn.
+    `preview(key)` returns the lines of an item's preview, of which as many are shown as fit; `style_of` returns the
+    style of a span's role.
     """
 
     DEFAULT_CSS = (
         f"Picker {{ {DIALOG_CSS} }}"
-        "Picker > .dialog { width: 90%; max-width: 140; height: 80%; max-height: 40; }"
+        "Picker > .dialog { width: 90%; max-width: 140; height: 40; }"
         "Picker > .dialog > DraftView { height: 1; margin: 0 0 1 0; }"
+        "Picker.-low > .dialog > DraftView { margin: 0; }"
         "Picker.-wide > .dialog _Preview { display: block; }"
     )
 
@@ -176,7 +176,7 @@ class Picker(ModalScreen["str | None"]):
         )
         self._list = _List(items)
         self._preview = _Preview(style_of)
-        self._looking: asyncio.Task[None] | None = None
+        self._preview_task: asyncio.Task[None] | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as box:
@@ -189,21 +189,25 @@ class Picker(ModalScreen["str | None"]):
 
     def on_mount(self) -> None:
         self._view.focus()
-        self._look()
+        self._update_preview()
 
     def on_unmount(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._preview_task is not None:
+            self._preview_task.cancel()
 
     def on_resize(self, event: events.Resize) -> None:
+        super().on_resize(event)
         self.set_class(self._preview_of is not None and event.size.width >= _WIDE, "-wide")
+
+    def fit(self, room: int) -> None:
+        self.set_class(room < LOW, "-low")
 
     def _key(self, event: events.Key) -> bool:
         page = max(self._list.content_size.height - 1, 1)
         steps = {"up": -1, "ctrl+p": -1, "down": 1, "ctrl+n": 1, "pageup": -page, "pagedown": page}
         if event.key in steps:
             self._list.step(steps[event.key])
-            self._look()
+            self._update_preview()
         elif event.key == "escape":
             self.dismiss(None)
         elif event.key == "enter":
@@ -218,25 +222,25 @@ class Picker(ModalScreen["str | None"]):
 
     def _changed(self) -> None:
         self._list.show(matching(self._items, self._view.draft.text))
-        self._look()
+        self._update_preview()
 
     def on__list_picked(self) -> None:
         self._take()
 
-    def _look(self) -> None:
+    def _update_preview(self) -> None:
         if self._preview_of is None:
             return
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._preview_task is not None:
+            self._preview_task.cancel()
         items = self._list.items
         if items:
-            self._looking = asyncio.create_task(self._look_at(self._preview_of, items[self._list.chosen].key))
+            self._preview_task = asyncio.create_task(self._load_preview(self._preview_of, items[self._list.chosen].key))
         else:
             self._preview.show(())
 
-    async def _look_at(self, preview_of: PreviewFn, key: str) -> None:
-        await asyncio.sleep(_SOON)
+    async def _load_preview(self, preview_of: PreviewFn, key: str) -> None:
+        await asyncio.sleep(_PREVIEW_DELAY)
         try:
             self._preview.show(await preview_of(key))
-        except Exception:  # a look that fails shows nothing; taking the item says why
+        except Exception:  # no preview then; picking the item reports the error
             self._preview.show(())

@@ -1,16 +1,16 @@
-"""A question in the place of the composer: what would run, and the keys that answer.
+"""The approval question, shown instead of the composer: the tool call, and the keys that answer.
 
-Owns the rows of it, what scrolls and what stays, the keys, and the moment in which no key counts. What is shown of a
-call is in `policies.question`; which hunks a change has in `tools.hunks`. Every row of what a model wrote stands behind
-a mark of ours, and the keys are drawn below it, where nothing of it comes.
+Owns the layout, scrolling, the keys, and the short time in which keys are ignored. `approvals.question` decides what is
+shown of a call; `tools.files.hunks` finds the hunks of a change. Every row of text from the model starts with a mark of
+ours, and the keys are drawn below all of it, so that the model's text cannot imitate them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from typing import ClassVar, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rich.segment import Segment
 from rich.style import Style
@@ -20,47 +20,57 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from swink_agent.approvals.answers import reason_for
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView, Row, hunk_rows
 from swink_agent.rendering.cells import cell_width, cut, wrap
-from swink_agent.rendering.escaping import safe_display
+from swink_agent.rendering.escaping import safe_display, safe_line
 from swink_agent.tools.files.hunks import ChangeHunks
 
 from ..composing.draft import Draft, plain_text
-from ..composing.question_keys import Choice, choice_rows, choices_of, low_choice_rows, reason_for
+from ..composing.question_keys import Choice, choice_rows, choices_of, low_choice_rows
+from ..transcript.diffs import Change
+from ..transcript.line import Line
+
+if TYPE_CHECKING:
+    from .theme_styles import ThemeStyles
 
 __all__ = ["QuestionPanel"]
 
 GRACE = 0.3
-"""Seconds after the question is drawn in which no key answers it: it was meant for something else."""
-_BESIDE = 50_000
-"""Characters of a call past which its rows are made beside the event loop."""
+"""Seconds after the question is first drawn in which keys are ignored, because they were meant for something else."""
+_LARGE = 50_000
+"""A call with more characters than this is prepared in a thread, not in the event loop."""
 _LEAST_CONTENT = 4
 _LOW = 20
-"""Rows of a window in which nothing is left for what can be missed."""
+"""A window with fewer rows than this shows only the essential parts."""
 _LOWEST, _NARROW = 13, 64
-"""Rows and columns in which the answers are told in few words."""
+"""Windows smaller than this, in rows and columns, show the answers in short form."""
 _COUNTED = 500
-"""Rows that are made at once, so that their number can be said of most calls."""
+"""Rows that are made at once, so that the total can be shown for most calls."""
+_TITLE = "Allow this?"
+_MOST_DRAWN, _LONGEST_DRAWN = 2_000, 4_000
+"""Lines of a change, and characters of a line, up to which it is drawn as in the transcript. Larger changes are drawn
+as plain rows, which are made when the user scrolls to them."""
 _SHARE = 0.7
-"""How much of the window the question takes at most."""
+"""The largest share of the window's rows that the question takes."""
 
 
 class _Rows:
-    """Rows that are made as far as somebody looks."""
+    """Rows that are made only as far as the user scrolls."""
 
-    def __init__(self, source: Iterator[Row], on_error: Callable[[Exception], None]) -> None:
+    def __init__(self, source: Iterator[Row | Line], on_error: Callable[[Exception], None]) -> None:
         self._source = source
         self._on_error = on_error
-        self.made: list[Row] = []
+        self.made: list[Row | Line] = []
         self.is_all = False
 
-    def at(self, number: int) -> Row | None:
+    def at(self, number: int) -> Row | Line | None:
         self.make(number + 1)
         return self.made[number] if number < len(self.made) else None
 
     def make(self, count: int | None) -> int:
-        """Makes so many rows, or all of them, and gives how many there are."""
+        """Makes rows until there are `count`, or all of them for `None`; returns how many exist."""
         while not self.is_all and (count is None or len(self.made) < count):
             try:
                 row = next(self._source, None)
@@ -75,7 +85,7 @@ class _Rows:
 
 
 class QuestionPanel(Widget, can_focus=True):
-    """Asks one question, and posts one `Answered`."""
+    """Asks one question and posts one `Answered`."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -108,12 +118,17 @@ class QuestionPanel(Widget, can_focus=True):
     """
 
     class Answered(Message):
-        """The answer that was given."""
+        """The user's answer."""
 
         def __init__(self, panel: QuestionPanel, answer: ApprovalAnswer) -> None:
             super().__init__()
             self.panel = panel
             self.answer = answer
+
+        @property
+        def kept(self) -> str:
+            """The rule that the user wants to keep for this project, or ""."""
+            return self.panel.kept
 
         @property
         def control(self) -> QuestionPanel:
@@ -124,16 +139,21 @@ class QuestionPanel(Widget, can_focus=True):
         question: ApprovalQuestion,
         redact: Callable[[str], str] = str,
         *,
+        looks: Callable[[], ThemeStyles] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self.border_title = "Allow this?"
+        self.border_title = _TITLE
+        self._looks = looks
+        self.kept = ""
+        """The rule that the user wants to keep for this project, or ""."""
+        self._change: Change | None = None
         self._question = question
         self._redact = redact
         self._clock = clock
         self._view: QuestionView | None = None
         self._problem = ""
-        """Why the call cannot be shown, if it cannot."""
+        """Why the call cannot be shown, or "" if it can."""
         self._hunks: ChangeHunks | None = None
         self._choices: dict[str, Choice] = {}
         self._drawn_at: float | None = None
@@ -144,59 +164,74 @@ class QuestionPanel(Widget, can_focus=True):
         self._rows: dict[int, _Rows] = {}
         self._top = 0
         self._content_height = 0
-        self._laid: tuple[int, tuple[list[list[Segment]], list[list[Segment]]]] | None = None
-        self._making: asyncio.Task[None] | None = None
+        self._fixed_cache: tuple[int, tuple[list[list[Segment]], list[list[Segment]]]] | None = None
+        self._prepare_task: asyncio.Task[None] | None = None
 
     @property
     def question(self) -> ApprovalQuestion:
-        """What is asked."""
         return self._question
 
-    # -- making it ---------------------------------------------------------------------------------------------
+    def set_place(self, number: int, total: int) -> None:
+        """Shows in the title which call of a batch this is."""
+        self.border_title = _TITLE if total < 2 else f"{_TITLE} (call {number} of {total})"
+
+    # -- preparing ---------------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
         try:
-            if _size(self._question) <= _BESIDE:
+            if _size(self._question) <= _LARGE:
                 self._prepared(*self._prepare())
             else:
-                self._making = asyncio.create_task(self._prepare_beside())
+                self._prepare_task = asyncio.create_task(self._prepare_in_thread())
         except Exception as error:
             self._fail(error)
 
-    async def _prepare_beside(self) -> None:
+    async def _prepare_in_thread(self) -> None:
         try:
             self._prepared(*await asyncio.to_thread(self._prepare))
         except Exception as error:
             self._fail(error)
 
-    def _prepare(self) -> tuple[QuestionView, ChangeHunks | None]:
+    def _prepare(self) -> tuple[QuestionView, ChangeHunks | None, Change | None]:
         asked = self._question
-        return QuestionView(asked, self._redact), ChangeHunks.of(asked.request, asked.details)
+        hunks = ChangeHunks.of(asked.request, asked.details)
+        several = hunks if hunks is not None and len(hunks.hunks) > 1 else None
+        return QuestionView(asked, self._redact), several, self._change_of(asked.details)
 
-    def _prepared(self, view: QuestionView, hunks: ChangeHunks | None) -> None:
-        self._view, self._hunks = view, hunks
+    def _change_of(self, details: Mapping[str, Any] | None) -> Change | None:
+        """Returns the change as the transcript will draw it, or `None` if it is too long or changes nothing."""
+        if self._looks is None or details is None or details.get("is_cut"):
+            return None
+        old, new = details.get("old"), details.get("new")
+        if not isinstance(old, str) or not isinstance(new, str):
+            return None
+        change = Change(str(details.get("path", "")), self._redact(old), self._redact(new), shown=safe_line)
+        return change if 0 < change.size <= _MOST_DRAWN and change.longest <= _LONGEST_DRAWN else None
+
+    def _prepared(self, view: QuestionView, hunks: ChangeHunks | None, change: Change | None) -> None:
+        self._view, self._hunks, self._change = view, hunks, change
         self._choices = choices_of(self._question, view.name, has_hunks=hunks is not None)
         self._rows.clear()
         self.refresh(layout=True)
 
     def _fail(self, error: Exception) -> None:
-        """The call cannot be shown, by a mistake of ours: it is told, and nothing but a no can be said to it."""
-        told = safe_display(f"this call cannot be shown ({type(error).__name__}), so it cannot be allowed", 400)
-        self._problem = told
-        self._view = self._hunks = self._hunk = None
+        """Reports that a bug of ours prevents showing the call; the user can then only say no."""
+        problem = f"this call cannot be shown ({type(error).__name__}), so it cannot be allowed"
+        self._problem = safe_display(problem, 400)
+        self._view = self._hunks = self._hunk = self._change = None
         every = choices_of(self._question, "", has_hunks=False)
         says_no = (ApprovalChoice.NO, "because")
         self._choices = {key: choice._replace(is_offered=choice.means in says_no) for key, choice in every.items()}
         self._rows.clear()
-        self.call_later(self.refresh, layout=True)  # it may be just being drawn
+        self.call_later(self.refresh, layout=True)  # later, because this may run in the middle of drawing
 
     @property
     def _is_ready(self) -> bool:
         return self._view is not None or bool(self._problem)
 
     def on_unmount(self) -> None:
-        if self._making is not None:
-            self._making.cancel()
+        if self._prepare_task is not None:
+            self._prepare_task.cancel()
 
     # -- rows --------------------------------------------------------------------------------------------------
 
@@ -214,27 +249,32 @@ class QuestionPanel(Widget, can_focus=True):
             self._rows = {width: (rows := _Rows(self._source(width), self._fail))}
         return rows
 
-    def _source(self, width: int) -> Iterator[Row]:
+    def _source(self, width: int) -> Iterator[Row | Line]:
         if self._problem:
             return iter([Row(row, ("red",)) for row in wrap(self._problem, width, at_words=True)])
         if self._view is None:
             return iter([Row("  … reading the call", ("dim",))])
         if self._hunk is not None and self._hunks is not None:
-            return hunk_rows(self._hunks.hunks[self._hunk].lines, width, self._redact)
+            lines = self._hunks.hunks[self._hunk].lines
+            if self._change is None:
+                return hunk_rows(lines, width, self._redact)
+            return iter(self._change.part([(kind, self._redact(text)) for kind, text in lines]).lines(width - 1))
+        if self._change is not None:
+            return iter(self._change.lines(width - 1))
         return self._view.content_rows(width)
 
     def _fixed(self, width: int) -> tuple[list[list[Segment]], list[list[Segment]]]:
-        """What is always in view: the title above, and below what is odd, and the keys."""
-        if self._laid is None or self._laid[0] != width:
-            self._laid = (width, self._lay_out(width))
-        return self._laid[1]
+        """Returns the rows that do not scroll: the title above, and the warnings and keys below."""
+        if self._fixed_cache is None or self._fixed_cache[0] != width:
+            self._fixed_cache = (width, self._lay_out(width))
+        return self._fixed_cache[1]
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        self._laid = None  # whatever is drawn again is laid out again
+        self._fixed_cache = None  # every redraw needs a new layout
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def notify_style_update(self) -> None:
-        self._laid = None
+        self._fixed_cache = None
         super().notify_style_update()
 
     def _lay_out(self, width: int) -> tuple[list[list[Segment]], list[list[Segment]]]:
@@ -242,19 +282,19 @@ class QuestionPanel(Widget, can_focus=True):
             return [], []
         is_low = self.screen.size.height < _LOW
         head: list[list[Segment]] = []
-        told: list[list[Segment]] = []
+        notes: list[list[Segment]] = []
         if self._view is not None:
             head = [self._drawn(row) for row in self._view.title_rows(width, 1 if is_low else 2)]
             rows = self._view.told_rows(width)
-            told = [self._drawn(row) for row in rows if not is_low or "red" in row.styles]
+            notes = [self._drawn(row) for row in rows if not is_low or "red" in row.styles]
         if self._reason is not None:
-            return head, [*told, *self._reason_rows(width)]
+            return head, [*notes, *self._reason_rows(width)]
         if self._hunk is not None and self._hunks is not None:
             return head, self._hunk_rows(width, self._hunk + 1, len(self._hunks.hunks))
         is_lowest = self.screen.size.height < _LOWEST and width < _NARROW
         keys = (low_choice_rows if is_lowest else choice_rows)(self._choices.values(), width)
         gap: list[list[Segment]] = [] if is_low else [[]]
-        return head, [*told, *gap, *[[Segment(text, self._style(kind)) for text, kind in row] for row in keys]]
+        return head, [*notes, *gap, *[[Segment(text, self._style(kind)) for text, kind in row] for row in keys]]
 
     def _reason_rows(self, width: int) -> list[list[Segment]]:
         assert self._reason is not None
@@ -262,7 +302,7 @@ class QuestionPanel(Widget, can_focus=True):
         said = self._reason.text
         room = max(width - 14, 8)
         while cell_width(said) >= room:
-            said = said[1:]  # the end is what is being typed
+            said = said[1:]  # keep the end visible, where the user types
         asked = [Segment("No, because: ", self._style("key")), Segment(said, base)]
         return [
             [*asked, Segment(" ", base + self._style("cursor"))],
@@ -270,18 +310,22 @@ class QuestionPanel(Widget, can_focus=True):
         ]
 
     def _hunk_rows(self, width: int, number: int, total: int) -> list[list[Segment]]:
-        told = f"Hunk {number} of {total} · {len(self._accepted)} accepted"
+        heading = f"Hunk {number} of {total} · {len(self._accepted)} accepted"
         keys = "  y take it   n leave it   a take all that follow   d done   Esc back"
         return [
             [],
-            [Segment(cut(told, width), self._style("key"))],
+            [Segment(cut(heading, width), self._style("key"))],
             [Segment(cut(keys, width), self.rich_style)],
         ]
 
     def _style(self, name: str) -> Style:
         return self.rich_style if name in ("", "bold") else self.get_component_rich_style(f"question--{name}")
 
-    def _drawn(self, row: Row) -> list[Segment]:
+    def _drawn(self, row: Row | Line) -> list[Segment]:
+        if isinstance(row, Line):  # of a change: every row starts with our bar
+            assert self._looks is not None
+            looks = self._looks()
+            return [Segment("│", self.rich_style), *[Segment(span.text, looks.style(span.role)) for span in row.spans]]
         style = self.rich_style
         for name in row.styles:
             style = style + Style(bold=True) if name == "bold" else self._style(name)
@@ -289,10 +333,10 @@ class QuestionPanel(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         if self._drawn_at is None and self._is_ready and self.screen.is_active:
-            self._drawn_at = self._clock()  # not while something stands over it: nobody reads it then
+            self._drawn_at = self._clock()  # not while another screen covers it, because the user cannot read it then
         width = self.content_size.width
         if y == 0:
-            self._tell_place(width)
+            self._show_position(width)
         head, foot = self._fixed(width)
         content = self.content_size.height - len(head) - len(foot)
         if y < len(head):
@@ -305,19 +349,20 @@ class QuestionPanel(Widget, can_focus=True):
         used = sum([cell_width(segment.text) for segment in segments])
         return Strip([*segments, Segment(" " * max(width - used, 0), self.rich_style)], max(used, width))
 
-    def _tell_place(self, width: int) -> None:
-        """Says in the border how much lies above and below what is seen."""
+    def _show_position(self, width: int) -> None:
+        """Shows in the border which rows of how many are visible."""
         rows = self._content(width)
         below = len(rows.made) - self._top - self._content_height
-        told = ""
+        position = ""
         if self._top > 0 or below > 0 or not rows.is_all:
             last = min(self._top + self._content_height, len(rows.made))
-            told = f"rows {self._top + 1:,}-{last:,} of {len(rows.made):,}{'' if rows.is_all else '+'} · ↑↓ PgUp PgDn"
-        if self.border_subtitle != told:
-            self.call_later(setattr, self, "border_subtitle", told)
+            total = f"{len(rows.made):,}{'' if rows.is_all else '+'}"
+            position = f"rows {self._top + 1:,}-{last:,} of {total} · ↑↓ PgUp PgDn"
+        if self.border_subtitle != position:
+            self.call_later(setattr, self, "border_subtitle", position)
 
     def _scroll(self, step: int | None) -> None:
-        """Moves what is seen of the call; `None` is to its end."""
+        """Scrolls the call by rows, or to its end for `None`."""
         rows = self._content(self.content_size.width)
         seen = self._content_height
         have = rows.make(None if step is None else self._top + seen + max(step, 0) + 1)
@@ -330,18 +375,18 @@ class QuestionPanel(Widget, can_focus=True):
     # -- keys --------------------------------------------------------------------------------------------------
 
     def begin_grace(self) -> None:
-        """It has come to sight: from here on it is read, and no key counts for a moment."""
+        """Ignores keys for a moment again, because the question has just become visible."""
         self._drawn_at = None
         self.refresh()
 
     @property
     def is_early(self) -> bool:
-        """Whether no key counts yet."""
+        """Whether keys are still ignored."""
         return self._drawn_at is None or self._clock() - self._drawn_at < GRACE
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         if event.key in ("ctrl+c", "ctrl+q"):
-            return  # those stop and quit from anywhere
+            return  # these keys stop and quit everywhere
         if self._is_answered or not self._is_ready or self.is_early:
             event.stop()
             event.prevent_default()
@@ -364,7 +409,7 @@ class QuestionPanel(Widget, can_focus=True):
         if key not in steps or (self._reason is not None and key in ("space", "home", "end")):
             return False
         if self._top == 0 and self._content(self.content_size.width).is_all and self._is_all_seen():
-            return key in ("up", "down", "space")  # nothing to scroll here: the transcript may have the key
+            return key in ("up", "down", "space")  # nothing to scroll here: the other keys scroll the transcript
         self._scroll(steps[key])
         return True
 
@@ -390,6 +435,11 @@ class QuestionPanel(Widget, can_focus=True):
         elif choice.means == "hunks":
             self._hunk, self._top, self._accepted = 0, 0, set()
             self._rows.clear()
+        elif choice.means == "keep":
+            self.kept = choice.foreign
+            by_prefix = self._question.command is not None
+            self._answer(ApprovalAnswer(ApprovalChoice.SESSION_PREFIX if by_prefix else ApprovalChoice.SESSION_TOOL))
+            return True
         else:
             reason = reason_for("") if choice.means == ApprovalChoice.NO else ""
             self._answer(ApprovalAnswer(ApprovalChoice(choice.means), reason))
@@ -415,7 +465,7 @@ class QuestionPanel(Widget, can_focus=True):
         self.refresh(layout=event.key == "escape")
         return True
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    async def on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
         if self._reason is not None:
@@ -452,17 +502,17 @@ class QuestionPanel(Widget, can_focus=True):
 
     # -- the mouse ---------------------------------------------------------------------------------------------
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
         self._scroll(-3)
 
-    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self._scroll(3)
 
 
 def _answer_of(hunks: ChangeHunks, accepted: set[int]) -> ApprovalAnswer:
-    """A yes to the accepted hunks, with the arguments that make those and no other."""
+    """Returns a yes to the accepted hunks, with arguments that make only those changes."""
     if not accepted:
         return ApprovalAnswer(ApprovalChoice.NO, reason_for("none of the changes was accepted"))
     if len(accepted) == len(hunks.hunks):
@@ -474,5 +524,5 @@ def _answer_of(hunks: ChangeHunks, accepted: set[int]) -> ApprovalAnswer:
 
 
 def _size(question: ApprovalQuestion) -> int:
-    """How much there is to lay out, more or less."""
-    return len(repr((question.request.arguments, question.details)))  # whatever is in them, text or not
+    """Returns roughly how many characters there are to lay out."""
+    return len(repr((question.request.arguments, question.details)))  # repr counts values of any type

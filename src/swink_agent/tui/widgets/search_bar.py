@@ -1,6 +1,6 @@
-"""A row to search the transcript with: what is looked for, and how often it is there.
+"""The search bar: a row with the search text and the number of hits.
 
-Owns the row and its keys. Who searches listens to `Typed` and `Stepped`, and says what was found with `tell`.
+Owns the row and its keys. The screen that searches listens to `Typed` and `Stepped` and reports the result with `tell`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["SearchBar"]
 
 
 class SearchBar(Horizontal):
-    """Not there until `open`; `close`, or Escape, takes it away."""
+    """Hidden until `open`; `close` or Escape hides it again."""
 
     DEFAULT_CSS = """
     SearchBar {
@@ -32,40 +32,40 @@ class SearchBar(Horizontal):
     """
 
     class Typed(Message):
-        """Something else is looked for."""
+        """The search text has changed."""
 
         def __init__(self, query: str) -> None:
             super().__init__()
             self.query = query
 
     class Stepped(Message):
-        """The next hit is wanted: -1 is upwards, towards older ones."""
+        """The user wants another hit: 1 is the next, -1 the previous (older) one."""
 
         def __init__(self, step: int) -> None:
             super().__init__()
             self.step = step
 
     class Closed(Message):
-        """The search is over."""
+        """The user ended the search."""
 
     def __init__(self) -> None:
         super().__init__()
         self._view = DraftView(
             on_key=self._key, on_change=self._changed, placeholder="Search the transcript", sign="/", most_rows=1
         )
-        self._told = Static("", markup=False)
+        self._count_text = Static("", markup=False)
 
     def compose(self) -> ComposeResult:
         yield self._view
-        yield self._told
+        yield self._count_text
 
     @property
     def query_text(self) -> str:
-        """What is looked for."""
+        """The search text."""
         return self._view.draft.text
 
     def open(self) -> None:
-        """Shows the row, with what was looked for last, and takes the focus."""
+        """Shows the row with the previous search text selected, and focuses it."""
         self.styles.display = "block"
         self._view.draft.move(0)
         self._view.draft.move(len(self._view.draft.text), selects=True)
@@ -73,17 +73,16 @@ class SearchBar(Horizontal):
         self._view.update()
 
     def close(self) -> None:
-        """Takes the row away."""
         self.styles.display = "none"
 
     def tell(self, at: int, total: int) -> None:
-        """Says which of how many hits is shown, counted from 1."""
+        """Shows that hit number `at` (from 1) of `total` is the current one."""
         if not self.query_text:
-            self._told.update("")
+            self._count_text.update("")
         elif total:
-            self._told.update(f" {at:,} of {total:,}  ↑↓ Enter  Esc ")
+            self._count_text.update(f" {at:,} of {total:,}  ↑↓ Enter  Esc ")
         else:
-            self._told.update(" not found  Esc ")
+            self._count_text.update(" not found  Esc ")
 
     def _key(self, event: events.Key) -> bool:
         match event.key:

@@ -1,6 +1,6 @@
-"""A search under way in a transcript: its hits, which of them is shown, and where they stand in drawn lines.
+"""The state of a search in a transcript: the hits, the current one, and their cells in the drawn lines.
 
-Owns the state of the search. What a hit is, is in `transcript.finding`; bringing it into sight is the view's.
+`transcript.finding` finds the hits; the view scrolls to them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Search"]
 
 
 class Search:
-    """Words that are looked for; none at first."""
+    """One search at a time; off until `begin`."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -36,18 +36,18 @@ class Search:
 
     @property
     def current(self) -> int:
-        """Which of the hits is shown, from 1; 0 without one."""
+        """The number of the hit that is shown, from 1; 0 without hits."""
         return self._shown + 1 if self._hits else 0
 
     def begin(self, query: str, blocks: Sequence[Block]) -> None:
-        """Looks for words in all blocks, the folded and the undrawn as well."""
+        """Searches all blocks, including folded ones and those that have not been drawn."""
         self.forget_marks()
         self._pattern = pattern_of(query)
         self._hits = [] if self._pattern is None else find_hits(blocks, self._pattern)
         self._shown = len(self._hits)
 
     def step(self, by: int) -> Hit | None:
-        """Goes to the next hit, or to the one before; from the last to the first."""
+        """Goes to the next (1) or previous (-1) hit and returns it; wraps around at the ends."""
         if not self._hits:
             return None
         self._shown = (self._shown + by) % len(self._hits)
@@ -58,17 +58,17 @@ class Search:
         self.forget_marks()
 
     def forget_marks(self) -> None:
-        """To be called when lines are drawn anew at another width."""
+        """Drops the cached cells of the hits; call it when the width of the lines changes."""
         self._marks.clear()
 
     def line_of(self, hit: Hit) -> int:
-        """In which line of its block a hit stands; the first, where what was written is not drawn."""
+        """Returns the line of a hit in its block, or 0 if the text of the hit is not drawn."""
         marks = self._marks_of(hit.block)
         number = self._number(hit, marks)
         return next((mark.line for mark in marks if mark.number == number), 0)
 
     def tints(self, block: Block, line: int) -> list[Tint]:
-        """The cells of a line that are part of hits."""
+        """Returns the tints for the cells of a line that are part of hits."""
         marks = self._marks_of(block)
         current = self._hits[self._shown] if 0 <= self._shown < len(self._hits) else None
         shown = self._number(current, marks) if current is not None and current.block is block else None
@@ -80,7 +80,8 @@ class Search:
 
     @staticmethod
     def _number(hit: Hit, marks: Sequence[Mark]) -> int:
-        """A text may say the words more often than its lines do: the last then stands for those beyond."""
+        """Maps a hit to the number of a mark. A text can have more hits than its drawn lines: the last mark then
+        represents the remaining hits."""
         return min(hit.number, max([mark.number for mark in marks], default=0))
 
     def _marks_of(self, block: Block) -> list[Mark]:

@@ -1,7 +1,7 @@
-"""A line that is typed without being seen.
+"""A dialog for a secret that is not shown while the user types it.
 
-Owns what is typed until it is given away: it is in no other widget, in no message, and drawn nowhere; that something
-was typed is all that shows.
+Owns the typed text until the dialog closes. The text is never drawn and never copied to another widget or a message;
+the screen shows only that something was typed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.geometry import Size
-from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from .dialog import DIALOG_CSS, DialogText
+from .dialog import DIALOG_CSS, LOW, Dialog, DialogText
 
 __all__ = ["SecretInput"]
 
@@ -44,13 +43,13 @@ class _Hidden(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         cursor = Segment(" ", self.rich_style + self.get_component_rich_style("hidden--cursor"))
         hint = " hidden while you type or paste it" if not self.is_filled else " "
-        told = Segment(hint, self.get_component_rich_style("hidden--hint"))
+        hint_segment = Segment(hint, self.get_component_rich_style("hidden--hint"))
         dots = Segment("••••••••" if self.is_filled else "", self.rich_style)
-        return Strip([dots, cursor, told]).adjust_cell_length(self.content_size.width, self.rich_style)
+        return Strip([dots, cursor, hint_segment]).adjust_cell_length(self.content_size.width, self.rich_style)
 
 
-class SecretInput(ModalScreen["str | None"]):
-    """Gives what was typed, without spaces around it, or nothing when it was declined or empty."""
+class SecretInput(Dialog["str | None"]):
+    """Returns the typed text without surrounding spaces, or `None` if the user declined or typed nothing."""
 
     DEFAULT_CSS = f"SecretInput {{ {DIALOG_CSS} }}"
 
@@ -70,9 +69,14 @@ class SecretInput(ModalScreen["str | None"]):
         self._hidden.focus()
 
     def on_unmount(self) -> None:
-        self._typed.clear()  # however it was left
+        self._typed.clear()  # no matter how the dialog was closed
 
-    async def _on_key(self, event: events.Key) -> None:
+    def fit(self, room: int) -> None:
+        gap = int(room >= LOW)
+        self._hidden.styles.margin = (gap, 0, 0, 0)
+        self._words.fit(room - 3 - gap)
+
+    async def on_key(self, event: events.Key) -> None:
         if event.key in ("ctrl+c", "ctrl+q"):
             self._typed.clear()
             return
@@ -90,7 +94,7 @@ class SecretInput(ModalScreen["str | None"]):
             self._typed.append(event.character)
         self._show()
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    async def on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
         room = _LONGEST - len(self._typed)

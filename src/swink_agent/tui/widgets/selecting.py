@@ -1,7 +1,7 @@
-"""Text selected with the mouse, by cells, in a transcript that may grow meanwhile.
+"""The text selected with the mouse, in a transcript that may grow at the same time.
 
-Owns from where to where it goes and what text that is: without gutters, and with wrapped rows as the one line they
-are. Drawing it is the view's.
+Owns the two ends of the selection and finds the selected text: without gutters, and with wrapped rows joined into one
+line. The view draws it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORD = re.compile(r"[\w./~:@%+-]+|\S")
 
 
 class Selection:
-    """From where the mouse went down to where it is, or went up."""
+    """Reaches from the cell where the mouse button was pressed to where the mouse is, or was released."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -40,7 +40,7 @@ class Selection:
             self._head = (place, column)
 
     def end(self) -> bool:
-        """The mouse is up; says whether anything is selected."""
+        """Ends the drag and returns whether anything is selected."""
         self.is_under_way = False
         if self._head is None:
             self._anchor = None
@@ -72,7 +72,7 @@ class Selection:
         return first, last
 
     def cells(self, place: Place, width: int) -> tuple[int, int] | None:
-        """Which cells of a row are selected."""
+        """Returns the selected cells of a row: the first and the one after the last."""
         ends = self._ends()
         if ends is None:
             return None
@@ -109,7 +109,7 @@ class Selection:
 
 
 def _cells_of(text: str, start: int, end: int | None) -> str:
-    """The characters of a text between two cells."""
+    """Returns the characters from cell `start` up to, not including, cell `end`."""
     if text.isascii():
         return text[start : None if end is None else max(end, 0)]
     kept: list[str] = []

@@ -1,7 +1,6 @@
-"""Lines as strips: what a theme's roles are to the terminal, each line made once.
+"""Renders lines to Textual strips in the colours of a theme.
 
-Owns the rich styles of a theme and the cache of strips; a strip is kept with and without the thumb of the scrollbar
-beside it.
+Owns the cache of strips. Each line is rendered once per state of the scrollbar cell beside it.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from ..transcript.line import Line, Span
 __all__ = ["StripMaker", "Tint", "rich_style"]
 
 Tint: TypeAlias = tuple[int, int, str]
-"""From which cell to which a role is laid over a line."""
+"""The first cell, the cell after the last, and the role that is added to those cells of a line."""
 
 _MOST_KEPT = 1500
 
 
 def rich_style(style: Style, theme: Theme, link: str = "") -> RichStyle:
-    """A theme's style over its ground."""
+    """Returns a theme's style as a rich style, on the theme's background."""
     return RichStyle(
         color=style.foreground or theme.foreground,
         bgcolor=style.background or theme.background,
@@ -43,7 +42,7 @@ def rich_style(style: Style, theme: Theme, link: str = "") -> RichStyle:
 
 
 class StripMaker:
-    """Makes strips of one width in one theme."""
+    """Renders strips of one width in one theme."""
 
     def __init__(self, theme: Theme, width: int) -> None:
         self.theme = theme
@@ -52,17 +51,16 @@ class StripMaker:
         self._kept: dict[tuple[Line, str], Strip] = {}
 
     def style(self, role: str, link: str = "") -> RichStyle:
-        """The style of a role."""
         known = self._styles.get((role, link))
         if known is None:
             known = rich_style(self.theme.style_of(role), self.theme, link)
-            if len(self._styles) > _MOST_KEPT:  # every link is a style of its own
+            if len(self._styles) > _MOST_KEPT:  # every link needs its own style
                 self._styles.clear()
             self._styles[role, link] = known
         return known
 
     def strip(self, line: Line, edge: str) -> Strip:
-        """The strip of a line; `edge` is the role of the scrollbar in its last cell, or nothing."""
+        """Returns the strip of a line; `edge` is the role of the scrollbar in its last cell, or ""."""
         key = (line, edge)
         kept = self._kept.get(key)
         if kept is None:
@@ -73,10 +71,10 @@ class StripMaker:
         return kept
 
     def tinted(self, line: Line, edge: str, tints: Sequence[Tint]) -> Strip:
-        """The strip of a line with roles laid over some of its cells: not kept, for it changes with every move."""
+        """Returns the strip of a line with roles added to some cells; not cached, because tints change often."""
         spans = line.spans
         for tint in tints:
-            spans = _laid_over(spans, tint, self.width - 1)
+            spans = _with_tint(spans, tint, self.width - 1)
         return self._made(spans, edge)
 
     def _made(self, spans: Sequence[Span], edge: str) -> Strip:
@@ -94,8 +92,8 @@ class StripMaker:
         return Strip(segments, self.width)
 
 
-def _laid_over(spans: Sequence[Span], tint: Tint, width: int) -> tuple[Span, ...]:
-    """Spans of which the cells of a tint have one more role; blanks are put behind a line that is too short."""
+def _with_tint(spans: Sequence[Span], tint: Tint, width: int) -> tuple[Span, ...]:
+    """Adds a tint's role to its cells; pads a line that ends before the tint does with blanks."""
     start, end, role = tint
     out: list[Span] = []
     at = 0
@@ -116,7 +114,7 @@ def _laid_over(spans: Sequence[Span], tint: Tint, width: int) -> tuple[Span, ...
 
 
 def _parts(text: str, start: int, end: int) -> list[tuple[str, bool]]:
-    """The text in three parts: before, in and behind the cells from `start` to `end`."""
+    """Splits a text into three parts: before, in and after the cells from `start` to `end`."""
     if text.isascii():
         start, end = max(start, 0), max(end, 0)
         return [(text[:start], False), (text[start:end], True), (text[end:], False)]

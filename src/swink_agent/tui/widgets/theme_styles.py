@@ -1,6 +1,6 @@
-"""Lines as Textual draws them: our themes as rich styles, as strips, and as a theme of Textual's own.
+"""Translates our themes to rich styles, strips and Textual themes.
 
-Owns that translation and its caches. What a role looks like is in `themes`.
+Owns that translation and its cache. `themes` defines what a role looks like.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ __all__ = ["ThemeStyles", "textual_theme"]
 
 
 class ThemeStyles:
-    """A theme, ready to draw with."""
+    """The rich styles of one theme."""
 
     def __init__(self, theme: Theme) -> None:
         self.theme = theme
         self._styles: dict[tuple[str, str], RichStyle] = {}
 
     def style(self, role: str, link: str = "") -> RichStyle:
-        """The rich style of a role, over the background of the screen."""
+        """Returns the rich style of a role on the theme's background."""
         known = self._styles.get((role, link))
         if known is None:
             known = self._styles[role, link] = rich_style(self.theme.style_of(role), self.theme, link)
         return known
 
     def strip(self, line: Line, width: int, fill: str = "text") -> Strip:
-        """A line as a row of the screen, filled up with the role `fill`."""
+        """Returns a line as a row of the screen, padded to `width` in the role `fill`."""
         return self.row(line.spans, width, fill)
 
     def row(self, spans: Iterable[Span], width: int, fill: str = "text") -> Strip:
@@ -47,7 +47,7 @@ class ThemeStyles:
 
 
 def textual_theme(theme: Theme) -> TextualTheme:
-    """What Textual's own parts (borders, inputs, lists) look like in a theme of ours."""
+    """Returns the Textual theme that gives Textual's own parts (borders, inputs, lists) the colours of our theme."""
 
     def colour(role: str) -> str:
         return theme.style_of(role).foreground or "ansi_default"

@@ -1,10 +1,13 @@
-"""The transcript on the screen: one widget that draws the rows in sight, from strips that are made once.
+"""The transcript widget: draws the visible rows from cached strips.
 
-Owns the coalescing of changes into frames, what of the screen is drawn again, the selection of tool calls, and what
-keys and mouse do. Where the reader is, is `transcript.viewport`'s knowledge, how a line looks `strips`'; `selecting`
-knows what the mouse selects, `searching` what is looked for, `call_timers` when calls fold. It scrolls by itself rather
-than as a `ScrollView` does: growing by a line must not lay the screen out anew. While nothing happens, nothing runs:
-there is no timer but those of something under way.
+Owns the batching of changes into frames, the choice of what is redrawn, the selection of tool calls, and the handling
+of keys and mouse. Where possible, changes of a streaming reply are painted directly on the terminal (`set_painter`),
+because Textual would redraw whole rows, and all of them when the view scrolls. Related modules: `transcript.viewport`
+knows the scroll position, `strips` how a line looks, `selecting` what the mouse has selected, `searching` the search
+hits, and `call_timers` when tool calls fold.
+
+The widget is not a `ScrollView` and scrolls itself, because one more line must not cause a new layout of the screen.
+An idle view has no timers.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import asyncio
 import contextvars
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from textual import events
 from textual.geometry import Region, Size
@@ -26,27 +29,30 @@ from ..transcript.block import Block, Transcript
 from ..transcript.rows import Place, Rows
 from ..transcript.viewport import Viewport
 from .call_timers import CallTimers
-from .page import Page
+from .page import Page, Turn
 from .searching import Search
 from .selecting import Selection
 from .strips import StripMaker
 
-__all__ = ["TranscriptView"]
+__all__ = ["Painter", "TranscriptView"]
 
-_FRAME = 1 / 24
+_FRAME = 1 / 20
 _WHEEL = 3
+
+Painter: TypeAlias = Callable[[Region, Turn], bool]
+"""Scrolls the rows of a screen region and draws cells in it; returns whether it could."""
 
 
 class TranscriptView(Widget, can_focus=False):
-    """Shows a transcript and follows its end until the reader scrolls up."""
+    """Shows a transcript and follows its end until the user scrolls up."""
 
-    ALLOW_SELECT: ClassVar[bool] = False  # by its own: what is copied has no gutters
+    ALLOW_SELECT: ClassVar[bool] = False  # its own selection leaves the gutters out of the copied text
     DEFAULT_CSS = """
     TranscriptView { width: 1fr; height: 1fr; }
     """
 
     class Scrolled(Message):
-        """The view has let go of the end, or follows it again, or more is new below."""
+        """The view stopped or resumed following the end, or there are more new lines below."""
 
         def __init__(self, view: TranscriptView) -> None:
             super().__init__()
@@ -57,7 +63,7 @@ class TranscriptView(Widget, can_focus=False):
             return self.view
 
     class Selected(Message):
-        """Text was selected with the mouse: to be copied."""
+        """The user selected text with the mouse, to be copied."""
 
         def __init__(self, view: TranscriptView, text: str) -> None:
             super().__init__()
@@ -74,16 +80,18 @@ class TranscriptView(Widget, can_focus=False):
         theme: Theme,
         *,
         name: str | None = None,
-        id: str | None = None,  # noqa: A002 - the name that Textual has for it
+        id: str | None = None,  # noqa: A002 - Textual's parameter name
         classes: str | None = None,
     ) -> None:
         self._transcript = transcript
         self._rows = Rows(transcript)
         self._window = Viewport(self._rows)
         self._shown: tuple[int, int, int] = (-1, -1, -1)
-        """Top row and thumb as they were drawn last."""
-        self._told: tuple[bool, int] = (True, 0)
-        """Whether it followed and how much was new, when that was told last."""
+        """The top row and the scrollbar thumb of the last frame."""
+        self._shown_top = Place(0, 0)
+        self._painter: Painter | None = None
+        self._reported: tuple[bool, int] = (True, 0)
+        """`is_following` and `new_below` when `Scrolled` was last posted."""
         self._dirty: dict[Block, None] = {}
         self._has_moved = True
         self._selection = Selection(self._rows)
@@ -93,24 +101,24 @@ class TranscriptView(Widget, can_focus=False):
         super().__init__(name=name, id=id, classes=classes)
         self._frame_timer: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
-        self._surroundings: contextvars.Context | None = None
+        self._timer_context: contextvars.Context | None = None
         transcript.on_change(self._on_change)
 
-    # -- what it is ------------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------------
 
     @property
     def is_following(self) -> bool:
-        """Whether the newest line is kept in sight."""
+        """Whether the view scrolls along with the newest line."""
         return self._window.is_following
 
     @property
     def new_below(self) -> int:
-        """Lines that came since following ended and have not been in sight."""
+        """The number of lines that were added since following ended and that have not been visible yet."""
         return self._window.new_below
 
     @property
     def top_row(self) -> int:
-        """The first row in sight, of `total_rows`."""
+        """The first visible row, of `total_rows`."""
         return self._window.top_row
 
     @property
@@ -119,7 +127,7 @@ class TranscriptView(Widget, can_focus=False):
 
     @property
     def selected_block(self) -> Block | None:
-        """The tool call that is selected by key."""
+        """The tool call that is selected with the keyboard."""
         return self._page.selected
 
     @property
@@ -127,20 +135,23 @@ class TranscriptView(Widget, can_focus=False):
         return self._page.maker.theme
 
     def set_theme(self, theme: Theme) -> None:
-        """Draws with other colours from now on."""
         self._page.maker = StripMaker(theme, max(self.size.width, 2))
-        self._paint_ground()
+        self._set_background()
         self.refresh()
 
     def set_motion(self, reduced: bool) -> None:
-        """With reduced motion nothing turns while a tool runs."""
+        """Sets whether running tools are shown without animation."""
         self._call_timers.set_still(reduced)
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    def set_painter(self, painter: Painter) -> None:
+        """Uses a painter that draws directly on the terminal; when it returns `False`, Textual draws."""
+        self._painter = painter
+
+    # -- mounting --------------------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
-        self._surroundings = contextvars.copy_context()
-        self._paint_ground()
+        self._timer_context = contextvars.copy_context()
+        self._set_background()
         self._on_change(None)
         for block in self._transcript.blocks:
             self._call_timers.look_after(block)
@@ -151,31 +162,33 @@ class TranscriptView(Widget, can_focus=False):
             self._frame_timer = None
         self._call_timers.stop()
 
-    def _paint_ground(self) -> None:
-        ground = self._page.maker.theme.background
-        if ground is not None:
-            self.styles.background = ground
+    def _set_background(self) -> None:
+        background = self._page.maker.theme.background
+        if background is not None:
+            self.styles.background = background
         else:
             self.styles.clear_rule("background")
 
     def _later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(seconds, call, context=self._surroundings)
+        return asyncio.get_running_loop().call_later(seconds, call, context=self._timer_context)
 
-    # -- changes become frames -------------------------------------------------------------------------------------
+    # -- frames ----------------------------------------------------------------------------------------------------
 
     def _on_change(self, block: Block | None) -> None:
         if block is not None:
             self._dirty[block] = None
-            if self._surroundings is not None:
+            if self._timer_context is not None:
                 self._call_timers.look_after(block)
         else:
             self._has_moved = True
-        if self._frame_timer is None and self.is_attached and self._surroundings is not None:
-            wait = self._last_frame + _FRAME - time.monotonic()
+        self._schedule_frame(self._last_frame + _FRAME - time.monotonic())
+
+    def _schedule_frame(self, wait: float) -> None:
+        if self._frame_timer is None and self.is_attached and self._timer_context is not None:
             self._frame_timer = self._later(max(wait, 0), self._frame)
 
     def _frame(self) -> None:
-        """Takes in what has changed since the last frame, and has drawn again what of it is in sight."""
+        """Processes the changes since the last frame and redraws those that are visible."""
         if self._frame_timer is not None:
             self._frame_timer.cancel()
             self._frame_timer = None
@@ -183,36 +196,41 @@ class TranscriptView(Widget, can_focus=False):
             return
         self._last_frame = time.monotonic()
         rows = self._rows
-        went = rows.sync()
-        if went:
+        if rows.sync():
             self._window.reset()
             self._page.selected = None
             self._search.end()
             self._selection.clear()
             self._has_moved = True
         redrawn: list[tuple[int, int, int]] = []
-        for block in self._dirty:
-            index = rows.index_of(block)
-            if index is None:
-                continue
-            is_moving = rows.changed(index)
-            start = rows.place_of_line(index, min(block.first_change, max(rows.height(index) - 1, 0))).row
-            redrawn.append((index, start, self.size.height if is_moving else rows.height(index)))
-        self._dirty.clear()
+        while self._dirty:
+            block = next(iter(self._dirty))
+            if (index := rows.index_of(block)) is not None:
+                is_moving = rows.changed(index)
+                start = rows.place_of_line(index, min(block.first_change, max(rows.height(index) - 1, 0))).row
+                redrawn.append((index, start, self.size.height if is_moving else rows.height(index)))
+                if block.is_behind:  # very much text has come: the next frame draws the rest and the following blocks
+                    self._schedule_frame(_FRAME)
+                    break
+            del self._dirty[block]
         self._window.settle()
         if self._has_moved or (self._window.top_row, *self._window.thumb()) != self._shown:
             self._draw_moved(redrawn)
         else:
             self._draw_rows(redrawn)
         self._has_moved = False
-        if (told := (self._window.is_following, self._window.new_below)) != self._told:
-            self._told = told
+        if (state := (self._window.is_following, self._window.new_below)) != self._reported:
+            self._reported = state
             self.post_message(self.Scrolled(self))
 
     def _draw_moved(self, redrawn: list[tuple[int, int, int]]) -> None:
         top, *thumb = (self._window.top_row, *self._window.thumb())
         old_top, *old_thumb = self._shown
+        before, self._shown_top = self._shown_top, self._window.top
         self._shown = (top, *thumb)  # pyright: ignore[reportAttributeAccessIssue]
+        if self._can_paint():
+            self._paint(self._page.turn(top - self._rows.row(before)))
+            return
         if top != old_top or self._has_moved:
             self.refresh()
             return
@@ -226,15 +244,30 @@ class TranscriptView(Widget, can_focus=False):
 
     def _draw_rows(self, redrawn: list[tuple[int, int, int]]) -> None:
         top = self._window.top_row
-        width, height = self.size
+        height = self.size.height
+        parts: list[tuple[int, int]] = []
         for index, first, last in redrawn:
             start = self._rows.start(index) - top
             from_row = max(start + first, 0)
             to_row = min(start + last if last < height else height, height)
             if from_row < to_row:
-                self.refresh(Region(0, from_row, width, to_row - from_row))
+                parts.append((from_row, to_row))
         if not self._window.is_following:
-            self.refresh(Region(0, height - 1, width, 1))  # the marker counts what is new
+            parts.append((height - 1, height))  # the marker with the number of new lines
+        for first, last in parts:
+            if self._can_paint():
+                self._paint(self._page.remake(first, last))
+            else:
+                self.refresh(Region(0, first, self.size.width, last - first))
+
+    def _can_paint(self) -> bool:
+        """Returns whether no other screen covers this one and the widget still has the size it was measured with."""
+        size = (self._page.maker.width, self._window.height)
+        return self._painter is not None and self.screen.is_current and self.size == size
+
+    def _paint(self, turn: Turn) -> None:
+        if (turn.up or turn.patches) and (self._painter is None or not self._painter(self.region, turn)):
+            self.refresh()
 
     def on_resize(self, event: events.Resize) -> None:
         width = max(event.size.width, 2)
@@ -259,6 +292,8 @@ class TranscriptView(Widget, can_focus=False):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         strips = self._page.strips()[crop.y : crop.bottom]
+        if crop.height > 1:  # Textual also asks for a single row to find what is under the mouse
+            self._page.drawn(crop.y, crop.bottom)
         if (crop.x, crop.width) != (0, self.size.width):
             strips = [strip.crop(crop.x, crop.right) for strip in strips]
         return strips
@@ -266,35 +301,34 @@ class TranscriptView(Widget, can_focus=False):
     # -- scrolling -------------------------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Goes to the newest line and stays there."""
+        """Scrolls to the newest line and follows it."""
         self._window.follow()
-        self._go()
+        self._redraw_scrolled()
 
-    def _go(self) -> None:
-        """The window has moved: it is drawn at once."""
+    def _redraw_scrolled(self) -> None:
+        """Redraws at once after scrolling."""
         self._has_moved = True
         self._frame()
 
     def scroll_rows(self, count: int) -> None:
-        """Moves by rows: down, or up, which lets go of the end."""
-        self._take_in()
+        """Scrolls down by so many rows, or up if negative; scrolling up ends following."""
+        self._process_changes()
         self._window.scroll(count)
-        self._go()
+        self._redraw_scrolled()
 
-    def _take_in(self) -> None:
-        """Waits for no frame with what has changed."""
+    def _process_changes(self) -> None:
+        """Processes pending changes now instead of in the next frame."""
         if self._dirty or self._has_moved:
             self._frame()
 
     def scroll_pages(self, count: int) -> None:
-        """Moves by windows, less a row that stays in sight."""
+        """Scrolls by screenfuls; one row of the old one stays visible."""
         self.scroll_rows(count * max(self.size.height - 1, 1))
 
     def scroll_to_start(self) -> None:
-        """Goes to the oldest line."""
-        self._take_in()
+        self._process_changes()
         self._window.to_start()
-        self._go()
+        self._redraw_scrolled()
 
     def scroll_up(self, **_: Any) -> None:
         self.scroll_rows(-1)
@@ -315,22 +349,28 @@ class TranscriptView(Widget, can_focus=False):
         self.follow()
 
     def show(self, place: Place) -> None:
-        """Brings a place into sight, a third from the top if it was not."""
+        """Makes a place visible; scrolls it to a third from the top if it was not."""
         if self._window.show(place):
-            self._go()
+            self._redraw_scrolled()
 
     # -- tool calls ------------------------------------------------------------------------------------------------
 
     def select_tool(self, step: int) -> None:
-        """Selects the next tool call, or the one before; the first time, the newest."""
-        tools = [block for block in self._transcript.blocks if block.is_selectable]
+        """Selects the next (1) or previous (-1) tool call or thought.
+
+        Without a selection, selects the newest one that is visible, or else the nearest above.
+        """
+        tools = [block for block in self._transcript.blocks if block.opens_by_key]
         if not tools:
             return
         if self._page.selected in tools:
             number = min(max(tools.index(self._page.selected) + step, 0), len(tools) - 1)
-        else:
-            number = len(tools) - 1
-        self._choose(tools[number])
+            self._choose(tools[number])
+            return
+        self._frame()  # blocks added since the last frame may be visible by now
+        last = self._window.place_at(max(self.size.height - 1, 0)).block
+        above = [block for block in self._transcript.blocks[: last + 1] if block.opens_by_key]
+        self._choose(above[-1] if above else tools[0])
 
     def _choose(self, block: Block | None) -> None:
         before, self._page.selected = self._page.selected, block
@@ -344,15 +384,23 @@ class TranscriptView(Widget, can_focus=False):
         self.refresh()
 
     def toggle_selected(self) -> None:
-        """Opens or folds the selected tool call; without one, the newest."""
-        if self._page.selected is None:
+        """Opens or folds the selected tool call or thought, or the newest visible one if the selected one is not
+        visible. Then scrolls so that its first line is visible."""
+        block = self._page.selected
+        index = None if block is None else self._rows.index_of(block)
+        first, last = [self._window.place_at(row).block for row in (0, max(self.size.height - 1, 0))]
+        if block is None or not block.opens_by_key or index is None or not first <= index <= last:
+            self._page.selected = None
             self.select_tool(0)
-        if self._page.selected is not None:
-            self._page.selected.toggle()
+        if (block := self._page.selected) is not None:
+            block.toggle()
             self._frame()
+            if (index := self._rows.index_of(block)) is not None:
+                self._rows.measure(index)
+                self.show(self._rows.place_of_line(index, 0))
 
     def clear_selection(self) -> None:
-        """Selects no tool call and no text."""
+        """Clears the selection of a tool call and of text."""
         self._selection.clear()
         if self._page.selected is not None:
             self._choose(None)
@@ -361,7 +409,7 @@ class TranscriptView(Widget, can_focus=False):
     # -- searching -------------------------------------------------------------------------------------------------
 
     def search(self, query: str) -> int:
-        """Looks for words in all of the transcript; says how often they stand there, and goes to the last place."""
+        """Searches the whole transcript, scrolls to the last hit and returns the number of hits."""
         self._search.begin(query, self._transcript.blocks)
         self.next_hit(-1)
         self.refresh()
@@ -369,11 +417,11 @@ class TranscriptView(Widget, can_focus=False):
 
     @property
     def current_hit(self) -> int:
-        """Which of the hits is shown, from 1; 0 without one."""
+        """The number of the hit that is shown, from 1; 0 without hits."""
         return self._search.current
 
     def next_hit(self, step: int) -> None:
-        """Goes to the next place, or to the one before; from the last to the first."""
+        """Goes to the next (1) or previous (-1) hit; wraps around at the ends."""
         hit = self._search.step(step)
         if hit is None:
             return
@@ -386,14 +434,14 @@ class TranscriptView(Widget, can_focus=False):
         self.refresh()
 
     def end_search(self) -> None:
-        """Shows no hits any more; the view stays where it is."""
+        """Removes the marks of the hits; the scroll position stays."""
         self._search.end()
         self.refresh()
 
     # -- the mouse -------------------------------------------------------------------------------------------------
 
     def selected_text(self) -> str:
-        """What is selected with the mouse, without gutters."""
+        """Returns the text that is selected with the mouse, without gutters."""
         return self._selection.text()
 
     def _place_at(self, y: int) -> Place:
@@ -408,7 +456,7 @@ class TranscriptView(Widget, can_focus=False):
         self.scroll_rows(_WHEEL)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        self._take_in()
+        self._process_changes()
         if event.button != 1 or not self._rows.count:
             return
         event.stop()
@@ -452,7 +500,7 @@ class TranscriptView(Widget, can_focus=False):
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """A double click selects a word, a third one the line."""
+        """Selects the word on a double click, the line on a triple click."""
         if event.button != 1 or event.chain < 2 or event.x >= self.size.width - 1 or not self._rows.count:
             return
         event.stop()
@@ -462,8 +510,10 @@ class TranscriptView(Widget, can_focus=False):
         self.refresh()
 
     def _click(self, place: Place) -> None:
-        """Opens or folds what was clicked at: the head of a call, a thought, a prompt that is folded."""
+        """Opens or folds what was clicked: the head of a call, a thought, or a folded prompt."""
         block = self._rows.blocks[place.block]
+        if block.is_hidden:
+            return
         line = self._rows.line(place)
         number = self._rows.line_number(place)
         is_handle = number == 0 if block.is_selectable else line.copied == "" and line.glue == ""
@@ -472,7 +522,7 @@ class TranscriptView(Widget, can_focus=False):
 
     def _drag_thumb(self, y: int) -> None:
         self._window.to_share(y / max(self.size.height - 1, 1))
-        self._go()
+        self._redraw_scrolled()
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         return container.width

@@ -1,4 +1,4 @@
-"""The kit that strict fakes are made of: for a fake of an API of your own.
+"""The parts that strict fakes are made of, also for a fake of your own API.
 
 api = FakeApi(
     path=re.compile(r"/v1/talk"), content_type="application/x-ndjson",
@@ -7,9 +7,9 @@ api = FakeApi(
 async with FakeProvider(api, ["hello"]) as fake:
     ...
 
-    api.py      FakeApi: what a fake must know of an API       wire.py   frames, written as providers write them
-    checks.py   what validators are made of                    chat.py   chat completions, for subclasses to refine
-    replies.py  a scripted reply as the blocks that are sent
+    api.py      FakeApi: the description of an API             wire.py   writes frames as providers do
+    checks.py   checks for validators                          chat.py   chat completions, a base for subclasses
+    replies.py  a scripted reply and its blocks
 """
 
 from .api import FakeApi, needs_bearer

@@ -1,4 +1,4 @@
-"""What a fake server needs to know of one provider's API, and the checks of headers that several share."""
+"""The description of a provider's API for a fake server, and the check of a bearer token."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class FakeApi:
     """One provider's API."""
 
     path: re.Pattern[str]
-    """Path and query of a good request; a group `model` is the model, where the path names it."""
+    """Path and query of a valid request; a group `model` is the model, if the path contains it."""
     content_type: str
-    """Of a stream."""
+    """The content type of a stream."""
     problems: Callable[[dict[str, Any], str], list[str]]
-    """What the provider would reject in a body sent to a model."""
+    """Lists what the provider would reject in a body for a model."""
     refusal: Callable[[ReceivedRequest, str], str | None]
-    """Why the headers do not prove that the sender has the key, if they do not."""
+    """Returns why the headers do not authenticate the sender, or `None`."""
     error: Callable[[int, str], dict[str, Any]]
-    """The body of an error, by status and message."""
+    """Makes the body of an error from status and message."""
     stream: Callable[[FakeReply, str], Iterator[bytes]]
-    """The frames of a reply of a model."""
+    """Yields the frames of a model's reply."""
     refusal_status: int = 401
-    """What such a request is answered with."""
+    """The status for an unauthenticated request."""
     streams_by_default: bool = False
-    """Whether a request need not ask for a stream to get one."""
+    """Whether replies are streamed even if the request does not ask for it."""
 
 
 def needs_bearer(request: ReceivedRequest, key: str) -> str | None:
-    """The key as a bearer token."""
+    """Checks for the key as a bearer token."""
     if request.headers.get("authorization") == f"Bearer {key}":
         return None
     return "the key in the authorization header is missing or wrong"

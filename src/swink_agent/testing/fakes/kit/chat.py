@@ -1,7 +1,6 @@
-"""What the fakes of chat completions share: the checks of messages and tools, and the chunks of a reply.
+"""The base of the fakes of chat completions: the checks of messages and tools, and the chunks of a reply.
 
-Owns the rules of OpenAI's own API, as a base. What another provider of the family sees differently is in that
-provider's file, as a subclass.
+It has the rules of OpenAI; providers that differ have a subclass in their own file.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ class ChatRules:
     """Fields that make no sense without tools."""
 
     def problems(self, body: dict[str, Any]) -> list[str]:
-        """What the provider would reject in the body of a request, in the order in which it is found."""
+        """Lists what the provider would reject in the body of a request, in the order of its checks."""
         found: list[str] = []
         self.body.check(body, "", found)
         self.check_options(body, found)
@@ -166,7 +165,7 @@ class ChatRules:
 
     def check_tool_choice(self, choice: object, found: list[str]) -> None:
         if isinstance(choice, str) and choice not in self.tool_choices:
-            found.append(f"tool_choice: {choice!r} is none of {', '.join(self.tool_choices)}")
+            found.append(f"tool_choice: {choice!r} is not one of {', '.join(self.tool_choices)}")
 
     # -- messages ----------------------------------------------------------------------------------------------
 
@@ -174,7 +173,7 @@ class ChatRules:
         role = string(message.get("role"))
         shape = self.roles.get(role)
         if shape is None:
-            found.append(f"{where}.role: {role!r} is none of {', '.join(self.roles)}")
+            found.append(f"{where}.role: {role!r} is not one of {', '.join(self.roles)}")
             return
         shape.check(message, where, found)
         self.check_content(message, role, where, found)
@@ -217,11 +216,11 @@ class ChatRules:
             found.append(f"{where}: {call_id!r} {self.call_id_form}")
 
     def check_order(self, messages: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
-        """The order of roles, where it matters beyond the pairs of calls and results."""
+        """Checks the order of roles, beyond the pairs of calls and results."""
 
 
 def _turns(messages: list[tuple[str, dict[str, Any]]]) -> Iterator[Turn]:
-    """One turn a message, and one for a row of tool messages."""
+    """Yields one turn for each message, and one for consecutive tool messages."""
     row: list[str] = []
     start = ""
     for where, message in messages:
@@ -307,7 +306,7 @@ class ChatChunks:
                     yield {"tool_calls": [{"index": number, "function": {"arguments": piece}}]}
 
     def thinking(self, piece: str) -> dict[str, Any]:
-        """OpenAI itself shows no reasoning here; compatible servers do, under this name."""
+        """Makes a delta of reasoning, which compatible servers send under this name; OpenAI itself does not."""
         return {"reasoning_content": piece}
 
     def end(self, head: dict[str, Any], reply: FakeReply) -> Iterator[bytes]:

@@ -1,7 +1,6 @@
-"""The checks that validators are made of: shapes of objects, pairs of calls and results, JSON Schemas.
+"""Checks that several validators share: shapes of objects, pairs of calls and results, JSON Schemas.
 
-Owns what several providers check alike. Every function appends what it finds to a list and never raises, whatever
-it is given.
+Every function appends problems to a list and never raises.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def string(value: object) -> str:
 
 
 def objects(value: object, where: str, found: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of an array, each with its path; what is no object is a problem."""
+    """Yields the objects of an array, each with its path; anything else is a problem."""
     for index, item in enumerate(items(value)):
         path = f"{where}.{index}"
         if isinstance(item, dict):
@@ -68,7 +67,7 @@ def objects(value: object, where: str, found: list[str]) -> Iterator[tuple[str, 
 class Shape:
     """The fields that an object may have, with their types; `null` counts as absent.
 
-    `unknown` is what is said of any other field; `None` lets them pass.
+    `unknown` is the message for any other field; `None` allows them.
     """
 
     __slots__ = ("fields", "required", "unknown")
@@ -98,7 +97,7 @@ class Shape:
 
 
 def check_lengths(body: Mapping[str, Any], names: Iterable[str], most: int, found: list[str], where: str = "") -> None:
-    """The strings of those names, which may have so many characters."""
+    """Checks that the strings of these names have at most `most` characters."""
     for name in names:
         if len(string(body.get(name))) > most:
             found.append(f"{where}{name}: the string is too long: at most {most} characters are allowed")
@@ -124,7 +123,7 @@ def _noun(value: object) -> str:
 
 
 class Turn(Value, frozen=True):
-    """What one message, or a row of tool messages, has to do with calls."""
+    """The calls and results of one message, or of consecutive tool messages."""
 
     where: str
     calls: tuple[str, ...] = ()
@@ -132,7 +131,7 @@ class Turn(Value, frozen=True):
 
 
 def check_pairs(turns: Iterable[Turn], found: list[str]) -> None:
-    """Every call is answered once, in the turn right behind it, nothing else is answered, and no id comes twice."""
+    """Checks that every call has one result in the next turn, every result a call, and that ids are unique."""
     waiting: list[str] = []
     asker = ""
     seen = set[str]()
@@ -156,18 +155,18 @@ def check_pairs(turns: Iterable[Turn], found: list[str]) -> None:
 def _check_answered(open_calls: list[str], asker: str, found: list[str]) -> None:
     if open_calls:
         names = ", ".join(open_calls)
-        found.append(f"{asker}: calls without a result right behind them: {names}")
+        found.append(f"{asker}: calls without a result directly after them: {names}")
 
 
 # -- tools ---------------------------------------------------------------------------------------------------
 
 
 def check_names(names: Iterable[tuple[str, object]], pattern: re.Pattern[str], found: list[str]) -> None:
-    """The names of tools, each with its path: of the right form, and unique."""
+    """Checks that the names of tools, each with its path, have the right form and are unique."""
     seen = set[str]()
     for where, name in names:
         if not isinstance(name, str) or not pattern.fullmatch(name):
-            found.append(f"{where}: {name!r} is no name for a tool: it must match {pattern.pattern}")
+            found.append(f"{where}: {name!r} is not a name for a tool: it must match {pattern.pattern}")
         elif name in seen:
             found.append(f"{where}: the tool name {name!r} is not unique")
         else:
@@ -175,7 +174,7 @@ def check_names(names: Iterable[tuple[str, object]], pattern: re.Pattern[str], f
 
 
 def check_json_schema(schema: object, where: str, found: list[str]) -> None:
-    """A schema of a tool's arguments: of an object, with items for every array."""
+    """Checks the schema of a tool's arguments: an object, with items for every array."""
     if not isinstance(schema, dict):
         found.append(f"{where}: expected a JSON Schema, got {_noun(schema)}")
         return
@@ -187,7 +186,7 @@ def check_json_schema(schema: object, where: str, found: list[str]) -> None:
 
 
 def subschemas(schema: object, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The schema and all schemas in it, each with its path."""
+    """Yields the schema and all schemas in it, each with its path."""
     part = mapping(schema)
     yield where, part
     for name in ("properties", "$defs", "definitions"):

@@ -1,7 +1,6 @@
-"""What a fake is told to say, and what it signs while saying it.
+"""Scripted replies of a fake as plain data, their blocks in order, the ids of calls, and signatures.
 
-Owns scripted replies as simple data, their blocks in the order of the wire, the ids of calls, and signatures. How a
-block looks on the wire is the business of each API's own file.
+Each API's own file encodes the blocks.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from itertools import count
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import field
 
 from swink_agent.core.types import StopReason, Usage
 from swink_agent.core.values.value import Value
@@ -34,8 +34,8 @@ FakeCall: TypeAlias = tuple[str, Mapping[str, Any]] | tuple[str, Mapping[str, An
 class FakeReply(Value, frozen=True, kw_only=True):
     """One reply: thinking, then text, then calls, each if given.
 
-    A call is `(name, arguments)`, or `(name, arguments, id)` where the id matters. `ends` tells how the reply ends:
-    `done`, or `hangs` (the connection stays open) or `cut` (it is closed) while the last block is still open.
+    A call is `(name, arguments)`, or `(name, arguments, id)` if the id matters. `ends` is how the reply ends: `done`,
+    or `hangs` (the connection stays open) or `cut` (it is closed) while the last block is open.
     """
 
     text: str = ""
@@ -43,7 +43,7 @@ class FakeReply(Value, frozen=True, kw_only=True):
     calls: Sequence[FakeCall] = ()
     stop_reason: StopReason | None = None
     """By default `tool_use` if there are calls, else `stop`."""
-    usage: Usage = Usage(12, 7, total=19)
+    usage: Usage = field(default_factory=lambda: Usage(12, 7, total=19))
     ends: Literal["done", "hangs", "cut"] = "done"
 
     @property
@@ -58,18 +58,18 @@ class FakeReply(Value, frozen=True, kw_only=True):
 
 
 class FakeFailure(Value, frozen=True):
-    """An error instead of a reply, in the shape of the provider."""
+    """An error instead of a reply, in the provider's form."""
 
     status: int = 500
-    message: str = "the fake was told to fail"
+    message: str = "the fake fails as scripted"
 
 
 class Block(Value, frozen=True):
-    """One block of a reply on its way; one that is not closed is the last that is sent."""
+    """One block of a reply; an unclosed block is the last that is sent."""
 
     kind: Literal["thinking", "text", "call"]
     text: str
-    """What is said, or the arguments as JSON."""
+    """The text, or the arguments as JSON."""
     is_closed: bool
     call_id: str = ""
     name: str = ""
@@ -77,7 +77,7 @@ class Block(Value, frozen=True):
 
 
 def blocks(reply: FakeReply, make_id: Callable[[], str]) -> list[Block]:
-    """The blocks of a reply; `make_id` gives the ids of its calls."""
+    """Returns the blocks of a reply; `make_id` makes the ids of its calls."""
     found: list[Block] = []
     if reply.thinking:
         found.append(Block("thinking", reply.thinking, True))
@@ -93,7 +93,7 @@ def blocks(reply: FakeReply, make_id: Callable[[], str]) -> list[Block]:
 
 
 def pieces(text: str, number: int = 3) -> Iterator[str]:
-    """The text in a few pieces, as providers send it."""
+    """Divides the text into a few pieces, as providers do."""
     size = max(1, -(-len(text) // number))
     for start in range(0, len(text), size):
         yield text[start : start + size]
@@ -106,7 +106,7 @@ _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def new_id(prefix: str, length: int) -> str:
-    """An id that no fake of this process has used: the prefix and `length` letters and digits."""
+    """Makes an id that is unique in this process: the prefix and `length` letters and digits."""
     number = int.from_bytes(hashlib.sha256(f"{prefix}{next(_numbers)}".encode()).digest() * 2, "big")
     letters: list[str] = []
     for _ in range(length):
@@ -119,11 +119,11 @@ def new_id(prefix: str, length: int) -> str:
 
 
 def sign(issuer: str, text: str) -> str:
-    """A signature of the issuer's over the text. Who knows both can check it, so validators need no memory."""
+    """Signs the text for an issuer. Both are enough to check it, so validators need no memory."""
     digest = hashlib.sha256(f"swink fake {issuer}\n{text}".encode()).digest()
     return base64.b64encode(f"fake:{issuer}:".encode() + digest).decode()
 
 
 def is_signed(issuer: str, text: str, signature: object) -> bool:
-    """Whether the signature is the issuer's, over exactly this text."""
+    """Whether the signature is that of the issuer for exactly this text."""
     return signature == sign(issuer, text)

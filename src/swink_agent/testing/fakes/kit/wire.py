@@ -1,6 +1,6 @@
-"""Frames as providers write them: server-sent events, JSON lines, and the binary event stream of AWS.
+"""Writes frames as providers do: server-sent events, JSON lines, and the binary event stream of AWS.
 
-Owns the writing alone; the reading, with which it shares no code, is the adapters'.
+It shares no code with the adapters, which read them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def json_bytes(value: object) -> bytes:
 
 
 def sse(data: Mapping[str, Any] | str, event: str | None = None) -> bytes:
-    """A server-sent event, with its name where the provider gives one."""
+    """Encodes a server-sent event, with its name if the provider sends one."""
     payload = data.encode() if isinstance(data, str) else json_bytes(data)
     name = b"" if event is None else f"event: {event}\n".encode()
     return name + b"data: " + payload + b"\n\n"
@@ -33,7 +33,7 @@ def json_line(data: Mapping[str, Any]) -> bytes:
 
 
 def aws_event(event: str, payload: Mapping[str, Any]) -> bytes:
-    """One message: the prelude with its checksum, the headers, the payload, and the checksum of it all."""
+    """Encodes one message: the prelude with its checksum, the headers, the payload, and the checksum of all of it."""
     headers = b"".join(
         _aws_header(name, value)
         for name, value in ((":event-type", event), (":content-type", "application/json"), (":message-type", "event"))

@@ -1,7 +1,7 @@
-"""`#keys` and `#key`: the keys of providers, stored without being seen.
+"""`#keys` and `#key`: list and store the keys of providers.
 
-Owns the small wizard: which provider, the key, where it went, and whether its model is to be asked from now on. A key
-is in no notice, no error, no log, no history and no session; the redactor learns it before anything else happens.
+`#key` asks for the provider and the key, stores the key, and offers the provider's model. The redactor learns the key
+first, so that the key appears in no notice, error, log, history or session.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from swink_agent.app.agent.providers import Provider, all_providers, provider_named
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.providers import Provider, all_providers, provider_named
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.texts.likeness import close_names
 
@@ -23,7 +23,7 @@ __all__ = ["list_keys", "store_key"]
 
 
 async def list_keys(conversation: Conversation, rest: str) -> None:
-    """`#keys`: each masked, and where it comes from."""
+    """`#keys`: lists each key, masked, with its source."""
     rows = await asyncio.to_thread(conversation.opening.credentials.listing)
     if not rows:
         conversation.notice("no key is set: #key adds one")
@@ -33,7 +33,7 @@ async def list_keys(conversation: Conversation, rest: str) -> None:
 
 
 async def store_key(conversation: Conversation, rest: str) -> None:
-    """`#key [provider] [key]`: asks for what is missing, and keeps the key."""
+    """`#key [provider] [key]`: asks for what is missing, and stores the key."""
     provider, key = _read(rest)
     if provider is None:
         provider = await _pick_provider(conversation)
@@ -50,12 +50,12 @@ async def store_key(conversation: Conversation, rest: str) -> None:
     where = await asyncio.to_thread(credentials.set, provider.account, key)
     conversation.notice(f"the key of {provider.account} is in {where}")
     if variable := credentials.in_environment(provider.account):
-        conversation.notice(f"{variable} is set as well, and comes first", "warning")
+        conversation.notice(f"{variable} is set too, and is used first", "warning")
     await _offer_model(conversation, provider)
 
 
 def _read(rest: str) -> tuple[Provider | None, str]:
-    """The provider and the key of a line. Nothing of a line that is not understood is said again: it may be a key."""
+    """Returns the provider and the key in a line. Errors never quote the line, because it may contain a key."""
     words = rest.split()
     if not words:
         return None, ""
@@ -66,9 +66,9 @@ def _read(rest: str) -> tuple[Provider | None, str]:
         names = list(dict.fromkeys([known.account for known in _with_keys()]))
         near = close_names(words[0].lower()[:20], names)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        raise UsageProblem(f"that is no provider with a key{hint}; there are {', '.join(names)}")
+        raise UsageProblem(f"that is not a provider with a key{hint}; choose one of {', '.join(names)}")
     if len(words) > 2:
-        raise UsageProblem("a key has no spaces in it: #key PROVIDER, and the key when it is asked for")
+        raise UsageProblem("a key has no spaces in it: give #key PROVIDER, and the key when you are asked")
     return provider, words[1] if len(words) == 2 else ""
 
 
@@ -87,7 +87,7 @@ async def _pick_provider(conversation: Conversation) -> Provider | None:
 
 
 async def _offer_model(conversation: Conversation, provider: Provider) -> None:
-    """Whether the provider's model is asked from now on."""
+    """Offers to switch to the provider's model."""
     if not provider.default_model or conversation.is_running:
         return
     opened = conversation.opened
@@ -96,10 +96,10 @@ async def _offer_model(conversation: Conversation, provider: Provider) -> None:
     from swink_agent.core.types import ModelSpec
 
     model = ModelSpec(provider.name, provider.default_model)
-    choices = (("yes", f"ask {model} from now on"), ("no", "go on as before"))
-    if opened is not None and await conversation.front.confirm(f"Ask {model}?", choices, "yes") != "yes":
+    choices = (("yes", f"use {model} from now on"), ("no", "keep the current model"))
+    if opened is not None and await conversation.front.confirm(f"Use {model}?", choices, "yes") != "yes":
         return
     if conversation.is_running or conversation.opened is not opened:
-        return  # something else began meanwhile
+        return  # a run or another agent began meanwhile
     await conversation.remake(model=model)
-    conversation.notice(f"{model} is asked from now on")
+    conversation.notice(f"{model} is used from now on")

@@ -1,7 +1,6 @@
-"""Whom the agent asks and what it is told first: `/model`, `/thinking`, `/system`.
+"""`/model`, `/thinking`, `/system`: choose the model, how much it reasons, and its instructions.
 
-Owns the choosing. Another model is another agent in the same session: what is known of a model decides how much of the
-conversation it is sent.
+A change of model creates another agent in the same session, because how much history is sent depends on the model.
 """
 
 from __future__ import annotations
@@ -10,15 +9,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from swink_agent.app.agent.models import default_local_model, has_local_extra, named_model
+from swink_agent.app.agent.providers import all_providers
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.models import default_local_model, has_local_extra, named_model
-from swink_agent.app.providers import all_providers
 from swink_agent.core.types import ThinkingLevel
 
 from ..front import PickItem
 
 if TYPE_CHECKING:
-    from swink_agent.app.credentials import Credentials
+    from collections.abc import Mapping
+
+    from swink_agent.app.keys.credentials import Credentials
 
     from ..conversation import Conversation
 
@@ -26,27 +27,33 @@ __all__ = ["choose_model", "choose_thinking", "model_items", "system"]
 
 
 async def choose_model(conversation: Conversation, rest: str) -> None:
-    """`/model`: the one that is named, or one from a list."""
+    """`/model [provider:model]`: switches to this model, or to one from a list."""
     wanted: str | None = rest
     if not wanted:
         wanted = await conversation.front.pick(
-            "Model", model_items(conversation.opening.credentials, conversation.model)
+            "Model",
+            model_items(
+                conversation.opening.credentials,
+                conversation.model,
+                {alias: item.value for alias, item in conversation.opening.settings.aliases().items()},
+            ),
         )
         if wanted is None:
             return
-    model = named_model(wanted)
+    model = named_model(wanted, conversation.opening.settings.aliases())
     if conversation.opened is not None:
         model = structs.replace(model, thinking_level=conversation.opened.agent.thinking_level)
     await conversation.remake(model=model)
-    conversation.notice(f"{model} is asked from now on")
+    conversation.notice(f"{model} is used from now on")
 
 
-def model_items(credentials: Credentials, now: str = "") -> list[PickItem]:
-    """The models that can be asked: the one that is asked now, those of providers with a key, those of this machine,
-    and the others.
+def model_items(credentials: Credentials, now: str = "", aliases: Mapping[str, str] | None = None) -> list[PickItem]:
+    """Returns the models to choose from.
+
+    In this order: the current one, the user's aliases, models of providers with a key, local models, and the others.
     """
     from swink_agent.adapters.catalog import ModelCatalog
-    from swink_agent.local.presets import PRESETS
+    from swink_agent.local.weights.presets import PRESETS
 
     with_key: list[PickItem] = []
     without: list[PickItem] = []
@@ -65,7 +72,8 @@ def model_items(credentials: Credentials, now: str = "") -> list[PickItem]:
         for preset in PRESETS:
             mark = "on this machine, the default" if preset.name == default else "on this machine"
             local.append(PickItem(f"local:{preset.name}", f"local:{preset.name}", mark))
-    every = [*with_key, *local, *without]
+    short = [PickItem(alias, alias, f"alias of {model}") for alias, model in (aliases or {}).items()]
+    every = [*short, *with_key, *local, *without]
     asked = [
         item._replace(detail=", ".join(["now", item.detail] if item.detail else ["now"]))
         for item in every
@@ -75,7 +83,7 @@ def model_items(credentials: Credentials, now: str = "") -> list[PickItem]:
 
 
 async def choose_thinking(conversation: Conversation, rest: str) -> None:
-    """`/thinking`: the level that is named, or one from a list."""
+    """`/thinking [level]`: sets this level, or one from a list."""
     if conversation.opened is None:
         raise UsageProblem("there is no model yet: /model chooses one")
     agent = conversation.opened.agent
@@ -89,20 +97,20 @@ async def choose_thinking(conversation: Conversation, rest: str) -> None:
         if wanted is None:
             return
     if wanted not in [level.value for level in ThinkingLevel]:
-        raise UsageProblem(f"there is no level {rest[:40]!r}: {', '.join([level.value for level in ThinkingLevel])}")
+        raise UsageProblem(f"{rest[:40]!r} is not a level: use {', '.join([level.value for level in ThinkingLevel])}")
     agent.thinking_level = ThinkingLevel(wanted)
     conversation.front.changed()
     conversation.notice(f"{agent.model} is asked to think: {wanted}")
 
 
 async def system(conversation: Conversation, rest: str) -> None:
-    """`/system`: what the model is told first, or a text in place of the standard instructions."""
+    """`/system [text]`: shows the instructions, or replaces the standard ones."""
     if not rest:
         if conversation.opened is None:
             raise UsageProblem("there is no agent yet: /model chooses a model")
         prompt = conversation.opened.agent.system_prompt
-        conversation.notice(prompt if isinstance(prompt, str) and prompt else "the model is told nothing first")
+        conversation.notice(prompt if isinstance(prompt, str) and prompt else "the model has no instructions")
         return
     text = rest if conversation.opened is None else conversation.opened.redactor.redact(rest)
     await conversation.remake(opening=conversation.opening.with_flags(system=text))
-    conversation.notice("the instructions are replaced; what is known of the folder follows them as before")
+    conversation.notice("the instructions are replaced; facts about the folder still follow them")

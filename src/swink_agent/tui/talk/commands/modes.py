@@ -1,7 +1,4 @@
-"""How the conversation works from here on: approvals, planning, the editor, and leaving it.
-
-Owns what the commands say and check; the modes themselves are the conversation's.
-"""
+"""`#approve`, `/plan`, `/editor`, `/queue`, `/quit`. `Conversation` holds the modes themselves."""
 
 from __future__ import annotations
 
@@ -16,15 +13,15 @@ if TYPE_CHECKING:
 
 _MODES: dict[str, ApprovalsMode] = {"smart": "smart", "on": "ask", "off": "all"}
 _MEANINGS = {
-    "smart": "what the rules know as harmless runs, and you are asked about the rest",
+    "smart": "calls that the rules know as harmless run, and you are asked about others",
     "on": "you are asked about every call that needs approval",
-    "off": "nothing is asked; deny rules and the sandbox hold all the same",
+    "off": "you are asked nothing; deny rules and the sandbox still apply",
     "none": "nothing that needs approval runs",
 }
 
 
 async def approve(conversation: Conversation, rest: str) -> None:
-    """`#approve smart|on|off`, or what holds now."""
+    """`#approve smart|on|off`: sets the mode; without one, shows the current mode."""
     wanted = rest.lower()
     if not wanted:
         conversation.notice(f"approvals are {conversation.approve}: {_MEANINGS[conversation.approve]}")
@@ -37,26 +34,26 @@ async def approve(conversation: Conversation, rest: str) -> None:
 
 
 async def plan(conversation: Conversation, rest: str) -> None:
-    """`/plan`: the same as Shift+Tab."""
+    """`/plan`: switches plan mode, as Shift+Tab does."""
     conversation.change_mode()
 
 
 async def editor(conversation: Conversation, rest: str) -> None:
-    """`/editor`: a prompt from the person's own editor."""
+    """`/editor [text]`: sends a prompt that the user writes in an editor."""
     text = await conversation.front.edit(rest)
     if text is None or not text.strip():
-        conversation.notice("nothing was sent: the editor was left without a text")
+        conversation.notice("nothing was sent: the editor returned no text")
         return
     await conversation.prompt(text.rstrip("\n"))
 
 
 async def queue(conversation: Conversation, rest: str) -> None:
-    """`/queue`: a follow-up, where there is no Tab for it."""
+    """`/queue text`: sends a follow-up, for front ends without the Tab key."""
     if not rest:
-        raise UsageProblem("/queue takes the text that is to be said when the run would stop")
+        raise UsageProblem("/queue takes the text that is to be sent when the run would stop")
     await conversation.follow_up(rest)
 
 
 async def leave(conversation: Conversation, rest: str) -> None:
-    """`/quit`."""
+    """`/quit`: ends the program."""
     conversation.front.leave(0)

@@ -1,6 +1,6 @@
-"""The sessions of a conversation: listed, named, resumed, forked, exported, begun anew, summed up.
+"""The commands for sessions: list, name, resume, fork, export, reset, compact.
 
-Owns what the commands say and ask. A session is saved as it happens, so there is nothing to save but a name for it.
+The session is recorded all the time, so `#save` only names it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.paths import beneath_home, write_whole
-from swink_agent.app.sessions import (
+from swink_agent.app.runs.sessions import (
     SessionProblem,
     WantedSession,
     open_store,
@@ -22,7 +21,8 @@ from swink_agent.app.sessions import (
     sessions_folder,
     short_ids,
 )
-from swink_agent.app.telling import age
+from swink_agent.app.runs.telling import age
+from swink_agent.app.settings.paths import beneath_home, write_whole
 from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
 from swink_agent.rendering.escaping import safe_display, safe_line
 
@@ -30,13 +30,13 @@ from ..front import PickItem
 
 if TYPE_CHECKING:
     from swink_agent.memory import SessionInfo
-    from swink_agent.memory.store import ExportFormat
+    from swink_agent.memory.sessions.store import ExportFormat
 
     from ...transcript.line import Line
     from ..conversation import Conversation
-    from ..running import State
+    from ..runner import State
 
-__all__ = ["compact", "export", "fork", "list_sessions", "load", "reset", "resume", "save"]
+__all__ = ["compact", "export", "fork", "list_sessions", "load", "recent_sessions", "reset", "resume", "save"]
 
 _MOST_LISTED = 20
 _LONGEST_TITLE = 100
@@ -52,7 +52,7 @@ _ENDINGS: dict[ExportFormat, str] = {"html": ".html", "markdown": ".md", "json":
 
 
 async def _listed(conversation: Conversation) -> list[SessionInfo]:
-    """The sessions of this folder that have something in them, the newest first."""
+    """Returns the sessions of this folder that have messages, the newest first."""
 
     def read() -> list[SessionInfo]:
         with session_problems():
@@ -62,7 +62,32 @@ async def _listed(conversation: Conversation) -> list[SessionInfo]:
     return await asyncio.to_thread(read)
 
 
-def _own(conversation: Conversation) -> str | None:
+async def recent_sessions(conversation: Conversation, most: int) -> list[tuple[str, str, str]]:
+    """Returns the last sessions of this folder except the open one: id, title, and age with number of messages.
+
+    The list is empty if this conversation is not recorded, or sessions cannot be read.
+    """
+    if not conversation.opening.options.session.is_kept:
+        return []
+    here = _open_id(conversation)
+
+    def read() -> list[SessionInfo]:
+        store = open_store(conversation.opening.settings)
+        return store.list(conversation.opening.folder.resolve(), limit=most + 5)
+
+    try:
+        with session_problems():
+            found = await asyncio.to_thread(read)
+    except (SessionProblem, UsageProblem):
+        return []
+    return [
+        (info.id, safe_display(_title(conversation, info), 60), f"{age(info.updated)}, {_counted(info.messages)}")
+        for info in found
+        if info.messages and info.id != here
+    ][:most]
+
+
+def _open_id(conversation: Conversation) -> str | None:
     info = None if conversation.opened is None else conversation.opened.session.info
     return None if info is None else info.id
 
@@ -77,14 +102,14 @@ def _counted(messages: int) -> str:
 
 
 async def list_sessions(conversation: Conversation, rest: str) -> None:
-    """`#sessions`."""
+    """`#sessions`: lists the sessions of this folder."""
     found = await _listed(conversation)
     if not found:
-        conversation.notice("there is no session of this folder yet")
+        conversation.notice("this folder has no session yet")
         return
     everywhere = await asyncio.to_thread(session_ids, sessions_folder(conversation.opening.settings))
     short = short_ids([info.id for info in found], everywhere)
-    here = _own(conversation)
+    here = _open_id(conversation)
     rows = [
         f"{'▸' if info.id == here else ' '} {short[info.id]}  {age(info.updated):>6}  {info.messages:>4}  "
         f"{safe_display(_title(conversation, info), _LONGEST_TITLE)}"
@@ -95,7 +120,7 @@ async def list_sessions(conversation: Conversation, rest: str) -> None:
 
 
 async def save(conversation: Conversation, rest: str) -> None:
-    """`#save [title]`."""
+    """`#save [title]`: names the session."""
     opened = conversation.opened
     info = None if opened is None else opened.session.info
     if opened is None or info is None:
@@ -107,11 +132,11 @@ async def save(conversation: Conversation, rest: str) -> None:
             raise UsageProblem(str(error)) from error
         await asyncio.to_thread(opened.session.flush)
     named = f" as “{opened.redactor.redact(rest)}”" if rest else ""
-    conversation.notice(f"session {info.id} is saved{named}; it always is, as it happens")
+    conversation.notice(f"session {info.id} is saved{named}; sessions always are")
 
 
 async def load(conversation: Conversation, rest: str) -> None:
-    """`#load`: by the beginning of an id, or by title."""
+    """`#load id|title`: continues a session, found by the beginning of its id or by its title."""
     if not rest:
         await resume(conversation, "")
         return
@@ -119,33 +144,33 @@ async def load(conversation: Conversation, rest: str) -> None:
     found = await _listed(conversation)
     ids = [info.id for info in found if info.id.startswith(rest)]
     titled = [info.id for info in found if info.title.casefold() == rest.casefold()]
-    await _go_on(conversation, (titled or ids or [rest])[0] if len(ids) <= 1 else rest)
+    await _continue(conversation, (titled or ids or [rest])[0] if len(ids) <= 1 else rest)
 
 
 async def resume(conversation: Conversation, rest: str) -> None:
-    """`/resume`: by id, or from a list with search and preview."""
+    """`/resume [id]`: continues a session, by id or from a list with search and preview."""
     _refuse_without_record(conversation)
     wanted: str | None = rest
     if not wanted:
-        here = _own(conversation)
+        here = _open_id(conversation)
         found = [info for info in await _listed(conversation) if info.id != here]
         if not found:
-            conversation.notice("there is no other session of this folder")
+            conversation.notice("this folder has no other session")
             return
         items = [
             PickItem(info.id, _title(conversation, info), f"{age(info.updated)}, {_counted(info.messages)}")
             for info in found
         ]
-        wanted = await conversation.front.pick("Go on with which session?", items, _previewer(conversation))
+        wanted = await conversation.front.pick("Continue which session?", items, _previewer(conversation))
         if wanted is None or conversation.is_running:
             return
-    await _go_on(conversation, wanted)
+    await _continue(conversation, wanted)
 
 
 def _refuse_without_record(conversation: Conversation) -> None:
     if not conversation.opening.options.session.is_kept:
         raise UsageProblem(
-            "--no-session records nothing, and a session that goes on is recorded: leave this, and start without it"
+            "--no-session records nothing, and a continued session is recorded: start again without that flag"
         )
 
 
@@ -176,28 +201,28 @@ def _previewer(conversation: Conversation):
     return preview
 
 
-async def _go_on(conversation: Conversation, session_id: str) -> None:
+async def _continue(conversation: Conversation, session_id: str) -> None:
     folder = sessions_folder(conversation.opening.settings)
     (wanted,) = await asyncio.to_thread(session_ids, folder, [session_id])
-    if wanted == _own(conversation):
+    if wanted == _open_id(conversation):
         conversation.notice("this is that session")
         return
     await conversation.switch(WantedSession(id=wanted))
 
 
 async def reset(conversation: Conversation, rest: str) -> None:
-    """`/reset`: a new session; the old one stays on record."""
+    """`/reset`: begins a new session; the old one stays recorded."""
     before = conversation.opened
     info = None if before is None else before.session.info
     is_kept = conversation.opening.options.session.is_kept
     model = None if before is None else before.agent.model
     await conversation.switch(WantedSession(is_kept=is_kept), model=model)
-    kept = f"; /resume {info.id} goes back to the one before" if info is not None and info.messages else ""
+    kept = f"; /resume {info.id} continues the one before" if info is not None and info.messages else ""
     conversation.notice(f"a new conversation{kept}")
 
 
 async def fork(conversation: Conversation, rest: str) -> None:
-    """`/fork`: a copy to go on in."""
+    """`/fork`: continues in a copy of this session."""
     opened = conversation.opened
     if opened is None or not len(opened.agent.messages):
         raise UsageProblem("there is nothing to fork yet: nothing has been said")
@@ -211,12 +236,12 @@ async def fork(conversation: Conversation, rest: str) -> None:
 
     before = opened.session.info
     await conversation.switch(WantedSession(id=await asyncio.to_thread(copy)))
-    old = "" if before is None else f"; /resume {before.id} goes back to the original"
+    old = "" if before is None else f"; /resume {before.id} continues the original"
     conversation.notice(f"this is a fork{old}")
 
 
 async def export(conversation: Conversation, rest: str) -> None:
-    """`/export [html|markdown|json] [file]`: into a file that is not there yet."""
+    """`/export [html|markdown|json] [file]`: writes the session to a new file."""
     try:
         words = shlex.split(rest)
     except ValueError as error:
@@ -228,12 +253,12 @@ async def export(conversation: Conversation, rest: str) -> None:
         raise UsageProblem("/export takes a format (html, markdown, json) and one file, in quotes if it has spaces")
     if chosen is None and words and not set(words[0]) & set("./"):
         raise UsageProblem(
-            f"there is no format {words[0][:40]!r}: html, markdown or json; a file is named with its ending"
+            f"there is no format {words[0][:40]!r}: html, markdown or json; the name of a file needs its ending"
         )
     opened = conversation.opened
     info = None if opened is None else opened.session.info
     if opened is None or info is None or not info.messages:
-        raise UsageProblem("there is nothing to export: nothing is on record yet")
+        raise UsageProblem("there is nothing to export: nothing is recorded yet")
     name = words[0] if words else ""
     kind = chosen or _FORMATS.get(name.rpartition(".")[2].lower(), "markdown")
     path = await asyncio.to_thread(_write, conversation, name or f"swink-{info.id}{_ENDINGS[kind]}", kind)
@@ -247,9 +272,9 @@ def _write(conversation: Conversation, name: str, kind: ExportFormat) -> Path:
     if opened is None or session_id is None:
         raise UsageProblem("this conversation is not recorded, so it cannot be exported")
     if path.is_dir() or not path.parent.is_dir():
-        raise UsageProblem(f"{path} {'is a folder' if path.is_dir() else 'has no folder to be in'}")
+        raise UsageProblem(f"{path} {'is a folder' if path.is_dir() else 'is in a folder that does not exist'}")
     if path.exists():
-        raise UsageProblem(f"{path} is there already: name another file")
+        raise UsageProblem(f"{path} exists already: name another file")
     with session_problems():
         text = open_store(opened.opening.settings).export(session_id, kind)
     try:
@@ -260,7 +285,7 @@ def _write(conversation: Conversation, name: str, kind: ExportFormat) -> Path:
 
 
 async def compact(conversation: Conversation, rest: str) -> None:
-    """`/compact [instructions]`: as a run that can be stopped."""
+    """`/compact [instructions]`: sums up the conversation, as work that the user can stop."""
     opened = conversation.opened
     if opened is None or not len(opened.agent.messages):
         raise UsageProblem("there is nothing to sum up yet")
@@ -268,10 +293,10 @@ async def compact(conversation: Conversation, rest: str) -> None:
     async def work() -> State:
         report = await opened.agent.compact(rest or None)
         if report is None:
-            conversation.notice("there is nothing that could be left out yet")
+            conversation.notice("there is nothing yet that can be left out")
             return "idle"
-        if not report.is_told:  # of one that has an event told, which is counted already
-            conversation.tally.compacted(report)
+        if not report.is_told:  # otherwise an event has counted it
+            conversation.usage.add_compaction(report)
         conversation.notice(
             f"about {report.tokens_before:,} tokens became {report.tokens_after:,}; the history itself is kept"
         )

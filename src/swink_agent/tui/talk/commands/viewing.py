@@ -1,7 +1,4 @@
-"""What a person looks at: help, facts, usage, the last answer, the colours.
-
-Owns the words. Nothing here changes what the agent does.
-"""
+"""The commands that show or copy something or change the colours. They do not affect the agent."""
 
 from __future__ import annotations
 
@@ -9,31 +6,35 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from swink_agent.app.agent.standard import turn_limit
 from swink_agent.app.errors import SettingsError, UsageProblem
-from swink_agent.app.telling import seconds
+from swink_agent.app.runs.telling import seconds
 
+from ...transcript.messages import HelpBlock
 from ..front import PickItem
 from . import COMMANDS
 
 if TYPE_CHECKING:
     from ..conversation import Conversation
 
+_WIDEST_NAME = 24
 _THEMES = ("dark", "light", "contrast", "plain")
 
 
 async def show_help(conversation: Conversation, rest: str) -> None:
-    """`#help`."""
+    """`#help`: shows keys and commands."""
     names = [(f"{command.name} {command.usage}".strip(), command.help) for command in COMMANDS]
-    conversation.notice("\n".join(["Keys", *_rows(conversation.front.keys), "", "Commands", *_rows(names)]))
+    parts = [("Keys", conversation.front.keys), ("Commands", names)]
+    conversation.transcript.add(HelpBlock(["\n".join([title, *_rows(rows, _WIDEST_NAME)]) for title, rows in parts]))
 
 
 async def clear(conversation: Conversation, rest: str) -> None:
-    """`#clear`: the view alone."""
+    """`#clear`: clears the view, not the history."""
     conversation.transcript.clear()
 
 
 async def show_info(conversation: Conversation, rest: str) -> None:
-    """`#info`."""
+    """`#info`: shows model, session, folder, tools and limits."""
     opened = conversation.opened
     settings = conversation.opening.settings
     facts = [("folder", str(conversation.opening.folder))]
@@ -50,30 +51,30 @@ async def show_info(conversation: Conversation, rest: str) -> None:
             ("session", "is not recorded" if info is None else f"{info.id} {info.title}".rstrip()),
             ("messages", str(len(agent.messages))),
         ]
-    facts.append(("limits", _limits(settings.value("max_turns"), settings.value("max_cost"))))
+    facts.append(("limits", _limits(turn_limit(settings, is_attended=True), settings.value("max_cost"))))
     conversation.notice("\n".join(_rows(facts)))
 
 
 async def show_usage(conversation: Conversation, rest: str) -> None:
-    """`/usage`."""
-    tally = conversation.tally
-    usage, (estimate, window) = tally.usage, tally.estimate
-    cost = "unknown" if tally.dollars is None else f"${tally.dollars:.4f}"
+    """`/usage`: shows tokens, cost and how full the window is."""
+    totals = conversation.usage
+    usage, (estimate, window) = totals.usage, totals.estimate
+    cost = "unknown" if totals.dollars is None else f"${totals.dollars:.4f}"
     facts = [
         ("read", f"{usage.input:,} tokens"),
         ("from the cache", f"{usage.cache_read:,} tokens"),
         ("into the cache", f"{usage.cache_write:,} tokens"),
         ("written", f"{usage.output:,} tokens"),
-        ("together", f"{tally.tokens:,} tokens"),
+        ("together", f"{totals.tokens:,} tokens"),
         ("cost", cost),
-        ("window", f"about {estimate:,} of {window:,} tokens ({tally.fill:.0%})"),
+        ("window", f"about {estimate:,} of {window:,} tokens ({totals.fill:.0%})"),
         ("last run", seconds(round(conversation.elapsed, 1))),
     ]
     conversation.notice("\n".join(_rows(facts)))
 
 
 async def copy_answer(conversation: Conversation, rest: str) -> None:
-    """`#copy`."""
+    """`#copy`: copies the last answer."""
     answer = conversation.answer
     if not answer:
         conversation.notice("there is no answer to copy yet")
@@ -83,7 +84,7 @@ async def copy_answer(conversation: Conversation, rest: str) -> None:
 
 
 async def theme(conversation: Conversation, rest: str) -> None:
-    """`/theme`: for now and, in the person's settings, for later."""
+    """`/theme [name]`: sets the theme now and stores it in the user's settings."""
     wanted: str | None = rest.lower()
     if not wanted:
         items = [PickItem(name, name, "now" if name == conversation.front.theme else "") for name in _THEMES]
@@ -93,14 +94,14 @@ async def theme(conversation: Conversation, rest: str) -> None:
     if wanted not in _THEMES:
         raise UsageProblem(f"there is no theme {rest[:40]!r}: {', '.join(_THEMES)}")
     conversation.front.set_theme(wanted)
-    from swink_agent.app.settings import set_value, settings_file
+    from swink_agent.app.settings.settings import set_value, settings_file
 
     try:
         set_value("theme", wanted, path=settings_file())
     except SettingsError as error:
-        conversation.notice(f"the theme holds for now, and could not be kept: {error}", "warning")
+        conversation.notice(f"the theme is set for now, but could not be stored: {error}", "warning")
     if os.environ.get("NO_COLOR") and wanted != "plain":
-        conversation.notice("NO_COLOR is set, and comes first at the next start")
+        conversation.notice("NO_COLOR is set, and is used first at the next start")
 
 
 def _limits(turns: int | None, cost: float | None) -> str:
@@ -110,6 +111,7 @@ def _limits(turns: int | None, cost: float | None) -> str:
     return f"{', '.join(words)} for a run" if words else "none"
 
 
-def _rows(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    width = max([len(name) for name, _ in pairs], default=0)
+def _rows(pairs: Sequence[tuple[str, str]], widest: int = 40) -> list[str]:
+    """Returns names and their texts in two columns; a name of more than `widest` cells moves its text to the right."""
+    width = min(max([len(name) for name, _ in pairs], default=0), widest)
     return [f"  {name:<{width}}  {text}" for name, text in pairs]

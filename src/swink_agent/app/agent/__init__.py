@@ -1,0 +1,1 @@
+"""The standard agent: model, prompt, context and sandbox."""

@@ -1,0 +1,54 @@
+"""The sandbox of the standard agent: which folders its commands may use, and which back end confines them.
+
+Owns the choice. How a back end works is in `sandbox`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageProblem
+from ..runs.sessions import sessions_folder
+from ..settings.paths import config_folder, data_folder
+from ..settings.settings import Settings
+
+if TYPE_CHECKING:
+    from swink_agent.sandbox import Sandbox, SandboxProfile
+
+__all__ = ["open_confined", "sandbox_profile"]
+
+
+def sandbox_profile(
+    root: Path, *, added: tuple[Path, ...] = (), network: bool = False, settings: Settings | None = None
+) -> SandboxProfile:
+    """The sandbox profile for a folder and the folders added to it. Hides our settings, keys, copies and sessions."""
+    from msgspec import structs
+
+    from swink_agent.sandbox import SandboxProfile, repository_folders
+
+    try:
+        write = dict.fromkeys([str(root), *repository_folders(str(root)), *map(str, added)])
+        profile = SandboxProfile(write=tuple(write), network=network)
+        private = [config_folder(), data_folder(), *([] if settings is None else [sessions_folder(settings)])]
+        return structs.replace(profile, hidden=(*profile.hidden, *map(str, private)))
+    except ValueError as error:
+        raise UsageProblem(f"{root} is not a folder to work in: {error}") from error
+
+
+def open_confined(profile: SandboxProfile, backend: str, warnings: list[str]) -> Sandbox | None:
+    """Opens the sandbox. Returns `None` if none works: every command is then refused, and a warning says why."""
+    from swink_agent.sandbox import SandboxUnavailable, open_sandbox, open_unconfined, why_not_written
+
+    if backend == "off":
+        return open_unconfined(profile)
+    try:
+        sandbox = open_sandbox(profile, backend=backend)
+    except SandboxUnavailable as error:
+        warnings.append(f"commands will be refused: {error}")
+        return None
+    warnings += [f"commands can only read: {why}" for root in profile.write if (why := why_not_written(root))]
+    for report in sandbox.passed_over:
+        if report.is_about_folder:  # `swink doctor` reports what the machine lacks, not every start
+            warnings.append(f"commands run under {sandbox.backend}, not {report.name}: {report.reason}")
+    return sandbox

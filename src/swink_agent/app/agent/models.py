@@ -1,0 +1,386 @@
+"""Chooses the model, and makes its stream function.
+
+The flag or setting if given, else the first provider with a key, else the local model if its extra is installed, else
+an error that says what to do. Owns that choice, and passing keys and addresses to adapters. The models are in
+`adapters` and `local`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import AgentError, AuthError
+from swink_agent.core.extras import install
+from swink_agent.core.providers import ProviderStreamFn, entry_point_of
+from swink_agent.core.stream import StreamFn, StreamOptions
+from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserMessage
+
+from ..errors import NoModel, UsageProblem
+from ..keys.credentials import Credentials
+from ..settings.definitions import alias_of
+from ..settings.settings import Settings, SourcedValue
+from .providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
+
+__all__ = [
+    "LOCAL_EXTRA",
+    "choose_model",
+    "has_local_extra",
+    "is_small",
+    "local_fetch",
+    "model_of_settings",
+    "named_model",
+    "prepare_local",
+    "settings_problems",
+    "stream_fn_of",
+    "unknown_provider",
+]
+
+LOCAL_EXTRA = install("local")
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)b(?![a-z0-9])")
+_SMALL_PARAMETERS = 14.0
+"""The number of parameters in billions, from names such as `llama3.1:8b`."""
+_NO_MODEL = f"""there is no model to ask. One of these gives you one:
+  a key in the environment     export ANTHROPIC_API_KEY=…   (or OPENAI_, GEMINI_, XAI_, MISTRAL_API_KEY)
+  a key that is kept           swink keys set anthropic
+  a model on this machine      {LOCAL_EXTRA}
+`swink doctor` shows what is set up."""
+
+
+def has_local_extra() -> bool:
+    """Whether the extra for local models is installed."""
+    return find_spec("xllamacpp") is not None
+
+
+def choose_model(
+    settings: Settings, credentials: Credentials, *, has_local: Callable[[], bool] = has_local_extra
+) -> tuple[ModelSpec, str]:
+    """The model and why it was chosen. Raises `NoModel`, or `UsageProblem` for an unknown name."""
+    thinking = ThinkingLevel(settings.value("thinking"))
+    chosen = settings["model"]
+    if chosen.value is not None:
+        spec, source = model_of_settings(settings), chosen.source
+    else:
+        spec, source = _first_at_hand(credentials, has_local)
+    return ModelSpec(spec.provider, spec.model_id, thinking, spec.thinking_budgets), source
+
+
+def is_small(model: ModelSpec) -> bool:
+    """Whether the model needs closer supervision: a local one, or one whose name says that it has few parameters."""
+    sizes = [float(size) for size in _SIZE.findall(model.model_id.lower())]
+    return model.provider == "local" or bool(sizes and max(sizes) <= _SMALL_PARAMETERS)
+
+
+def model_of_settings(settings: Settings) -> ModelSpec:
+    """The model that the setting names. Raises `UsageProblem` that names the file and the line, or the variable."""
+    chosen = settings["model"]
+    try:
+        return named_model(chosen.value, settings.aliases())
+    except UsageProblem as error:
+        if chosen.source.startswith("flag "):
+            raise
+        raise UsageProblem(f"{chosen.source}: model: {error}") from error
+
+
+def settings_problems(settings: Settings, values: Mapping[str, SourcedValue]) -> dict[str, str]:
+    """Problems of values that have the right type, by setting. Each names its place."""
+    found = {name: item.problem for name, item in values.items() if item.problem}
+    for name, item in values.items():
+        try:
+            if name == "model" and item.value is not None:
+                model_of_settings(settings)
+            elif (alias := alias_of(name)) is not None:
+                named_model(alias, settings.aliases())
+            elif name in ("sessions_folder", "models_dir") and item.value is not None:
+                _refuse_no_folder(name, item)
+            elif name in ("extra_tools", "extra_policies") and item.value:
+                _refuse_missing(name, item)
+        except UsageProblem as error:
+            found[name] = str(error)
+    return found
+
+
+def _refuse_no_folder(name: str, item: SourcedValue) -> None:
+    path = Path(item.value).expanduser()
+    if path.exists() and not path.is_dir():
+        raise UsageProblem(f"{item.source}: {name}: {path} is not a folder")
+
+
+def _refuse_missing(name: str, item: SourcedValue) -> None:
+    from ..trust.extras import installed_extras
+
+    installed = [extra.name for extra in installed_extras("tool" if name == "extra_tools" else "policy")]
+    missing = [one for one in item.value if one not in installed]
+    if missing:
+        raise UsageProblem(f"{item.source}: {name}: no installed package has {', '.join(missing)}")
+
+
+def named_model(text: str, aliases: Mapping[str, SourcedValue] | None = None) -> ModelSpec:
+    """The model that a user means: `provider:model`, a provider alone, a model's name alone, or an alias.
+
+    Raises `UsageProblem` with the nearest known name.
+    """
+    text = text.strip()
+    aliases = aliases or {}
+    if text in aliases:
+        source = aliases[text].source
+        try:
+            # This ends: files with circular aliases were refused when they were read.
+            return named_model(aliases[text].value, aliases)
+        except UsageProblem as error:
+            if error.args and str(error).startswith(source):
+                raise
+            raise UsageProblem(f"{source}: aliases.{text}: {error}") from error
+    provider, colon, name = text.partition(":")
+    if not colon:
+        return _by_short_name(text, aliases)
+    if not provider:
+        raise UsageProblem(_unknown_model(name, aliases, text))
+    if provider != LOCAL and provider_named(provider) is None:
+        found = _in_catalog(text)  # a model's own name may contain a colon
+        if found is not None:
+            return found
+        raise UsageProblem(unknown_provider(provider))
+    if not name.strip():
+        raise UsageProblem(f"{text!r} names no model behind the colon; {_hint_for(provider)}")
+    if provider == LOCAL:
+        _refuse_unknown_local(name.strip())
+    return ModelSpec(provider, name.strip())
+
+
+def _refuse_unknown_local(name: str) -> None:
+    """Raises `UsageProblem` unless the name is that of a local model, or a path of one."""
+    from swink_agent.local.events import LocalModelError
+    from swink_agent.local.weights.presets import preset_named
+    from swink_agent.local.weights.store import is_path
+
+    try:
+        if not is_path(name):
+            preset_named(name)
+    except LocalModelError as error:
+        raise UsageProblem(str(error)) from error
+
+
+def _hint_for(provider: str) -> str:
+    known = None if provider == LOCAL else provider_named(provider)
+    model = default_local_model() if provider == LOCAL else known.default_model if known is not None else ""
+    return f"did you mean {provider}:{model}?" if model else f"write {provider}:MODEL"
+
+
+def stream_fn_of(
+    model: ModelSpec,
+    settings: Settings,
+    credentials: Credentials,
+    *,
+    on_local_state: Callable[[Any], None] | None = None,
+) -> StreamFn:
+    """The stream function for a model, with the address of the settings. Raises `NoModel` if it cannot be used."""
+    if model.provider == "local":
+        return _local_stream_fn(model, settings, on_local_state)
+    known = provider_named(model.provider)
+    if known is None:
+        raise NoModel(unknown_provider(model.provider))
+    address = settings[f"base_url.{known.name}"] if known.url_variables else None
+    if address is not None and address.problem:
+        raise NoModel(f"{known.name} cannot be asked: {address.problem}")
+    try:
+        stream_fn = _made(known, model, address.value or None if address is not None else None)
+        key = credentials.find(model.provider)
+        build = getattr(stream_fn, "build", None)  # an adapter made without the kit may have none
+        if build is not None:
+            build(model, AgentContext("", (UserMessage("?"),)), StreamOptions(api_key=key.value if key else None))
+    except AuthError as error:
+        raise NoModel(_what_is_missing(str(error), known)) from error
+    except ImportError as error:  # an adapter whose extra is not installed names it
+        raise NoModel(str(error)) from error
+    except (AgentError, ValueError) as error:
+        raise NoModel(f"{model} cannot be asked: {error}") from error
+    return stream_fn
+
+
+def _made(provider: Provider, model: ModelSpec, address: str | None) -> StreamFn:
+    """Makes the stream function. Errors of another package's code are reported with the provider's name."""
+    try:
+        made = provider.make(address)
+        if isinstance(made, ProviderStreamFn):  # a plain callable is called now, not in the run
+            made.adapter(model)
+        return made
+    except (AgentError, ImportError, ValueError):
+        raise
+    except Exception as error:
+        raise NoModel(f"{model} cannot be asked: {_whose(provider)} failed: {error!r}") from error
+
+
+def _whose(provider: Provider) -> str:
+    """The provider's name and, if it comes from another package, the package."""
+    point = None if provider in PROVIDERS else entry_point_of(provider.name)
+    of = "" if point is None or point.dist is None else f" of the package {point.dist.name}"
+    return f"the provider {provider.name}{of}"
+
+
+def _what_is_missing(message: str, provider: Provider) -> str:
+    """An adapter's message about a missing key or address, with what to do on the command line."""
+    if (text := message.removesuffix(", or pass base_url")) != message:
+        return f"{text}, or: swink config set base_url.{provider.name} URL"
+    text = message.removesuffix(", or pass api_key")
+    return f"{text}, or keep a key: swink keys set {provider.account}" if provider.key_variables else text
+
+
+def _local_stream_fn(model: ModelSpec, settings: Settings, on_state: Callable[[Any], None] | None) -> StreamFn:
+    if not has_local_extra():
+        raise NoModel(f"{model} runs on this machine, and what that needs is not installed: {LOCAL_EXTRA}")
+    from swink_agent.local import LocalStreamFn
+
+    window = settings.value("context_window")
+    chosen: dict[str, Any] = {} if window is None else {"context_length": window}
+    return LocalStreamFn(model.model_id, cache_dir=settings.value("models_dir"), on_state=on_state, **chosen)
+
+
+def local_fetch(
+    model: ModelSpec, settings: Settings, on_state: Callable[[Any], None] | None = None
+) -> Callable[[CancellationToken], None] | None:
+    """What must happen before a local model can be asked: getting its file. `None` for other models.
+
+    Call it in a thread. Raises `NoModel` if the file cannot be had, `Aborted` when cancelled.
+    """
+    if model.provider != "local":
+        return None
+
+    def fetch(cancel: CancellationToken) -> None:
+        from swink_agent.local.events import LocalModelError
+        from swink_agent.local.weights.store import ModelStore
+
+        try:
+            ModelStore(settings.value("models_dir")).fetch(model.model_id, on_state, cancel=cancel)
+        except LocalModelError as error:
+            raise NoModel(str(error)) from error
+
+    return fetch
+
+
+async def prepare_local(
+    name: str, settings: Settings, on_state: Callable[[Any], None] | None, cancel: CancellationToken
+) -> None:
+    """Lets a local model read what all runs of the standard agent begin with, and keeps that on disk.
+
+    Raises `NoModel` if the model cannot run here, `Aborted` when cancelled.
+    """
+    from tempfile import TemporaryDirectory
+
+    from swink_agent.local import LocalModelError, LocalStreamFn
+    from swink_agent.tools import standard_tools
+
+    from .confinement import sandbox_profile
+    from .system_prompt import standard_prompt
+
+    stream_fn = LocalStreamFn(name, cache_dir=settings.value("models_dir"), on_state=on_state, fetch=False)
+    wanted = settings.value("tools")
+    try:
+        with TemporaryDirectory(prefix="swink-") as folder:  # the words are the same for every folder
+            profile = sandbox_profile(Path(folder), network=settings.value("network"))
+            tools = [tool for tool in standard_tools(folder, profile) if tool.name in wanted]
+            prompt = standard_prompt(Path(folder), instructions=settings.value("system"))
+            await stream_fn.prepare(tools, prompt, cancel=cancel)
+    except LocalModelError as error:
+        raise NoModel(str(error)) from error
+    finally:
+        stream_fn.close()
+
+
+# -- names ---------------------------------------------------------------------------------------------------
+
+
+def _first_at_hand(credentials: Credentials, has_local: Callable[[], bool]) -> tuple[ModelSpec, str]:
+    for provider in all_providers():
+        if provider.default_model and credentials.has_key(provider.name):
+            where = credentials.in_environment(provider.name)
+            return ModelSpec(
+                provider.name, provider.default_model
+            ), f"the first key: {where or 'stored ' + provider.account}"
+    if has_local():
+        return ModelSpec("local", default_local_model()), "no key is set, so the model on this machine"
+    raise NoModel(_NO_MODEL)
+
+
+def default_local_model() -> str:
+    from swink_agent.local.weights.presets import DEFAULT_MODEL
+
+    return DEFAULT_MODEL
+
+
+def _by_short_name(name: str, aliases: Iterable[str] = ()) -> ModelSpec:
+    """A provider's first model, a local preset, or a model of the catalog."""
+    if name == "local":
+        return ModelSpec("local", default_local_model())
+    known = provider_named(name)
+    if known is not None:
+        if not known.default_model:
+            raise UsageProblem(f"{name} alone names no model: write {name}:MODEL")
+        return ModelSpec(name, known.default_model)
+    from swink_agent.local.weights.presets import PRESETS
+
+    if name in [preset.name for preset in PRESETS]:
+        return ModelSpec("local", name)
+    found = _in_catalog(name)
+    if found is not None:
+        return found
+    raise UsageProblem(_unknown_model(name, aliases))
+
+
+def _in_catalog(name: str) -> ModelSpec | None:
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    info = ModelCatalog.load().find(name)
+    if info is None or provider_named(info.provider) is None:
+        return None
+    return ModelSpec(info.provider, name)
+
+
+def _unknown_model(name: str, aliases: Iterable[str] = (), written: str = "") -> str:
+    near = _nearest(name, aliases)
+    example = "write provider:model, such as anthropic:claude-sonnet-4-6;"
+    hint = f"did you mean {' or '.join(near)}?" if near else example
+    return f"no model is called {written or name!r}; {hint} `swink models` lists them"
+
+
+def _nearest(name: str, aliases: Iterable[str]) -> Sequence[str]:
+    """Suggestions for an unknown name, as they can be written."""
+    from swink_agent.adapters.catalog import ModelCatalog
+    from swink_agent.core.providers import declared_names
+    from swink_agent.core.texts.likeness import close_names
+
+    provider, slash, model = name.partition("/")
+    if slash and model and (provider == LOCAL or provider in declared_names()):
+        return (f"{provider}:{model}",)
+    if exact := _in_catalog(name):
+        return (str(exact),)
+    short = close_names(name, {*declared_names(), LOCAL, *aliases}, cutoff=0.75)
+    return short or _near_presets(name) or [near for near in ModelCatalog.load().nearest(name) if _can_be_asked(near)]
+
+
+def _can_be_asked(name: str) -> bool:
+    """Whether the provider in front of the model exists: the catalog knows more of them."""
+    return provider_named(name.partition(":")[0]) is not None
+
+
+def _near_presets(name: str) -> tuple[str, ...]:
+    from swink_agent.core.texts.likeness import close_names
+    from swink_agent.local.weights.presets import PRESETS
+
+    names = [preset.name for preset in PRESETS]
+    return tuple(f"local:{near}" for near in close_names(name, names, n=3, cutoff=0.7))
+
+
+def unknown_provider(name: str) -> str:
+    """The message about a name that no provider has."""
+    from swink_agent.core.providers import declared_names
+    from swink_agent.core.texts.likeness import close_names
+
+    names = sorted({*declared_names(), LOCAL})
+    near = close_names(name, names)
+    hint = f"did you mean {near[0]}? There are" if near else "there are"
+    return f"no provider is called {name!r}; {hint}: {', '.join(names)}"

@@ -1,0 +1,161 @@
+"""From command-line options to an agent in a folder: the steps that every front end takes, in one order.
+
+The order: folder, trust, settings, session, redactor, agent. Problems are found before anything is spent or run. How a
+run is driven and shown is elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.stream import StreamFn
+from swink_agent.core.types import ModelSpec, ThinkingLevel
+from swink_agent.core.values.value import Value
+
+from ..errors import NoModel
+from ..keys.credentials import Credentials
+from ..keys.masking_key import masking_key
+from ..runs.input_files import added_folder, folder_of
+from ..runs.sessions import RunSession, WantedSession
+from ..settings.settings import load_settings
+from ..trust.folder_rules import FolderRules
+from ..trust.foreign_code import import_nothing_from
+from ..trust.trust import TrustStore, find_project
+from .standard import AgentOptions, StandardAgent, redactor_for, standard_agent
+
+if TYPE_CHECKING:
+    from swink_agent.approvals import SessionTrust
+    from swink_agent.approvals.approvals import AskFn
+
+__all__ = ["SETTING_FLAGS", "Opening", "OpeningOptions"]
+
+SETTING_FLAGS = (
+    *(
+        "model",
+        "thinking",
+        "temperature",
+        "max_tokens",
+        "system",
+        "append_system",
+        "tools",
+        "approve",
+        "allow",
+        "deny",
+        "sandbox",
+        "network",
+    ),
+    *("max_turns", "max_cost", "timeout", "output", "masking", "unmask"),
+)
+"""The command-line options that are settings, by the same name."""
+
+
+class OpeningOptions(Value, frozen=True, kw_only=True):
+    """What the command line says about where to work, how, and in which session."""
+
+    flags: Mapping[str, Any] = {}
+    """Settings by name. `None` or missing means not given."""
+    cwd: str | None = None
+    added: tuple[str, ...] = ()
+    session: WantedSession = WantedSession()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> OpeningOptions:
+        """The options of `swink`, by their names on the command line."""
+        several = ("allow", "deny")
+        return cls(
+            flags={name: options[name] or None if name in several else options[name] for name in SETTING_FLAGS},
+            cwd=options["cwd"],
+            added=tuple(options["add_dir"]),
+            session=WantedSession(is_kept=not options["no_session"], newest=options["continue"], id=options["resume"]),
+        )
+
+
+class Opening:
+    """A folder with its settings, ready for sessions and agents. Raises `UsageProblem` and `SettingsError`."""
+
+    def __init__(self, options: OpeningOptions, *, credentials: Credentials | None = None) -> None:
+        self.options = options
+        self.folder: Path = folder_of(options.cwd)
+        self.added = tuple(dict.fromkeys([added_folder(name) for name in options.added]))
+        # From now on nothing is imported that the model may write.
+        import_nothing_from((self.folder, *self.added))
+        self.credentials = Credentials() if credentials is None else credentials
+        self.project = find_project(self.folder, TrustStore())
+        self.settings = load_settings(
+            flags=options.flags,
+            project=None if self.project is None else self.project.settings_files,
+            kept=FolderRules().setting(self.folder),
+        )
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """The folders that commands may write. A program from there is started only in the sandbox."""
+        from swink_agent.sandbox import repository_folders
+
+        return (str(self.folder), *repository_folders(str(self.folder)), *map(str, self.added))
+
+    def __repr__(self) -> str:
+        return f"<Opening {self.folder}>"
+
+    def with_flags(self, **flags: Any) -> Opening:
+        """The same with other settings, as if the command line had set them."""
+        return Opening(
+            structs.replace(self.options, flags={**self.options.flags, **flags}), credentials=self.credentials
+        )
+
+    def session(self, wanted: WantedSession | None = None) -> RunSession:
+        """The session to record in, by default the one that the command line wants. Raises `UsageProblem`."""
+        return RunSession(self.settings, self.folder, self.options.session if wanted is None else wanted)
+
+    def redactor(self, session: RunSession) -> Redactor:
+        """The redactor. If the session is kept, so is its key, so that placeholders stay the same."""
+        is_key_kept = session.is_kept and self.settings.value("masking")
+        return redactor_for(self.settings, self.credentials, key=masking_key() if is_key_kept else None)
+
+    def model_of(self, session: RunSession) -> ModelSpec | None:
+        """The model that a session continues with, unless the command line names another."""
+        model = None if self.options.flags.get("model") is not None else session.model
+        if model is None or self.options.flags.get("thinking") is None:
+            return model
+        return structs.replace(model, thinking_level=ThinkingLevel(self.settings.value("thinking")))
+
+    def agent(
+        self,
+        session: RunSession,
+        redactor: Redactor,
+        *,
+        ask: AskFn | None = None,
+        is_attended: bool = False,
+        on_local_state: Callable[[Any], None] | None = None,
+        trust: SessionTrust | None = None,
+        model: ModelSpec | None = None,
+        stream_fn: StreamFn | None = None,
+    ) -> StandardAgent:
+        """The standard agent, not yet attached to the session. Raises `NoModel` and `UsageProblem`."""
+        options = AgentOptions(
+            settings=self.settings,
+            credentials=self.credentials,
+            folder=self.folder,
+            added=self.added,
+            project=self.project,
+            ask=ask,
+            is_attended=is_attended,
+            on_local_state=on_local_state,
+            redactor=redactor,
+            trust=trust,
+            model=self.model_of(session) if model is None else model,
+            stream_fn=stream_fn,
+        )
+        try:
+            return standard_agent(options)
+        except NoModel as error:
+            if options.model is None or model is not None:
+                raise
+            raise NoModel(
+                f"the session continues with {options.model}, which cannot be asked: {error}; -m names another"
+            ) from error

@@ -1,0 +1,298 @@
+"""The standard agent: the built-in tools in a folder, confined, with approval, policies, keys and limits.
+
+Connects the parts, so that all front ends run the same agent. Each part's behaviour is in its own package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from swink_agent.core.agent.agent import Agent
+from swink_agent.core.approval import ApprovalMode
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.stream import StreamFn, StreamOptions
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.types import ModelSpec
+from swink_agent.core.values.value import Value
+
+from ..errors import UsageProblem
+from ..keys.credentials import Credentials
+from ..runs.headless import PrepareFn
+from ..runs.undo import open_undo
+from ..settings.settings import Settings
+from ..trust.extras import extra_policies, extra_tools
+from ..trust.trust import Project
+from .confinement import open_confined, sandbox_profile
+from .context import compaction, provider_options
+from .models import choose_model, is_small, local_fetch, stream_fn_of
+from .system_prompt import project_notes, standard_prompt
+
+if TYPE_CHECKING:
+    from swink_agent.approvals import Approvals, CallRules, SessionTrust
+    from swink_agent.approvals.approvals import AskFn
+    from swink_agent.core.policy import Policy
+    from swink_agent.sandbox import Sandbox
+
+__all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
+
+_LOCAL_NOTES = 1000
+"""Characters of a project's notes for a local model, which reads slowly."""
+_CHANGING, _LOOKING = ("edit_file", "write_file", "bash"), ("read_file", "search", "list_dir")
+_MOST_OUTPUT, _LEAST_OUTPUT = 16_384, 1_024
+
+
+class AgentOptions(Value, frozen=True, kw_only=True):
+    """What the standard agent is made from. `ask` asks the user; without it there is no user to ask."""
+
+    settings: Settings
+    credentials: Credentials
+    folder: Path
+    added: tuple[Path, ...] = ()
+    """Additional folders that tools may read and write."""
+    project: Project | None = None
+    ask: AskFn | None = None
+    is_attended: bool = False
+    """Whether a user follows every run and can stop it, as in the terminal UI."""
+    on_local_state: Callable[[Any], None] | None = None
+    stream_fn: StreamFn | None = None
+    """Instead of the model's own: for tests."""
+    model: ModelSpec | None = None
+    redactor: Redactor | None = None
+    trust: SessionTrust | None = None
+    """Answers that the user gave before, if another agent continues the conversation."""
+    policies: tuple[Policy, ...] = ()
+    """In addition to the standard ones, and asked after them."""
+
+
+class StandardAgent:
+    """The agent and the resources behind it. Close it to end every process that its tools started."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        model_source: str,
+        redactor: Redactor,
+        approvals: Approvals,
+        prepare: PrepareFn | None = None,
+        sandbox: Sandbox | None = None,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        self.agent = agent
+        self.model_source = model_source
+        self.redactor = redactor
+        self.approvals = approvals
+        self.prepare = prepare
+        """Slow preparation before the first prompt, such as fetching a model. Call it in a thread."""
+        self.sandbox = sandbox
+        self.warnings = warnings
+        """What the user should read before the run."""
+
+    def __repr__(self) -> str:
+        return f"<StandardAgent {self.agent.model}>"
+
+    def close(self) -> None:
+        """Ends what was started. Safe to call again, and from a signal handler."""
+        if self.sandbox is not None:
+            self.sandbox.close()
+
+    def __enter__(self) -> StandardAgent:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def standard_agent(options: AgentOptions) -> StandardAgent:
+    """The agent for a folder. Raises `NoModel` or `UsageProblem` before anything has happened."""
+    settings, credentials = options.settings, options.credentials
+    model, source = (options.model, "given") if options.model is not None else choose_model(settings, credentials)
+    stream_fn = options.stream_fn or stream_fn_of(model, settings, credentials, on_local_state=options.on_local_state)
+    redactor = redactor_for(settings, credentials) if options.redactor is None else options.redactor
+    warnings = list(settings.notes)
+    root = _folder(options.folder)
+    added = tuple([_folder(folder) for folder in options.added])
+    rules = _rules(root, settings)
+    extra = extra_tools(settings.value("extra_tools"), root, denied=rules.denied_tools)
+    watching = extra_policies(settings.value("extra_policies"), root)
+    tools, sandbox = _tools(root, added, settings, rules, warnings)
+    tools += extra
+    approvals = _approvals(options, rules, tools, redactor)
+    system = redactor.redact(_system_prompt(root, model, options))
+    max_cost = settings.value("max_cost")
+    if max_cost is not None and options.stream_fn is None:
+        _refuse_unpriced(model, settings["max_cost"].source)
+    reply = _most_output(model, max_cost, settings.value("max_tokens"))
+    agent = Agent(
+        model,
+        system_prompt=system,
+        tools=tools,
+        stream_fn=stream_fn,
+        stream_options=StreamOptions(
+            temperature=settings.value("temperature"), max_tokens=reply, extra=provider_options(model, settings)
+        ),
+        transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
+        # Policies of packages come first: what they rewrite is then compared and counted as it will be sent.
+        policies=[
+            *watching,
+            *_policies(root, added, settings, rules, is_attended=options.is_attended),
+            *_claim_check(model, settings, tools),
+            *options.policies,
+        ],
+        approve=approvals,
+        approval_mode=ApprovalMode.WHERE_REQUIRED,
+        get_api_key=_key_finder(credentials, redactor),
+        execution_root=root,
+        redactor=redactor,
+    )
+    return StandardAgent(
+        agent,
+        model_source=source,
+        redactor=redactor,
+        approvals=approvals,
+        prepare=None if options.stream_fn else local_fetch(model, settings, options.on_local_state),
+        sandbox=sandbox,
+        warnings=tuple(warnings),
+    )
+
+
+def redactor_for(settings: Settings, credentials: Credentials, *, key: bytes | None = None) -> Redactor:
+    """The redactor that the settings ask for. It knows the keys and the environment's secrets, except unmasked ones.
+
+    With a stored `key`, placeholders are the same in every process that has it.
+    """
+    return credentials.redactor(enabled=settings.value("masking"), unmasked=settings.value("unmask"), key=key)
+
+
+def _folder(folder: Path) -> Path:
+    try:
+        return folder.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise UsageProblem(f"{folder} is not a folder to work in: {error}") from error
+
+
+def _system_prompt(root: Path, model: ModelSpec, options: AgentOptions) -> str:
+    files = () if options.project is None else options.project.notes_files
+    notes = project_notes(files, _LOCAL_NOTES) if model.provider == "local" else project_notes(files)
+    settings = options.settings
+    return standard_prompt(
+        root,
+        instructions=settings.value("system"),
+        also=settings.value("append_system") or "",
+        added=options.added,
+        notes=notes,
+    )
+
+
+def _key_finder(credentials: Credentials, redactor: Redactor) -> Callable[[str], str | None]:
+    def find(provider: str) -> str | None:
+        key = credentials.find(provider)
+        if key is None:
+            return None
+        redactor.learn(key.value, f"{provider} key")
+        return key.value
+
+    return find
+
+
+# -- tools ---------------------------------------------------------------------------------------------------
+
+
+def _tools(
+    root: Path, added: tuple[Path, ...], settings: Settings, rules: CallRules, warnings: list[str]
+) -> tuple[list[AgentTool], Sandbox | None]:
+    wanted = [name for name in settings.value("tools") if name not in rules.denied_tools]
+    if not wanted:
+        return [], None
+    from swink_agent.tools import standard_tools
+
+    profile = sandbox_profile(root, added=added, network=settings.value("network"), settings=settings)
+    # Before the sandbox: a folder that does not exist yet could be created by a command.
+    undo = open_undo(warnings) if settings.value("undo") and {"write_file", "edit_file"} & set(wanted) else None
+    opened = open_confined(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
+    try:
+        tools = standard_tools(root, profile if opened is None else opened, undo=undo, also=added)
+    except OSError as error:
+        raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
+    return [tool for tool in tools if tool.name in wanted], opened
+
+
+def _rules(root: Path, settings: Settings) -> CallRules:
+    from swink_agent.approvals import CallRules
+
+    # The settings were checked for known tools. A rule for a tool that is off has no effect.
+    return CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"))
+
+
+def _approvals(options: AgentOptions, rules: CallRules, tools: list[AgentTool], redactor: Redactor) -> Approvals:
+    from swink_agent.approvals import Approvals
+    from swink_agent.tools import change_preview
+
+    preview = change_preview(tools, redactor)
+    mode = options.settings.value("approve")
+    return Approvals(options.ask, mode=mode, calls=rules, preview=preview, redactor=redactor, trust=options.trust)
+
+
+# -- limits --------------------------------------------------------------------------------------------------
+
+
+def turn_limit(settings: Settings, *, is_attended: bool) -> int | None:
+    """The most replies in one run. With a user present there is no limit unless one was set."""
+    limit = settings["max_turns"]
+    return None if is_attended and limit.source == "default" else limit.value
+
+
+def _policies(
+    root: Path, added: tuple[Path, ...], settings: Settings, rules: CallRules, *, is_attended: bool
+) -> list[Policy]:
+    from swink_agent.policies import recommended
+
+    max_turns = turn_limit(settings, is_attended=is_attended)
+    return [rules, *recommended(root, also=added, max_turns=max_turns, max_cost=settings.value("max_cost"))]
+
+
+def _claim_check(model: ModelSpec, settings: Settings, tools: Sequence[AgentTool]) -> list[Policy]:
+    """The policies that send an unsupported answer back, for the models that need them."""
+    wanted = settings.value("check_claims")
+    if not tools or wanted == "off" or (wanted == "auto" and not is_small(model)):
+        return []
+    from swink_agent.local import ClaimCheck
+
+    names = [tool.name for tool in tools]
+    changing, looking = ([name for name in kind if name in names] for kind in (_CHANGING, _LOOKING))
+    return [ClaimCheck(changing=changing, looking=looking)]
+
+
+def _refuse_unpriced(model: ModelSpec, source: str) -> None:
+    """Warns, before anything is asked, if a limit of cost cannot be kept with this model."""
+    from swink_agent.adapters.prices import worst_case
+
+    if worst_case(model, 1, 1)[0] is None:
+        raise UsageProblem(
+            f"the price of {model} is not known, so the limit max_cost ({source}) cannot be kept: choose a model with "
+            "a known price (`swink models` lists them), or limit turns and time instead (max_turns, timeout)"
+        )
+
+
+def _most_output(model: ModelSpec, max_cost: float | None, max_tokens: int | None) -> int | None:
+    """The longest reply to ask for: what the user allows, what the model can write, and what a limit of cost leaves.
+
+    The worst case of each request is reserved first. One reply may use a quarter of the money, so that a small limit
+    does not stop the first request to a model with a very long maximum reply.
+    """
+    if max_cost is None and max_tokens is None:
+        return None
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    info = ModelCatalog.load().find(model)
+    if max_tokens is not None and info is not None and info.output_limit:
+        max_tokens = min(max_tokens, info.output_limit)
+    if max_cost is None or info is None or not info.prices.output:
+        return max_tokens
+    affordable = int(max_cost / 4 / info.prices.output * 1_000_000)
+    longest = min(_MOST_OUTPUT, info.output_limit or _MOST_OUTPUT)
+    reply = max(min(affordable, longest), min(_LEAST_OUTPUT, longest))
+    return reply if max_tokens is None else min(reply, max_tokens)

@@ -1,0 +1,1 @@
+"""Evaluations of the standard agent, or of a project's own."""

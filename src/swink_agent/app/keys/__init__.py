@@ -1,0 +1,1 @@
+"""Keys of providers, and the key for placeholders of secrets."""

@@ -1,0 +1,1 @@
+"""Runs of the standard agent: headless, recorded, replayed, undone."""

@@ -1,0 +1,280 @@
+"""Runs one prompt and returns its outcome with an exit code.
+
+Owns how a run ends: done, failed, stopped by a limit, timed out, interrupted. The outcome is a view of the run's
+`RunRecord`. Where it is written is in `output`; signals and terminals belong to the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from msgspec import field
+
+from swink_agent.core.agent.agent import Agent, Prompt
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import (
+    Aborted,
+    AgentError,
+    AuthError,
+    ErrorKind,
+    InvalidContinue,
+    NoMessages,
+    StructuredOutputFailed,
+)
+from swink_agent.core.record import RunRecord
+from swink_agent.core.types import (
+    AgentResult,
+    Cost,
+    ModelSpec,
+    PolicyStop,
+    StopReason,
+    ToolOutcome,
+    Usage,
+)
+from swink_agent.core.values.value import Value
+
+from ..errors import ApplicationError, ExitCode
+
+__all__ = ["HeadlessRun", "Outcome", "PrepareFn", "PromptFn", "Reason", "RejectedCall"]
+
+_REFUSALS = (ToolOutcome.REJECTED, ToolOutcome.SKIPPED)
+
+T = TypeVar("T")
+PrepareFn: TypeAlias = Callable[[CancellationToken], None]
+"""Preparation before a run, called in a thread. Raises `ApplicationError`, or `Aborted` when cancelled."""
+PromptFn: TypeAlias = Callable[[CancellationToken], "Prompt | None"]
+"""Waits for the prompt, called in a thread. Raises as `PrepareFn` does.
+
+`None` means no prompt: the conversation continues where it stopped.
+"""
+
+Reason: TypeAlias = Literal["interrupted", "timeout", "output"]
+"""Why a run was stopped from outside: a user, the clock, or a reader of the output that left."""
+
+
+class RejectedCall(Value, frozen=True):
+    """A call that the user, a rule or a policy rejected."""
+
+    tool: str
+    arguments: dict[str, Any]
+    reason: str
+
+
+class Outcome(Value, frozen=True, kw_only=True):
+    """How a run ended, and what it produced."""
+
+    exit_code: ExitCode
+    model: ModelSpec | None = None
+    """The model that was asked, or would have been, if it is known."""
+    text: str = ""
+    """The last reply, complete or not."""
+    value: Any = None
+    """With a schema: the answer."""
+    has_value: bool = False
+    stop_reason: StopReason = StopReason.STOP
+    stopped_by: PolicyStop | None = None
+    error: str | None = None
+    error_kind: ErrorKind | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
+    turns: int = 0
+    """Requests to the model. A request repeated after a failure counts once."""
+    tool_calls: int = 0
+    rejected: tuple[RejectedCall, ...] = ()
+    seconds: float = 0.0
+    session: str | None = None
+    """The id of the session that the run is recorded in."""
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the text is an answer, not just something said before one."""
+        was_cut = self.exit_code == ExitCode.LIMIT and self.stop_reason == StopReason.LENGTH
+        return self.exit_code == ExitCode.DONE or was_cut
+
+
+class HeadlessRun:
+    """One prompt for one agent. `interrupt` may be called from a signal handler, or from any thread."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        schema: dict[str, Any] | None = None,
+        timeout: float | None = None,
+        prepare: PrepareFn | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.agent = agent
+        self._schema = schema
+        self._timeout = timeout
+        self._prepare = prepare
+        self._waiting = CancellationToken()
+        self._clock = clock
+        self._reason: Reason | None = None
+        self._record = RunRecord()
+        self._start: float | None = None
+
+    def interrupt(self, reason: Reason = "interrupted") -> None:
+        """Ends the run soon and cleanly. The first reason counts."""
+        self._reason = self._reason or reason
+        self._waiting.cancel()
+        self.agent.abort()
+
+    def as_it_stands(self) -> Outcome:
+        """The outcome of a run that is abandoned now: interrupted, with what there is so far. From any thread."""
+        seconds = 0.0 if self._start is None else self._clock() - self._start
+        return self._cut_short(self._reason or "interrupted")(seconds)
+
+    async def run(self, prompt: Prompt | PromptFn | None) -> Outcome:
+        """Runs to the end. Nothing that the model or the provider does raises.
+
+        If the prompt must be waited for, the model is prepared meanwhile; the time limit and the reported time start
+        when the model is ready.
+        """
+        given = self._in_thread(prompt) if callable(prompt) else prompt
+        reading = given if isinstance(given, asyncio.Future) else None
+        try:
+            problem = await self._get_ready(reading)
+            if problem is not None:
+                return problem(0.0)
+            start = self._start = self._clock()
+            timer = None
+            if self._timeout is not None:
+                timer = asyncio.get_running_loop().call_later(self._timeout, self.interrupt, "timeout")
+            try:
+                with self.agent.subscribe(self._record.feed):
+                    outcome = await self._read_and_ask(given)
+            finally:
+                if timer is not None:
+                    timer.cancel()
+            return outcome(self._clock() - start)
+        finally:
+            if reading is not None:
+                self._waiting.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+    def _in_thread(self, work: Callable[[CancellationToken], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(None, work, self._waiting)
+
+    async def _get_ready(self, reading: asyncio.Future[Any] | None) -> Callable[[float], Outcome] | None:
+        """Prepares the run. Returns the outcome if that failed. The time limit does not apply here."""
+        if self._prepare is None:
+            return None
+        preparing = self._in_thread(self._prepare)
+        both = {preparing} if reading is None else {preparing, reading}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if reading is not None and reading.done() and reading.exception() is not None:
+            self._waiting.cancel()  # a wrong prompt is reported without fetching a model first
+            await asyncio.gather(preparing, return_exceptions=True)
+            return await self._tried(reading)
+        return await self._tried(preparing)
+
+    async def _tried(self, work: asyncio.Future[Any]) -> Callable[[float], Outcome] | None:
+        """Awaits the work. Returns the outcome if it failed."""
+        try:
+            await work
+        except ApplicationError as error:
+            return self._made(error.exit_code, error=str(error), stop_reason=StopReason.ERROR)
+        except Aborted:
+            return self._cut_short(self._reason or "interrupted")
+        return None
+
+    async def _read_and_ask(self, prompt: Prompt | asyncio.Future[Prompt | None] | None) -> Callable[[float], Outcome]:
+        if isinstance(prompt, asyncio.Future):
+            problem = await self._tried(prompt)
+            if problem is not None:
+                return problem
+            prompt = prompt.result()
+        if self._reason is not None:
+            return self._cut_short(self._reason)
+        work = asyncio.ensure_future(self._answer(prompt))
+        await asyncio.sleep(0)
+        if self._reason is not None:  # a signal that arrived before there was a run to abort
+            self.agent.abort()
+        return await work
+
+    async def _answer(self, prompt: Prompt | None) -> Callable[[float], Outcome]:
+        try:
+            if prompt is None:
+                return await self._go_on()
+            if self._schema is not None:
+                value = await self.agent.structured_output(prompt, self._schema)
+                return self._made(ExitCode.DONE, value=value, has_value=True)
+            result = await self.agent.prompt(prompt)
+        except AgentError as error:
+            return self._failed(error)
+        return self._ended(result)
+
+    async def _go_on(self) -> Callable[[float], Outcome]:
+        """Continues where the conversation stopped, if it stopped before an answer."""
+        problem = "a schema (--schema) needs a prompt: it cannot be used to continue a conversation without one"
+        if self._schema is None:
+            try:
+                return self._ended(await self.agent.continue_loop())
+            except InvalidContinue:
+                problem = 'there is nothing to continue: the model has finished its answer; give a prompt: -p "…"'
+            except NoMessages:
+                problem = 'there is nothing to continue: nothing has been said yet; give a prompt: -p "…"'
+        return self._made(ExitCode.USAGE, error=problem, stop_reason=StopReason.ERROR)
+
+    def _ended(self, result: AgentResult) -> Callable[[float], Outcome]:
+        if result.exception is not None:
+            return self._failed(result.exception)
+        if result.stopped_by is not None:
+            return self._stopped(result.stopped_by)
+        if result.stop_reason == StopReason.LENGTH:
+            return self._made(ExitCode.LIMIT, error="the reply was cut off at the model's limit of output")
+        return self._made(ExitCode.DONE)
+
+    def _stopped(self, stop: PolicyStop) -> Callable[[float], Outcome]:
+        return self._made(ExitCode.LIMIT, error=f"{stop.policy} stopped it: {stop.reason}")
+
+    def _failed(self, error: AgentError) -> Callable[[float], Outcome]:
+        if self._reason is not None and isinstance(error, Aborted):
+            return self._cut_short(self._reason)
+        if isinstance(error, StructuredOutputFailed) and error.stopped_by is not None:
+            return self._stopped(error.stopped_by)
+        code = ExitCode.NO_MODEL if isinstance(error, AuthError) else ExitCode.FAILED
+        return self._made(code, error=str(error), error_kind=error.kind)
+
+    def _cut_short(self, reason: Reason) -> Callable[[float], Outcome]:
+        match reason:
+            case "interrupted":
+                code, error = ExitCode.INTERRUPTED, "interrupted"
+            case "timeout":
+                code, error = ExitCode.LIMIT, f"stopped after {self._timeout:g} seconds (--timeout)"
+            case "output":
+                code, error = ExitCode.FAILED, "stopped: the reader of the output has left"
+        return self._made(code, error=error, stop_reason=StopReason.ABORTED)
+
+    def _made(self, code: ExitCode, **fields: Any) -> Callable[[float], Outcome]:
+        record = self._record
+        reply = next((turn.reply for turn in reversed(record.turns) if turn.reply is not None), None)
+        common: dict[str, Any] = {
+            "model": self.agent.model,
+            "text": record.text,
+            "stop_reason": StopReason.STOP if reply is None else reply.stop_reason,
+            "stopped_by": None if fields.get("has_value") else record.stopped_by,
+            "usage": record.usage,
+            "cost": record.cost,
+            "turns": len(record.turns),
+            "tool_calls": len([call for call in record.calls if call.outcome is not None]),
+            "rejected": _rejected(record),
+        }
+        return lambda seconds: Outcome(exit_code=code, seconds=seconds, **{**common, **fields})
+
+
+def _rejected(record: RunRecord) -> tuple[RejectedCall, ...]:
+    """The calls that were rejected or skipped, with the arguments that the model gave."""
+    return tuple(
+        [
+            RejectedCall(call.name, asked.arguments, call.reason or "tool call rejected")
+            for turn in record.turns
+            if turn.reply is not None
+            for asked, call in zip(turn.reply.tool_calls, turn.calls, strict=True)
+            if call.outcome in _REFUSALS
+        ]
+    )

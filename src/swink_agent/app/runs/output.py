@@ -1,0 +1,171 @@
+"""What stdout gets: the answer, one JSON object, or every event as a line.
+
+Owns the three formats and masks secrets in them. The stream is the caller's: a `write` that raises `OSError` ends the
+run through `on_closed`, since nothing can be answered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from swink_agent.core.codec import encode_event
+from swink_agent.core.events import AgentEvent
+from swink_agent.core.secrets.redaction import Redactor
+
+from .headless import Outcome
+
+__all__ = ["JsonOutput", "OneOutcome", "Output", "StreamJsonOutput", "TextOutput", "output_for", "summary"]
+
+WriteFn: TypeAlias = Callable[[str], None]
+
+
+class Output(Protocol):
+    """Where the events and the outcome of a run go."""
+
+    error: OSError | None
+
+    def on_event(self, event: AgentEvent, /) -> None: ...
+
+    def finish(self, outcome: Outcome, /) -> None: ...
+
+
+class OneOutcome:
+    """An output that accepts one outcome, the first, and no event after it, from any thread."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._lock = threading.RLock()  # a failed write ends the run, which sends more events
+        self._is_finished = False
+        self.error: OSError | None = None
+
+    def on_event(self, event: AgentEvent) -> None:
+        with self._lock:
+            if not self._is_finished:
+                self._output.on_event(event)
+                self.error = self._output.error
+
+    def finish(self, outcome: Outcome) -> None:
+        with self._lock:
+            if not self._is_finished:
+                self._is_finished = True
+                self._output.finish(outcome)
+                self.error = self._output.error
+
+
+class TextOutput:
+    """The answer, or nothing if there is none; with a schema, its value as JSON."""
+
+    def __init__(self, write: WriteFn, redactor: Redactor) -> None:
+        self._write = write
+        self._redactor = redactor
+        self.error: OSError | None = None
+
+    def on_event(self, event: AgentEvent) -> None:
+        pass
+
+    def finish(self, outcome: Outcome) -> None:
+        if outcome.has_value:
+            text = _pretty(self._redactor.redact_value(outcome.value))
+        elif outcome.is_answer:
+            text = self._redactor.redact(outcome.text)
+        else:
+            return
+        _put(self, self._write, text if text.endswith("\n") else text + "\n" * bool(text))
+
+
+class JsonOutput:
+    """One object at the end, however the run ended."""
+
+    def __init__(self, write: WriteFn, redactor: Redactor) -> None:
+        self._write = write
+        self._redactor = redactor
+        self.error: OSError | None = None
+
+    def on_event(self, event: AgentEvent) -> None:
+        pass
+
+    def finish(self, outcome: Outcome) -> None:
+        _put(self, self._write, _pretty(self._redactor.redact_value(summary(outcome))) + "\n")
+
+
+class StreamJsonOutput:
+    """Each event when it happens, as the library encodes it: `decode_event` reads it back. At the end, the outcome.
+
+    The last line is the object of `JsonOutput` with the type `result`.
+    """
+
+    def __init__(self, write: WriteFn, redactor: Redactor, on_closed: Callable[[], None]) -> None:
+        self._write = write
+        self._redactor = redactor
+        self._events = redactor.events()
+        self._on_closed = on_closed
+        self.error: OSError | None = None
+
+    def on_event(self, event: AgentEvent) -> None:
+        self._put(self._events.feed(event))
+
+    def finish(self, outcome: Outcome) -> None:
+        self._put(self._events.finish())
+        self._put_line(msgspec.json.encode(self._redactor.redact_value({"type": "result", **summary(outcome)})))
+
+    def _put(self, events: list[AgentEvent]) -> None:
+        for event in events:
+            self._put_line(encode_event(event))
+
+    def _put_line(self, line: bytes) -> None:
+        if self.error is None:
+            _put(self, self._write, line.decode() + "\n")
+            if self.error is not None:
+                self._on_closed()
+
+
+def output_for(format_name: str, write: WriteFn, redactor: Redactor, on_closed: Callable[[], None]) -> Output:
+    """The output of that name: text, json or stream-json."""
+    match format_name:
+        case "json":
+            return JsonOutput(write, redactor)
+        case "stream-json":
+            return StreamJsonOutput(write, redactor, on_closed)
+        case _:
+            return TextOutput(write, redactor)
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as the one object of `--output json`."""
+    stop = outcome.stopped_by
+    fields: dict[str, Any] = {
+        "text": outcome.text,
+        "exit_code": int(outcome.exit_code),
+        "error": outcome.error,
+        "error_kind": None if outcome.error_kind is None else outcome.error_kind.value,
+        "stop_reason": outcome.stop_reason.value,
+        "stopped_by": None if stop is None else {"policy": stop.policy, "reason": stop.reason},
+        "model": None if outcome.model is None else str(outcome.model),
+        "usage": msgspec.to_builtins(outcome.usage),
+        "cost": msgspec.to_builtins(outcome.cost),
+        "turns": outcome.turns,
+        "tool_calls": outcome.tool_calls,
+        "rejected": [
+            {"tool": call.tool, "arguments": call.arguments, "reason": call.reason} for call in outcome.rejected
+        ],
+        "seconds": round(outcome.seconds, 3),
+        "value": outcome.value,
+        "session": outcome.session,
+    }
+    return fields
+
+
+def _pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def _put(output: Output, write: WriteFn, text: str) -> None:
+    try:
+        if text:
+            write(text)
+    except OSError as error:
+        output.error = error

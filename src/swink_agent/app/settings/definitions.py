@@ -1,0 +1,232 @@
+"""The table of settings: their names, types, and which of them a folder's own file may set.
+
+Owns the table and the lookup by name. Where values come from and how they are checked is in `settings`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, TypeAlias
+
+from swink_agent.core.values.value import Value
+
+from ..agent.providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
+from ..errors import SettingsError
+
+__all__ = [
+    "APPROVALS",
+    "DEFINITIONS",
+    "STANDARD_TOOLS",
+    "Definition",
+    "alias_of",
+    "all_definitions",
+    "definition_in_file",
+    "definition_of",
+]
+
+STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search")
+_ADDRESS = "base_url."
+_ALIAS = "aliases."
+_ALIAS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+APPROVALS = ("none", "ask", "smart", "all")  # from the strictest on
+
+Kind: TypeAlias = Literal[
+    "text", "choice", "count", "amount", "temperature", "switch", "names", "address", "alias", "folder", "rules"
+]
+InProject: TypeAlias = Literal["free", "stricter", "never"]
+
+
+class Definition(Value, frozen=True, kw_only=True):
+    """One setting. `in_project` says whether a trusted folder's file may set it, or only tighten it."""
+
+    name: str
+    kind: Kind
+    help: str
+    variable: str
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    in_project: InProject = "never"
+    other_variables: tuple[str, ...] = ()
+    may_be_bare: bool = False
+    """Whether an address may leave out the scheme."""
+
+
+def _setting(name: str, kind: Kind, help: str, **options: Any) -> Definition:  # noqa: A002 - the field's name
+    return Definition(name=name, kind=kind, help=help, variable=f"SWINK_{name.upper()}", **options)
+
+
+def _address_of(provider: Provider) -> Definition:
+    return Definition(
+        name=f"{_ADDRESS}{provider.name}",
+        kind="address",
+        help=f"the server to ask instead of {provider.name}'s own",
+        variable=provider.url_variables[0],
+        other_variables=provider.url_variables[1:],
+        may_be_bare=provider.has_bare_address,
+    )
+
+
+DEFINITIONS = (
+    _setting(
+        "model", "text", "provider:model; without it, the first provider with a key, else local", in_project="free"
+    ),
+    _setting("judge", "text", "provider:model that judges evaluations by rubrics"),
+    _setting(
+        "thinking",
+        "choice",
+        "how much reasoning to ask for",
+        default="off",
+        choices=("off", "minimal", "low", "medium", "high", "extra_high"),
+        in_project="free",
+    ),
+    _setting(
+        "temperature",
+        "temperature",
+        "how much chance there is in replies, from 0 to 2; models that take none are not sent it",
+        in_project="free",
+    ),
+    _setting("max_tokens", "count", "tokens of one reply at most", in_project="stricter"),
+    _setting(
+        "context_window",
+        "count",
+        "tokens of the model's window; without it, what is known of the model, of which 100,000 are used at most",
+    ),
+    _setting(
+        "compaction",
+        "choice",
+        "what becomes of a conversation that outgrows that: the model sums up its older part, or that is left out",
+        default="summary",
+        choices=("summary", "window"),
+        in_project="free",
+    ),
+    _setting("system", "text", "instructions instead of the standard ones", in_project="free"),
+    _setting("append_system", "text", "instructions in addition to the standard ones", in_project="free"),
+    _setting(
+        "tools", "names", "which built-in tools", default=STANDARD_TOOLS, choices=STANDARD_TOOLS, in_project="stricter"
+    ),
+    _setting("extra_tools", "names", "additional tools of installed packages, by name", default=()),
+    _setting("extra_policies", "names", "policies of installed packages, by name, that watch every run", default=()),
+    _setting(
+        "approve",
+        "choice",
+        "which calls are asked about: smart asks for what the command rules do not know as harmless",
+        default="smart",
+        choices=APPROVALS,
+        in_project="stricter",
+    ),
+    _setting("allow", "rules", "calls that need no question, in addition to harmless ones: bash: pytest *", default=()),
+    _setting("deny", "rules", "calls that never run: bash: git push", default=(), in_project="stricter"),
+    _setting(
+        "sandbox",
+        "choice",
+        "how commands are confined; auto takes the first back end that works, off confines nothing",
+        default="auto",
+        choices=("auto", "bubblewrap", "landlock", "sandbox-exec", "off"),
+    ),
+    _setting("network", "switch", "whether commands may use the network", default=False, in_project="stricter"),
+    _setting("undo", "switch", "whether copies of what the file tools replace are kept, for swink undo", default=True),
+    _setting("sessions", "switch", "whether runs are recorded, so that they can be resumed and searched", default=True),
+    _setting("sessions_folder", "folder", "where sessions are kept, instead of the data folder"),
+    _setting(
+        "check_claims",
+        "choice",
+        "whether an answer that claims what no tool did is sent back once; auto does it for small models",
+        default="auto",
+        choices=("auto", "on", "off"),
+        in_project="free",
+    ),
+    _setting("max_turns", "count", "replies in one run", default=50, in_project="stricter"),
+    _setting("max_cost", "amount", "US dollars for one run", in_project="stricter"),
+    _setting("timeout", "amount", "seconds for one run", in_project="stricter"),
+    _setting("output", "choice", "what stdout gets", default="text", choices=("text", "json", "stream-json")),
+    _setting("masking", "switch", "whether secrets are masked in what the model and the outputs see", default=True),
+    _setting("unmask", "names", "names of secrets, such as DB_PASSWORD, that are not masked", default=()),
+    _setting(
+        "theme",
+        "choice",
+        "the colours of the terminal UI; auto is dark, or plain where NO_COLOR is set",
+        default="auto",
+        choices=("auto", "dark", "light", "contrast", "plain"),
+    ),
+    _setting("motion", "switch", "whether anything moves in the terminal UI that need not", default=True),
+    _setting(
+        "notify",
+        "choice",
+        "how the terminal UI calls you for a question and the end of a long run: auto rings, sets the title and, "
+        "where the terminal is not in focus, sends a desktop notification; bell only rings",
+        default="auto",
+        choices=("auto", "bell", "off"),
+    ),
+    _setting("notify_after", "amount", "seconds after which a run counts as long for that", default=20.0),
+    _setting("models_dir", "folder", "where local models are kept, instead of the cache folder"),
+    *[_address_of(provider) for provider in PROVIDERS if provider.url_variables],
+)
+"""The settings that always exist. Every installed provider adds one for its address: `all_definitions`."""
+_BY_NAME = {definition.name: definition for definition in DEFINITIONS}
+
+
+# -- finding one ---------------------------------------------------------------------------------------------
+
+
+def all_definitions() -> list[Definition]:
+    """Every setting, including those of installed providers."""
+    others = [item for item in all_providers() if f"{_ADDRESS}{item.name}" not in _BY_NAME and item.url_variables]
+    return [*DEFINITIONS, *[_address_of(provider) for provider in others]]
+
+
+def definition_of(name: str, place: str = "") -> Definition:
+    """The setting of that name. Raises `SettingsError` with a suggestion."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if name.startswith(_ALIAS):
+        return _alias(name, place)
+    if name.startswith(_ADDRESS):
+        installed = provider_named(name.removeprefix(_ADDRESS))
+        if installed is not None and installed.url_variables:
+            return _address_of(installed)
+    from swink_agent.core.texts.likeness import close_names
+
+    names = [definition.name for definition in all_definitions()] if name.startswith(_ADDRESS) else list(_BY_NAME)
+    near = close_names(name, names)
+    if name == _ALIAS.rstrip("."):
+        hint = f"write {_ALIAS}NAME, such as {_ALIAS}fast"
+    else:
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join([*names, f'{_ALIAS}NAME'])}"
+    raise SettingsError(f"{place + ': ' if place else ''}no setting is called {name or repr(name)}; {hint}")
+
+
+def alias_of(name: str) -> str | None:
+    """The alias that the setting of that name defines, or `None`."""
+    return name.removeprefix(_ALIAS) if name.startswith(_ALIAS) else None
+
+
+def _alias(name: str, place: str) -> Definition:
+    """The setting that defines an alias for a model. Raises `SettingsError` for an ambiguous name."""
+    alias = name.removeprefix(_ALIAS)
+    problem = ""
+    if not _ALIAS_NAME.fullmatch(alias):
+        problem = "a short name for a model has letters, digits, '-', '_' and '.'"
+    elif alias in {LOCAL, *[provider.name for provider in PROVIDERS]} or alias in _declared():
+        problem = f"{alias} is the name of a provider: choose another for the model"
+    if problem:
+        raise SettingsError(f"{place + ': ' if place else ''}{name} cannot be set: {problem}")
+    return Definition(name=name, kind="alias", help="a short name for a model", variable="")
+
+
+def _declared() -> list[str]:
+    from swink_agent.core.providers import declared_names
+
+    return declared_names()
+
+
+def definition_in_file(name: str, place: str) -> Definition:
+    """The setting of that name when reading a file, which anybody may have written: no package is loaded for it.
+
+    For an installed provider's address, only its type is known then. Raises `SettingsError`.
+    """
+    if name not in _BY_NAME and name.startswith(_ADDRESS):
+        from swink_agent.core.providers import declared_names
+
+        if name.removeprefix(_ADDRESS) in declared_names():
+            return Definition(name=name, kind="address", help="", variable="", may_be_bare=True)
+    return definition_of(name, place)

@@ -1,0 +1,68 @@
+"""Where the application keeps its files, and how it replaces them atomically.
+
+Owns the folder of settings and keys, and the folder of data. The cache of models belongs to `local`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from swink_agent.core.files import replace_file
+
+from ..errors import UsageProblem
+
+__all__ = ["beneath_home", "config_folder", "data_folder", "write_whole"]
+
+CONFIG_VARIABLE = "SWINK_CONFIG_DIR"
+DATA_VARIABLE = "SWINK_DATA_DIR"
+
+
+def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The user's folder for settings and keys: `SWINK_CONFIG_DIR`, else the platform's usual place."""
+    given = environ.get(CONFIG_VARIABLE)
+    if given:
+        return beneath_home(given, CONFIG_VARIABLE).absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("swink-agent", appauthor=False))
+
+
+def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The user's folder for what runs leave behind, such as copies for undo: `SWINK_DATA_DIR`, else the usual place."""
+    given = environ.get(DATA_VARIABLE)
+    if given:
+        return beneath_home(given, DATA_VARIABLE).absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("swink-agent", appauthor=False))
+
+
+def beneath_home(given: str, where: str) -> Path:
+    """The path with `~` expanded. Raises `UsageProblem` if there is no such user."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        raise UsageProblem(f"{given} is not a path: there is no user of that name ({where})") from error
+
+
+def write_whole(path: Path, content: str | bytes, *, mode: int = 0o600) -> None:
+    """Replaces the file in one step, so that a reader or a crash sees the old content or the new, never half.
+
+    Follows a link, so that a file kept elsewhere stays there. An existing file keeps its mode unless the given mode is
+    stricter. Missing folders are created for the user alone. A pipe or a device is written to directly. Raises
+    `OSError`.
+    """
+    content = content.encode() if isinstance(content, str) else content
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("wb") as stream:
+            stream.write(content)
+        return
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        mode &= target.stat().st_mode & 0o777
+    except FileNotFoundError:
+        pass
+    replace_file(target, content, mode=mode)

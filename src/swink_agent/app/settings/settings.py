@@ -1,0 +1,438 @@
+"""Settings: where each value comes from, and how the user's file is changed.
+
+Defaults, the user's file, the project's file if the folder is trusted, the environment, flags: the last one that sets a
+value wins, and every value knows its source. Owns the checks and that order. The table is in `definitions`, trust in
+`trust`, editing TOML in `toml_file`. Keys are not settings: they are in `keys.credentials`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from swink_agent.core.values.value import Value
+
+from ..errors import SettingsError
+from .definitions import (
+    APPROVALS,
+    DEFINITIONS,
+    STANDARD_TOOLS,
+    Definition,
+    alias_of,
+    definition_in_file,
+    definition_of,
+)
+from .paths import config_folder, write_whole
+from .toml_file import LARGEST as LARGEST_FILE
+from .toml_file import TomlFile
+
+__all__ = [
+    "DEFINITIONS",
+    "STANDARD_TOOLS",
+    "Definition",
+    "Settings",
+    "SettingsFile",
+    "SourcedValue",
+    "definition_of",
+    "load_settings",
+    "only_stricter",
+    "parse_value",
+    "set_value",
+    "settings_file",
+    "unset_value",
+]
+
+
+class SourcedValue(Value, frozen=True):
+    """A value and a description of its source."""
+
+    value: Any
+    source: str
+    problem: str = ""
+    """Why the value cannot be used, if that affects only what it is for."""
+    project: str = ""
+    """The file of a trusted folder that sets it, if one does."""
+
+
+class SettingsFile(Value, frozen=True):
+    """The checked contents of one file, with the line of each key."""
+
+    path: str
+    values: Mapping[str, Any]
+    lines: Mapping[str, int]
+    problems: Mapping[str, str] = {}
+    """Invalid addresses, each with the reason: they disable one provider, not the program."""
+
+    def source(self, name: str) -> str:
+        return f"{self.path}:{self.lines.get(name, 1)}"
+
+
+class Settings:
+    """All settings, each with its source. `notes` are messages for the user about how they were combined."""
+
+    def __init__(
+        self, values: Mapping[str, SourcedValue], notes: Iterable[str] = (), *, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._values = dict(values)
+        self._environ: Mapping[str, str] = {} if environ is None else environ
+        self.notes = tuple(notes)
+
+    def __repr__(self) -> str:
+        changed = [name for name, item in self._values.items() if item.source != "default"]
+        return f"<Settings, set: {', '.join(changed) or 'none'}>"
+
+    def __getitem__(self, name: str) -> SourcedValue:
+        """Raises `SettingsError` for an unknown name. Installed providers are looked up now."""
+        if name not in self._values:
+            definition = definition_of(name)
+            found = _in_environment(definition, self._environ)
+            self._values[name] = found or SourcedValue(definition.default, "default")
+        return self._values[name]
+
+    def value(self, name: str) -> Any:
+        return self[name].value
+
+    def aliases(self) -> dict[str, SourcedValue]:
+        """The aliases, each with the model or the other alias that it refers to."""
+        return {alias: item for name, item in self._values.items() if (alias := alias_of(name)) is not None}
+
+    def items(self) -> Iterable[tuple[str, SourcedValue]]:
+        """In the order of the definitions."""
+        return self._values.items()
+
+
+def settings_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """The path of the user's own settings file, which may not exist."""
+    return config_folder(environ) / "config.toml"
+
+
+def load_settings(
+    *,
+    environ: Mapping[str, str] = os.environ,
+    flags: Mapping[str, Any] | None = None,
+    project: SettingsFile | Sequence[SettingsFile] | None = None,
+    path: Path | None = None,
+    kept: SourcedValue | None = None,
+) -> Settings:
+    """Combines all sources. `flags` are by setting name; `None` means not given. Raises `SettingsError`.
+
+    `project` is the file of a trusted folder, or of several nested ones, the outermost first. For settings that protect
+    the user, the strictest value wins, for all others the innermost. `kept` are rules that the user allows in this
+    folder.
+    """
+    values = {item.name: SourcedValue(item.default, "default") for item in DEFINITIONS}
+    notes: list[str] = []
+    user = read_file(path or settings_file(environ))
+    if user is not None:
+        values |= {name: SourcedValue(value, user.source(name)) for name, value in user.values.items()}
+        values |= {name: SourcedValue(None, user.source(name), problem) for name, problem in user.problems.items()}
+    if kept is not None and kept.value:
+        allow = definition_of("allow")
+        checked = SourcedValue(check(allow, list(kept.value), kept.source), kept.source)
+        values["allow"] = _joined(allow, values["allow"], checked)
+    for file in (project,) if isinstance(project, SettingsFile) else project or ():
+        _add_project(values, file, notes)
+    for definition in [definition_of(name, item.source) for name, item in values.items() if alias_of(name) is None]:
+        given = _in_environment(definition, environ)
+        if given is not None:
+            values[definition.name] = _joined(definition, values[definition.name], given)
+    for name, value in (flags or {}).items():
+        if value is not None:
+            flag = f"--{name.replace('_', '-')}"
+            definition = definition_of(name)
+            checked = parse_value(definition, value, flag) if isinstance(value, str) else check(definition, value, flag)
+            values[name] = _joined(definition, values[name], SourcedValue(checked, f"flag {flag}"))
+    return Settings(values, notes, environ=environ)
+
+
+def _in_environment(definition: Definition, environ: Mapping[str, str]) -> SourcedValue | None:
+    """The value from the environment, from the first of the setting's variables that is set."""
+    for variable in (definition.variable, *definition.other_variables):
+        if text := environ.get(variable):
+            return _from_environment(definition, text, variable)
+    return None
+
+
+def _from_environment(definition: Definition, text: str, variable: str) -> SourcedValue:
+    source = f"environment {variable}"
+    try:
+        return SourcedValue(parse_value(definition, text, variable), source)
+    except SettingsError as error:
+        if definition.kind != "address":
+            raise
+        return SourcedValue(None, source, str(error))
+
+
+def _joined(definition: Definition, before: SourcedValue, given: SourcedValue) -> SourcedValue:
+    """The new value, or, for rules, the old and the new ones together."""
+    if definition.kind != "rules" or not before.value:
+        return given
+    return SourcedValue(tuple(dict.fromkeys((*before.value, *given.value))), f"{before.source}, {given.source}")
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+def read_file(path: Path) -> SettingsFile | None:
+    """The contents of the file, or `None` if there is none. Raises `SettingsError` naming the file and the line."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
+    return parse_file(str(path), data)
+
+
+def parse_file(path: str, data: bytes) -> SettingsFile:
+    """The settings in the content of a file. Raises `SettingsError`."""
+    if len(data) > LARGEST_FILE:
+        raise SettingsError(f"{path} is larger than {LARGEST_FILE} bytes: that is not a settings file")
+    try:
+        file = TomlFile(data.decode())
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from error
+    except ValueError as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}") from error
+    found = file.lines()
+    if "aliases" in file.values:
+        place = f"{path}, line {found.get('aliases', 1)}"
+        raise SettingsError(f'{place}: aliases is a table of short names for models: aliases.fast = "provider:model"')
+    lines = {name: found.get(name, 1) for name in file.values}
+    values: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for name, value in file.values.items():
+        place = f"{path}, line {lines[name]}"
+        definition = definition_in_file(name, place)
+        try:
+            values[name] = check(definition, value, place)
+        except SettingsError as error:
+            if definition.kind != "address":
+                raise
+            problems[name] = str(error)
+    _refuse_circles(path, values, lines)
+    return SettingsFile(path, values, lines, problems)
+
+
+def _refuse_circles(path: str, values: Mapping[str, Any], lines: Mapping[str, int]) -> None:
+    """Raises `SettingsError` for an alias that refers to itself, directly or through others."""
+    aliases = {alias: (name, value) for name, value in values.items() if (alias := alias_of(name)) is not None}
+    for first, (name, value) in aliases.items():
+        way = [first]
+        while value in aliases and value not in way:
+            way.append(value)
+            value = aliases[value][1]
+        if value == first:
+            circle = " -> ".join([*way, first])
+            raise SettingsError(f"{path}, line {lines[name]}: {name} refers to itself: {circle}")
+
+
+def set_value(name: str, text: str, *, path: Path) -> Any:
+    """Sets one value in the user's file without changing the rest, and returns it. Raises `SettingsError`."""
+    value: Any = parse_value(definition_of(name), text, name)
+    stored: object = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+    _edit(path, lambda file: file.with_value(name, stored))
+    return cast("Any", value)
+
+
+def unset_value(name: str, *, path: Path) -> bool:
+    """Removes one value from the user's file. Returns whether it was there. Raises `SettingsError`."""
+    definition_of(name)
+    before = read_file(path)
+    if before is None or name not in {**before.values, **before.problems}:
+        return False
+    _edit(path, lambda file: file.without(name))
+    return True
+
+
+def _edit(path: Path, change: Callable[[TomlFile], str]) -> None:
+    read_file(path)  # a file with a mistake must be mended by hand first
+    try:
+        text = path.read_bytes().decode() if path.exists() else ""  # as bytes: Windows line ends stay
+        changed = change(TomlFile(text)).encode()
+        parse_file(str(path), changed)  # content that could not be read again, such as too long a file, is not written
+        write_whole(path, changed, mode=0o644)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from error
+
+
+# -- a trusted project's file --------------------------------------------------------------------------------
+
+
+def _add_project(values: dict[str, SourcedValue], project: SettingsFile, notes: list[str]) -> None:
+    for name, value in {**project.problems, **project.values}.items():
+        place = project.source(name)
+        definition = definition_in_file(name, place)
+        if definition.in_project == "never":
+            notes.append(
+                f"{place}: a project may not set {name}, so that is not used; it belongs into your own settings"
+            )
+            continue
+        if definition.in_project == "stricter":
+            stricter = _stricter(name, values[name].value, value)
+            if stricter != value and definition.kind != "rules":
+                above = values[name].project
+                whose = f"in {above}, so that holds" if above else "in your own settings, so yours holds"
+                notes.append(f"{place}: {name} is looser there than {whose}")
+            if stricter == values[name].value:
+                continue
+            value = stricter
+        values[name] = SourcedValue(value, place, project=project.path)
+
+
+def only_stricter(file: SettingsFile) -> SettingsFile:
+    """The file with only those values that tighten."""
+    kept = {
+        name: value
+        for name, value in file.values.items()
+        if definition_in_file(name, file.source(name)).in_project == "stricter"
+    }
+    return SettingsFile(file.path, kept, file.lines)
+
+
+def _stricter(name: str, mine: Any, theirs: Any) -> Any:
+    """The stricter of two values."""
+    if name == "approve":
+        return min(mine, theirs, key=APPROVALS.index)
+    if name == "tools":
+        return tuple([tool for tool in mine if tool in theirs])
+    if name == "deny":
+        return tuple(dict.fromkeys((*mine, *theirs)))
+    return theirs if mine is None else min(mine, theirs)
+
+
+# -- values --------------------------------------------------------------------------------------------------
+
+
+_ON, _OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
+
+
+def parse_value(definition: Definition, text: str, place: str) -> Any:
+    """Parses a value from text, as in the environment and on the command line. Raises `SettingsError`."""
+    text = text.strip()
+    match definition.kind:
+        case "count" | "amount" | "temperature":
+            try:
+                number: object = int(text) if definition.kind == "count" else float(text)
+            except ValueError:
+                number = text
+            return check(definition, number, place)
+        case "switch":
+            word = text.lower()
+            return check(definition, True if word in _ON else False if word in _OFF else text, place)
+        case "names":
+            names = () if text.lower() == "none" else [name.strip() for name in text.split(",") if name.strip()]
+            return check(definition, list(names), place)
+        case "rules":
+            rules = [rule.strip() for line in text.splitlines() for rule in line.split(";")]
+            return check(definition, [rule for rule in rules if rule and rule.lower() != "none"], place)
+        case _:
+            return check(definition, text, place)
+
+
+def check(definition: Definition, value: object, place: str) -> Any:
+    """The value, if the setting can have it. Raises `SettingsError` that says what it can be."""
+    fits, wanted = _fit(definition, value)
+    if not fits:
+        where = "" if place == definition.name else f"{place}: "
+        raise SettingsError(f"{where}{definition.name} cannot be {_shown(value)}: it is {wanted}")
+    if definition.kind == "rules":
+        _check_rules(definition, cast("list[str]", value), place)
+    if definition.kind in ("names", "rules"):
+        return tuple(dict.fromkeys(cast("list[str]", value)))
+    return float(cast("float", value)) if definition.kind in ("amount", "temperature") else value
+
+
+def _fit(definition: Definition, value: object) -> tuple[bool, str]:
+    match definition.kind:
+        case "text":
+            may_be_empty = definition.name in ("system", "append_system")
+            if may_be_empty:
+                return isinstance(value, str), "a text"
+            return isinstance(value, str) and bool(value.strip()), "a text that is not empty"
+        case "choice":
+            return value in definition.choices, f"one of {', '.join(definition.choices)}"
+        case "count":
+            return isinstance(value, int) and not isinstance(value, bool) and value >= 1, "a whole number, 1 or more"
+        case "amount":
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            return is_number and 0 < cast("float", value) < float("inf"), "a number above 0"
+        case "switch":
+            return isinstance(value, bool), "true or false"
+        case "names":
+            known = isinstance(value, (list, tuple)) and all(
+                isinstance(name, str) and (name in definition.choices or (not definition.choices and name.strip()))
+                for name in cast("list[object]", value)
+            )
+            return known, f"a list of {', '.join(definition.choices) or 'names'}, or none"
+        case "address":
+            return isinstance(value, str) and _is_address(definition, value), "an http:// or https:// address"
+        case "temperature":
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            return is_number and 0 <= cast("float", value) <= 2, "a number from 0 to 2"
+        case "alias":
+            return isinstance(value, str) and bool(value.strip()), "a model: provider:model"
+        case "folder":
+            return isinstance(value, str) and bool(value.strip()), "a folder"
+        case "rules":
+            fits = isinstance(value, (list, tuple)) and all(
+                isinstance(rule, str) for rule in cast("list[object]", value)
+            )
+            return fits, "a list of rules, such as 'bash: pytest *'"
+
+
+def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
+    if not rules:
+        return
+    from swink_agent.approvals import CallRules
+
+    try:
+        is_allowing = definition.name == "allow"
+        CallRules(os.sep, tools=_tools_in(rules), allow=rules if is_allowing else (), deny=() if is_allowing else rules)
+    except ValueError as error:
+        raise SettingsError(f"{place}: {error}") from error
+
+
+def _tools_in(rules: Iterable[str]) -> Sequence[str]:
+    """The tools that rules may name: the built-in ones and, if others are named, those of installed packages."""
+    named = {rule.partition(":")[0].strip() for rule in rules}
+    if named <= set(STANDARD_TOOLS):
+        return STANDARD_TOOLS
+    from ..trust.extras import installed_extras
+
+    return (*STANDARD_TOOLS, *[extra.name for extra in installed_extras("tool")])
+
+
+def _is_address(definition: Definition, text: str) -> bool:
+    """Whether it can be the address of a server. Ollama's own variable may leave out the scheme."""
+    from swink_agent.adapters.addresses import address_problem  # on use: most settings have none
+
+    is_bare = definition.may_be_bare and "://" not in text
+    return not address_problem(f"http://{text}" if is_bare else text)
+
+
+_LOGIN = re.compile(r"(://)[^\s/@]++@")
+"""The login in an address, with the password."""
+
+
+def _shown(value: object) -> str:
+    """A value as the user may have written it."""
+    match value:
+        case bool():
+            text = "true" if value else "false"
+        case str():
+            hidden = _LOGIN.sub(r"\1[redacted]@", value)
+            text = f"'{hidden}'"
+        case list() | tuple():
+            text = ", ".join(_shown(item) for item in cast("list[object]", value)) or "an empty list"
+        case dict():
+            text = "a table"
+        case _:
+            text = str(value)
+    return text if len(text) <= 60 else text[:57] + "…"

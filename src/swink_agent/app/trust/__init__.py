@@ -1,0 +1,1 @@
+"""What a folder and installed packages may say, and whether the user trusts them."""

@@ -1,0 +1,150 @@
+"""Code of installed packages: tools and policies that the user's settings turn on by name.
+
+Owns the entry-point groups `swink_agent.tools` and `swink_agent.policies`, the errors about one that cannot be used,
+and that nothing is imported from a folder that the agent works in. Installing a package loads nothing: only
+`extra_tools` and `extra_policies` do, and a folder's own file may not set these. If a named one is missing, the run
+stops: a missing policy must not go unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.values.value import Value
+
+from ..errors import UsageProblem
+from ..settings.definitions import STANDARD_TOOLS
+from .foreign_code import why_not_loaded
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from swink_agent.core.policy import Policy
+
+__all__ = ["Extra", "ExtraKind", "extra_policies", "extra_tools", "installed_extras"]
+
+ExtraKind: TypeAlias = Literal["tool", "policy"]
+GROUPS: dict[ExtraKind, str] = {"tool": "swink_agent.tools", "policy": "swink_agent.policies"}
+_SETTINGS: dict[ExtraKind, str] = {"tool": "extra_tools", "policy": "extra_policies"}
+_SLOTS = ("pre_turn", "pre_dispatch", "post_turn", "post_loop")
+
+
+class Extra(Value, frozen=True):
+    """An installed tool or policy, on or off, with its package."""
+
+    kind: ExtraKind
+    name: str
+    package: str
+
+
+def installed_extras(kind: ExtraKind) -> list[Extra]:
+    """The installed ones, by name. Nothing is loaded."""
+    return [Extra(kind, point.name, _package(point)) for point in _points(kind)]
+
+
+def extra_tools(names: Sequence[str], folder: Path, *, denied: Collection[str] = ()) -> list[AgentTool]:
+    """The tools of these names for a folder, except denied ones. Raises `UsageProblem`.
+
+    An entry point is an `AgentTool`, or a callable that takes the folder and returns one. It has the tool's name.
+    """
+    tools: list[AgentTool] = []
+    for name in names:
+        if name in STANDARD_TOOLS:
+            raise UsageProblem(f"extra_tools names {name}, which is a built-in tool: the setting tools has those")
+        if name in denied:
+            continue
+        point = _chosen("tool", name)
+        found = _loaded("tool", point)
+        if not _is_tool(found):
+            found = _made("tool", point, found, folder)
+        if not _is_tool(found):
+            raise _unusable("tool", point, f"it is not a tool but {found!r}")
+        if found.name != name:
+            raise _unusable(
+                "tool", point, f"its tool is called {found.name!r}: an entry point is called as its tool is"
+            )
+        tools.append(found)
+    return tools
+
+
+def extra_policies(names: Sequence[str], folder: Path) -> list[Policy]:
+    """New policies of these names for a folder. Raises `UsageProblem`.
+
+    An entry point is a callable that takes the folder and returns the policy.
+    """
+    policies: list[Policy] = []
+    for name in names:
+        point = _chosen("policy", name)
+        found = _made("policy", point, _loaded("policy", point), folder)
+        if not any(callable(getattr(found, slot, None)) for slot in _SLOTS):
+            raise _unusable("policy", point, f"it is not a policy but {found!r}: it has none of {', '.join(_SLOTS)}")
+        policies.append(cast("Policy", found))
+    return policies
+
+
+# -- one of them ---------------------------------------------------------------------------------------------
+
+
+def _points(kind: ExtraKind) -> list[EntryPoint]:
+    from importlib.metadata import entry_points  # on use: reading what is installed takes milliseconds
+
+    return sorted(entry_points(group=GROUPS[kind]), key=lambda point: (point.name, _package(point)))
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value.partition(":")[0]
+
+
+def _chosen(kind: ExtraKind, name: str) -> EntryPoint:
+    """The entry point of that name. There must be exactly one."""
+    points = _points(kind)
+    found = [point for point in points if point.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        packages = " and ".join(dict.fromkeys([_package(point) for point in found]))
+        raise UsageProblem(f"{_SETTINGS[kind]} names {name}, which several packages have: {packages}; uninstall one")
+    from swink_agent.core.texts.likeness import close_names
+
+    there_are = [point.name for point in points]
+    near = close_names(name, there_are)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(there_are) or 'none'}"
+    raise UsageProblem(f"{_SETTINGS[kind]} names {name}, but no installed package has a {kind} of that name; {hint}")
+
+
+def _loaded(kind: ExtraKind, point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as error:  # loading runs another package's code, which may raise anything
+        reason = why_not_loaded(point, error, _remedy(kind))
+        raise UsageProblem(f"{_named(kind, point)} cannot be used: {reason}") from error
+
+
+def _made(kind: ExtraKind, point: EntryPoint, make: Any, folder: Path) -> Any:
+    if not callable(make):
+        raise _unusable(kind, point, f"{make!r} is nothing that can be called with a folder")
+    try:
+        return make(folder)
+    except Exception as error:  # likewise
+        raise _unusable(kind, point, repr(error)) from error
+
+
+def _is_tool(found: Any) -> bool:
+    return not isinstance(found, type) and all(
+        hasattr(found, part) for part in ("name", "description", "parameters_schema", "execute")
+    )
+
+
+def _unusable(kind: ExtraKind, point: EntryPoint, reason: str) -> UsageProblem:
+    return UsageProblem(f"{_named(kind, point)} cannot be used: {reason[:300]}; {_remedy(kind)}")
+
+
+def _named(kind: ExtraKind, point: EntryPoint) -> str:
+    return f"the {kind} {point.name} of the package {_package(point)}"
+
+
+def _remedy(kind: ExtraKind) -> str:
+    return f"mend the package, or take it out of the setting {_SETTINGS[kind]}"

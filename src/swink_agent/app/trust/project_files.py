@@ -1,0 +1,98 @@
+"""Reads a project's notes and settings, with the same protection as the model's file tools.
+
+Opens beneath the folder, so that no link leads out of it. Only regular files, none that the kernel generates, none with
+credentials; never waits, and reads no more than a limit. Whether a file may be used is decided in `trust`.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+from swink_agent.core.values.value import Value
+
+from ..settings.paths import config_folder
+
+__all__ = ["ProjectFile", "read_project_file"]
+
+_LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) | os.O_CLOEXEC
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+
+
+class ProjectFile(Value, frozen=True):
+    """A file as read once: its bytes, `None` if it does not exist, or why it is not used."""
+
+    hidden_fields = frozenset({"data"})
+
+    data: bytes | None = None
+    problem: str = ""
+
+    @property
+    def is_there(self) -> bool:
+        return self.data is not None or bool(self.problem)
+
+    @property
+    def digest(self) -> str:
+        """A digest of the content. One that cannot be read equals nothing that was ever recorded."""
+        if self.problem:
+            return "unreadable"
+        return "none" if self.data is None else f"sha256:{hashlib.sha256(self.data).hexdigest()}"
+
+
+def read_project_file(folder: Path, name: str, most: int) -> ProjectFile:
+    """The file of that name, relative to the folder. Never raises: if it cannot be read, the result says why."""
+    from swink_agent.tools.workspace.wall import Workspace, WorkspaceError  # on use: `swink --help` needs none of it
+
+    path = folder / name
+    try:
+        if not _is_there(folder, name):
+            return ProjectFile()
+        workspace = Workspace(folder, hidden=_hidden())
+    except OSError as error:
+        return ProjectFile(problem=f"{path} cannot be read: {error.strerror or error}")
+    try:
+        with workspace.open_file(name) as file:
+            data = file.read(most + 1)
+    except WorkspaceError as error:
+        return _refused(path, error)
+    except OSError as error:
+        return ProjectFile(problem=f"{path} cannot be read: {error.strerror or error}")
+    finally:
+        workspace.close()
+    if len(data) > most:
+        return ProjectFile(problem=f"{path} is larger than {most} bytes")
+    return ProjectFile(data)
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    """Whether anything has that name, wherever a link leads. Opens nothing for reading."""
+    from swink_agent.tools.workspace.beneath import open_root
+
+    root = open_root(str(folder))
+    try:
+        os.close(root.open(name, _LOOK).fd)
+    except OSError as error:
+        return error.errno not in _MISSING
+    finally:
+        os.close(root.fd)
+    return True
+
+
+def _hidden() -> tuple[str, ...]:
+    from swink_agent.sandbox.profile import SandboxProfile
+
+    return (*SandboxProfile().hidden, str(config_folder()))
+
+
+def _refused(path: Path, error: Exception) -> ProjectFile:
+    cause = error.__cause__
+    code = cause.errno if isinstance(cause, OSError) else None
+    if code in _MISSING:  # deleted meanwhile, or a broken link
+        return ProjectFile()
+    if code == errno.EXDEV:
+        return ProjectFile(problem=f"{path} is or lies behind a link that leads out of the folder")
+    if isinstance(cause, OSError):
+        return ProjectFile(problem=f"{path} cannot be read: {cause.strerror or cause}")
+    return ProjectFile(problem=f"{path} is not read: {error}")

@@ -1,0 +1,286 @@
+"""Which folders the user trusts, and what their files may therefore set.
+
+A folder may contain `.swink/config.toml` and `AGENTS.md`. Both come with a clone, so neither is used until the user
+says so with `swink config trust`. Trust applies to a place and to the contents of its files: after a change of either,
+the user must trust it again, and until then that file is ignored. A copy of what was trusted is kept, so that the
+change can be shown.
+
+Owns that record, and which folders count: all from here up to the root of the repository, and from trusted ones further
+up only what protects the user. So neither a folder nor a repository created in one can override those above it. Reading
+is in `project_files`, what a project may set at all in `settings.settings`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from swink_agent.core.values.value import Value
+
+from ..errors import SettingsError
+from ..settings.paths import config_folder, write_whole
+from ..settings.settings import LARGEST_FILE, SettingsFile, only_stricter, parse_file
+from .project_files import ProjectFile, read_project_file
+
+__all__ = ["ChangedFile", "FolderToTrust", "Project", "TrustStore", "find_project"]
+
+PROJECT_FILE = Path(".swink", "config.toml")
+NOTES_FILE = "AGENTS.md"
+_LARGEST_NOTES = 1024 * 1024
+
+
+class Project(Value, frozen=True):
+    """A folder with its own settings or notes, and whether they may be used."""
+
+    hidden_fields = frozenset({"notes"})
+
+    folder: str
+    is_trusted: bool
+    """Its settings, or their absence, are what the user saw."""
+    settings: SettingsFile | None = None
+    """Only if trusted."""
+    has_settings: bool = False
+    was_changed: bool = False
+    """It was trusted once, and its settings have changed since."""
+    has_notes: bool = False
+    notes: bytes | None = None
+    """The notes: exactly the bytes that were trusted, or nothing."""
+    notes_were_changed: bool = False
+    """The folder is trusted, but its notes are not those that the user saw."""
+    problems: tuple[str, ...] = ()
+    """Why existing files cannot be used at all."""
+    above: Project | None = None
+    """The next folder further up in the repository that has files."""
+
+    @property
+    def chain(self) -> tuple[Project, ...]:
+        """This one and those above it, in that order."""
+        return (self,) if self.above is None else (self, *self.above.chain)
+
+    @property
+    def settings_files(self) -> tuple[SettingsFile, ...]:
+        """The settings that may be used, the outermost first."""
+        return tuple([item.settings for item in reversed(self.chain) if item.settings is not None])
+
+    @property
+    def notes_files(self) -> tuple[tuple[str, bytes], ...]:
+        """The notes that may be used, each with its path, the outermost first."""
+        found = [(item.folder, item.notes) for item in reversed(self.chain)]
+        return tuple([(str(Path(folder, NOTES_FILE)), notes) for folder, notes in found if notes is not None])
+
+    @property
+    def can_be_trusted(self) -> bool:
+        """Whether something in this folder would be used if the user trusted it as it is now."""
+        return not self.is_trusted or self.notes_were_changed
+
+    @property
+    def what_is_unused(self) -> str:
+        """Which files here and further up are not used, and why; empty if all are used."""
+        return "; ".join([said for item in self.chain if (said := item._unused())])
+
+    def _unused(self) -> str:
+        if not (self.has_settings or self.has_notes):
+            return ""
+        said = [f"{problem}, so that is not used" for problem in self.problems]
+        if not self.is_trusted:
+            files = [str(PROJECT_FILE)] * self.has_settings + [NOTES_FILE] * self.has_notes
+            verb = "is" if len(files) == 1 else "are"
+            changed = f"; {PROJECT_FILE} has changed since you trusted it" if self.was_changed else ""
+            said.append(f"{self.folder} is not trusted, so its {' and '.join(files)} {verb} not used{changed}")
+        elif self.notes_were_changed:
+            said.append(f"{Path(self.folder, NOTES_FILE)} has changed since you trusted it and is not used")
+        return "; ".join(said)
+
+
+class FolderToTrust(Value, frozen=True):
+    """The contents of a folder that may be trusted: the bytes of its settings and notes, or `None`."""
+
+    hidden_fields = frozenset({"settings", "notes"})
+
+    folder: str
+    settings: bytes | None = None
+    notes: bytes | None = None
+    problem: str = ""
+    """Why existing notes cannot be used."""
+
+
+class ChangedFile(Value, frozen=True):
+    """A file that changed since it was trusted. Empty text if it did not exist then, or does not now."""
+
+    hidden_fields = frozenset({"old", "new"})
+
+    path: str
+    old: bytes
+    new: bytes
+
+
+class TrustStore:
+    """The user's record of trusted folders: real paths, each with the digests of its settings and its notes.
+
+    Beside it, `trusted` has copies of what was trusted, named by their digests. They are only shown, never used.
+    """
+
+    def __init__(self, path: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> None:
+        self.path = path or config_folder(environ) / "trusted.json"
+        self._copies = self.path.parent / "trusted"
+
+    def folders(self) -> dict[str, str]:
+        """Digests by folder. Raises `SettingsError` if the record cannot be read: then nothing is trusted."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, str])
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"{self.path}, the record of trusted folders, cannot be read: {error}") from error
+
+    def trust(self, folder: Path) -> Project:
+        """Trusts the folder with its files as they are now. Raises `SettingsError` if its settings have a mistake."""
+        return self.accept(self.offer(folder))
+
+    def offer(self, folder: Path) -> FolderToTrust:
+        """What trusting the folder would include, to be shown first. Raises `SettingsError` if it cannot be trusted."""
+        real = _real(folder)
+        try:
+            str(real).encode()
+        except UnicodeEncodeError as error:  # the record could not tell it from others
+            raise SettingsError(f"{real} cannot be trusted: its name is not UTF-8 text") from error
+        settings, notes = _settings_of(real), _notes_of(real)
+        if settings.problem:
+            raise SettingsError(settings.problem)
+        if settings.data is not None:
+            parse_file(str(real / PROJECT_FILE), settings.data)
+        return FolderToTrust(str(real), settings.data, notes.data, notes.problem)
+
+    def accept(self, offer: FolderToTrust) -> Project:
+        """Trusts what was offered. What has changed since is not trusted."""
+        files = [ProjectFile(offer.settings), ProjectFile(offer.notes)]
+        self._write({**self.folders(), offer.folder: " ".join(file.digest for file in files)})
+        self._keep(files)
+        return find_project(Path(offer.folder), self) or Project(offer.folder, True)
+
+    def changes(self, offer: FolderToTrust) -> tuple[ChangedFile, ...]:
+        """What changed in the folder since it was trusted, as far as there are copies."""
+        settings, _, notes = self.folders().get(offer.folder, "").partition(" ")
+        found: list[ChangedFile] = []
+        for name, digest, data in ((PROJECT_FILE, settings, offer.settings), (NOTES_FILE, notes, offer.notes)):
+            old = self._copy(digest)
+            is_unread = name == NOTES_FILE and bool(offer.problem)
+            if old is not None and not is_unread and ProjectFile(data).digest != digest:
+                found.append(ChangedFile(str(Path(offer.folder, name)), old, data or b""))
+        return tuple(found)
+
+    def _copy(self, digest: str) -> bytes | None:
+        """The copy with this digest, if there is one and its content matches."""
+        if digest == ProjectFile().digest:
+            return b""
+        try:
+            data = (self._copies / digest.partition(":")[2]).read_bytes()
+        except OSError:
+            return None
+        return data if ProjectFile(data).digest == digest else None
+
+    def _keep(self, files: Iterable[ProjectFile]) -> None:
+        """Stores these copies and removes unused ones. Without copies, changes are just not shown."""
+        wanted = {digest.partition(":")[2] for record in self.folders().values() for digest in record.split()}
+        try:
+            for file in files:
+                if file.data is not None:
+                    write_whole(self._copies / file.digest.partition(":")[2], file.data)
+            for path in self._copies.iterdir() if self._copies.is_dir() else ():
+                if path.name not in wanted:
+                    path.unlink()
+        except OSError:
+            pass
+
+    def distrust(self, folder: Path) -> bool:
+        """Removes trust. Returns whether there was any."""
+        folders = self.folders()
+        was_there = folders.pop(str(_real(folder)), None) is not None
+        if was_there:
+            self._write(folders)
+            self._keep(())
+        return was_there
+
+    def _write(self, folders: dict[str, str]) -> None:
+        try:
+            text = msgspec.json.format(msgspec.json.encode(folders), indent=2).decode()
+            write_whole(self.path, text + "\n")
+        except OSError as error:
+            raise SettingsError(f"{self.path} cannot be written: {error.strerror or error}") from error
+
+
+def find_project(folder: Path, store: TrustStore) -> Project | None:
+    """The nearest folder from here up that has files, up to the root of the repository if this is one.
+
+    Those further up are `above` it. From outside the repository, only what was trusted once and is strict is used. The
+    bytes that are used are exactly those that were compared with the record.
+    """
+    real, records = _real(folder), store.folders()
+    inside = _upwards(real)
+    found: Project | None = None
+    for place in reversed([real, *real.parents]):
+        record = records.get(str(place))
+        if place in inside:
+            found = _project(place, record, found) or found
+        elif record is not None:
+            found = _guard(_project(place, record, None), found)
+    return found
+
+
+def _project(place: Path, record: str | None, above: Project | None) -> Project | None:
+    settings, notes = _settings_of(place), _notes_of(place)
+    if not (settings.is_there or notes.is_there):
+        return None
+    trusted_settings, _, trusted_notes = (record or "").partition(" ")
+    is_trusted = settings.digest == trusted_settings
+    are_same_notes = notes.digest == trusted_notes
+    parsed = None
+    if is_trusted and settings.data is not None:
+        parsed = parse_file(str(place / PROJECT_FILE), settings.data)
+    return Project(
+        str(place),
+        is_trusted,
+        settings=parsed,
+        has_settings=settings.is_there,
+        was_changed=record is not None and not is_trusted,
+        has_notes=notes.is_there,
+        notes=notes.data if is_trusted and are_same_notes else None,
+        notes_were_changed=is_trusted and notes.data is not None and not are_same_notes,
+        problems=tuple([file.problem for file in (settings, notes) if file.problem]),
+        above=above,
+    )
+
+
+def _guard(project: Project | None, above: Project | None) -> Project | None:
+    """The part of a folder outside the repository that still applies: nothing for the model, and no choice of a
+    model."""
+    if project is None or not (project.settings or project.was_changed):
+        return above
+    settings = None if project.settings is None else only_stricter(project.settings)
+    return structs.replace(project, settings=settings, has_notes=False, notes=None, above=above)
+
+
+def _settings_of(folder: Path) -> ProjectFile:
+    return read_project_file(folder, str(PROJECT_FILE), LARGEST_FILE)
+
+
+def _notes_of(folder: Path) -> ProjectFile:
+    return read_project_file(folder, NOTES_FILE, _LARGEST_NOTES)
+
+
+def _upwards(folder: Path) -> list[Path]:
+    """The folder, and those above it up to the root of its repository, if it is in one."""
+    places: list[Path] = []
+    for place in (folder, *folder.parents):
+        places.append(place)
+        if os.path.exists(place / ".git"):  # does not raise for folders that this user may not read
+            return places
+    return [folder]
+
+
+def _real(folder: Path) -> Path:
+    return Path(os.path.realpath(folder))

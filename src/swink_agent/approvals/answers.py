@@ -1,0 +1,59 @@
+"""The answers to an approval question: their keys, their labels, and what the model reads after a no.
+
+All front ends take the keys from this one table, so that a key always means the same. They lay out and read the keys
+themselves.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .approvals import ApprovalChoice, ApprovalQuestion
+
+__all__ = ["ANSWER_KEYS", "SAID_NO", "AnswerKey", "offered_answers", "reason_for"]
+
+SAID_NO = "the user said no"
+_LONGEST_REASON = 2000
+
+
+class AnswerKey(NamedTuple):
+    """One answer. `{name}` in its labels is the tool; a label that ends in a colon is followed by what is trusted."""
+
+    number: str
+    """A second key for the same answer, in menus, or empty."""
+    key: str
+    means: str
+    """An `ApprovalChoice`; or "because" (no, with a reason), "hunks", "keep" (always in this project) or "view"."""
+    label: str
+    short: str
+    """Few words, for a narrow menu."""
+    in_line: str
+    """The words in a list on one line, with the key in brackets. Empty if the answer is offered in menus alone."""
+
+
+ANSWER_KEYS = (
+    AnswerKey("1", "y", ApprovalChoice.ONCE, "yes, once", "yes", "[y]es"),
+    AnswerKey("2", "t", ApprovalChoice.SESSION_TOOL, "always, {name}", "always", "every [t]ime {name}"),
+    AnswerKey(
+        *("3", "p", ApprovalChoice.SESSION_PREFIX),
+        *("always, commands that begin so:", "begins so", "every command with this [p]refix:"),
+    ),
+    AnswerKey("4", "n", ApprovalChoice.NO, "no", "no", "[n]o"),
+    AnswerKey("5", "b", "because", "no, because …", "no, because", "no [b]ecause …"),
+    AnswerKey("", "h", "hunks", "hunk by hunk", "hunks", ""),
+    AnswerKey("6", "k", "keep", "always in this project, kept:", "always here", ""),
+    AnswerKey("", "v", "view", "view all:", "view all", "[v]iew all:"),
+)
+
+
+def offered_answers(question: ApprovalQuestion, *extras: str) -> list[AnswerKey]:
+    """The answers that apply to a question. `extras`: which of "hunks", "keep" and "view" the front end offers."""
+    always = (ApprovalChoice.NO, "because", *extras)
+    return [answer for answer in ANSWER_KEYS if answer.means in always or answer.means in question.choices]
+
+
+def reason_for(said: str) -> str:
+    """The text that the model reads after a no, with the user's reason if there is one."""
+    visible = "".join([" " if part < " " or "\x7f" <= part < "\xa0" else part for part in said])
+    plain = " ".join(visible.split())[:_LONGEST_REASON]
+    return f"{SAID_NO}, because {plain}" if plain else SAID_NO

@@ -1,0 +1,213 @@
+"""`swink config`: shows settings with their sources, changes one value at a time, and trusts a folder's settings."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from swink_agent.app.agent.models import named_model, settings_problems
+from swink_agent.app.errors import UsageProblem
+from swink_agent.app.settings.definitions import alias_of, all_definitions
+from swink_agent.app.settings.settings import (
+    Definition,
+    Settings,
+    SourcedValue,
+    definition_of,
+    load_settings,
+    set_value,
+    settings_file,
+    unset_value,
+)
+from swink_agent.app.trust.folder_rules import FolderRules, project_root
+from swink_agent.app.trust.trust import Project, TrustStore, find_project
+from swink_agent.approvals.display import safe_display
+from swink_agent.core.secrets.redaction import Redactor
+
+from ..process.groups import offered
+from ..screen.screen import Screen, write_answer
+from ..screen.table import table
+
+__all__ = ["config"]
+
+_LOGIN = re.compile(r"(://)[^\s/@]++@")
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+Examples:
+  swink config
+  swink config set model anthropic:claude-sonnet-4-6
+  swink config set tools read_file,list_dir,search
+  swink config unset model
+  swink config trust ~/src/my-project""",
+)
+@click.pass_context
+def config(ctx: click.Context) -> None:
+    """Show and change settings; trust a folder's own.
+
+    Defaults, your file, a trusted folder's .swink/config.toml, SWINK_ variables and flags follow each other: the last
+    one that says something wins.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(show)
+
+
+def _load() -> tuple[Settings, Project | None]:
+    project = find_project(Path.cwd(), TrustStore())
+    files = None if project is None else project.settings_files
+    return load_settings(project=files, kept=FolderRules().setting(Path.cwd())), project
+
+
+def _shown(name: str, value: Any) -> str:
+    return "-" if value is None else safe_display(_masked(_plain(name, value)), 100)
+
+
+def _masked(value: Any) -> Any:
+    """The value with secrets masked, such as the login in an address."""
+    if isinstance(value, tuple):
+        return [_masked(item) for item in cast("tuple[Any, ...]", value)]
+    return Redactor().redact(_LOGIN.sub(r"\1[redacted]@", value)) if isinstance(value, str) else value
+
+
+def _plain(name: str, value: Any) -> str:
+    """The value as `set` would take it."""
+    if isinstance(value, tuple):
+        between = "; " if definition_of(name).kind == "rules" else ","
+        return between.join(cast("tuple[str, ...]", value)) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@config.command("show")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def show(as_json: bool = False) -> None:
+    """Show every setting, its value and its source. Values that cannot be used are reported on stderr."""
+    settings, project = _load()
+    everything = {definition.name: settings[definition.name] for definition in all_definitions()}
+    everything |= {f"aliases.{alias}": item for alias, item in settings.aliases().items()}
+    problems = settings_problems(settings, everything)
+    if as_json:
+        click.echo(json.dumps({name: _object(name, item, problems) for name, item in everything.items()}, indent=2))
+        return
+    rows = [
+        (name, "cannot be used" if item.problem else _shown(name, item.value), item.source)
+        for name, item in everything.items()
+        if not name.startswith("base_url.") or item.value is not None or item.problem
+    ]
+    click.echo(table(rows))
+    screen = Screen(sys.stderr)
+    for problem in problems.values():
+        screen.say("warning: ", problem, "yellow")
+    for note in settings.notes:
+        screen.say("note: ", note)
+    if project is not None and (text := project.what_is_unused):
+        screen.say("note: ", f"{text}: swink config trust")
+
+
+def _object(name: str, item: SourcedValue, problems: dict[str, str]) -> dict[str, Any]:
+    found = {"value": _masked(item.value), "source": item.source}
+    return {**found, "problem": problems[name]} if name in problems else found
+
+
+@config.command("get")
+@click.argument("name", shell_complete=offered("settings"))
+def get(name: str) -> None:
+    """Print one value, with secrets in it masked."""
+    definition_of(name)
+    settings = _load()[0]
+    if (alias := alias_of(name)) is not None and alias not in settings.aliases():
+        raise UsageProblem(f"no alias is called {alias}; swink config set {name} PROVIDER:MODEL makes one")
+    item = settings[name]
+    if item.problem:
+        raise UsageProblem(item.problem)
+    plain = "" if item.value is None else _plain(name, item.value)
+    shown = _masked(plain)
+    write_answer(f"{shown}\n")
+    if shown != plain:
+        click.echo(f"note: a secret in it is masked; the whole value is where it was set: {settings_file()}", err=True)
+
+
+@config.command("set", context_settings={"ignore_unknown_options": True})
+@click.argument("name", shell_complete=offered("settings"))
+@click.argument("value", shell_complete=offered("setting_values"))
+def set_(name: str, value: str) -> None:
+    """Set one value in your own settings file."""
+    if name == "model" or name.startswith("aliases."):
+        named_model(value, load_settings().aliases())  # raises `UsageProblem`, with suggestions
+    path = settings_file()
+    stored = set_value(name, value, path=path)
+    click.echo(f"{name} = {_shown(name, stored)} in {path}", err=True)
+    _tell_what_wins(definition_of(name), stored)
+
+
+def _tell_what_wins(definition: Definition, stored: Any) -> None:
+    item = _load()[0][definition.name]
+    if item.value != stored:
+        click.echo(f"note: here it is {_shown(definition.name, item.value)}, by {item.source}", err=True)
+
+
+@config.command("unset")
+@click.argument("name", shell_complete=offered("settings"))
+def unset(name: str) -> None:
+    """Take one value out of your own settings file."""
+    path = settings_file()
+    if not unset_value(name, path=path):
+        raise UsageProblem(f"{name} is not set in {path}")
+    click.echo(f"{name} is no longer set in {path}", err=True)
+
+
+@config.command("path")
+def path_() -> None:
+    """Print the path of your own settings file."""
+    click.echo(str(settings_file()))
+
+
+@config.command("trust")
+@click.argument("given", metavar="[FOLDER]", default=".", shell_complete=offered("folders"))
+@click.option("--remove", is_flag=True, help="Take trust away again.")
+@click.option("--list", "list_all", is_flag=True, help="List the trusted folders.")
+@click.option("-y", "--yes", is_flag=True, help="Show, and do not ask.")
+def trust(given: str, remove: bool, list_all: bool, yes: bool) -> None:
+    """Trust a folder: its .swink/config.toml and its AGENTS.md are used from now on.
+
+    Both are shown first, with the lines that would not count, and you are asked. When the settings file changes, it has
+    to be trusted again. A folder's settings can be stricter than your own, never looser.
+    """
+    store = TrustStore()
+    folder = Path(given).expanduser()
+    if not list_all and not (given and folder.is_dir()):
+        raise UsageProblem(f"{given or 'an empty text'} is not a folder that can be trusted")
+    if list_all:
+        for place in store.folders():
+            write_answer(f"{safe_display(place, None) if sys.stdout.isatty() else place}\n")
+    elif remove:
+        if not store.distrust(folder):
+            raise UsageProblem(f"{folder.resolve()} is not trusted")
+        click.echo(f"{safe_display(str(folder.resolve()))} is no longer trusted.", err=True)
+    else:
+        from .trusting import trust_folder
+
+        if not trust_folder(folder, is_sure=yes):
+            click.get_current_context().exit(1)
+
+
+@config.command("allowed")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
+@click.option("--remove", metavar="RULE", help="Take this rule away.")
+@click.option("--remove-all", is_flag=True, help="Take all rules of the folder away.")
+def allowed(folder: Path, remove: str | None, remove_all: bool) -> None:
+    """List the calls that you allowed for a project from a question; take them away again."""
+    rules = FolderRules()
+    root = safe_display(project_root(folder))
+    if remove is not None or remove_all:
+        if not rules.remove(folder, None if remove_all else remove):
+            raise UsageProblem(f"no such rule is kept for {root}: swink config allowed lists them")
+        click.echo(f"It is no longer allowed in {root}.", err=True)
+        return
+    for rule in rules.rules(folder):
+        write_answer(f"{safe_display(rule, None) if sys.stdout.isatty() else rule}\n")

@@ -1,0 +1,502 @@
+"""`swink eval`: runs sets of cases, shows and compares results, and checks them against a gate.
+
+Owns the commands and their words. What they do is in `swink_agent.evals` and `app`; running is in `eval_run`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
+from swink_agent.rendering.cells import laid_out
+from swink_agent.rendering.escaping import safe_text
+
+from ..process.groups import offered
+from ..screen.screen import Palette, wants_colour, width_of, write_answer
+from ..screen.table import table
+
+if TYPE_CHECKING:
+    from swink_agent.evals import EvalGrid, EvalRun, EvalStore
+
+__all__ = ["eval_group"]
+
+FORMATS = ("console", "markdown", "json", "junit", "html")  # the names in evals.reports, which is not loaded for this
+_ENDINGS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json", ".xml": "junit"}
+_TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|m|min|h)?")
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+class CannotRun(ApplicationError):
+    """The command could not run. (Exit code 1 means that it ran and the answer is no.)"""
+
+    exit_code = ExitCode.NO_MODEL
+
+
+@contextmanager
+def _problems() -> Generator[None]:
+    """Turns an error in a set or a result into one line and an exit code."""
+    from swink_agent.evals import EvalSetError, EvalStoreError
+
+    try:
+        yield
+    except EvalSetError as error:
+        raise UsageProblem(str(error)) from error
+    except EvalStoreError as error:
+        raise CannotRun(str(error)) from error
+
+
+_store = click.option(
+    "--store",
+    metavar="FOLDER",
+    shell_complete=offered("folders"),
+    help="Where results are kept. Default: in the user's data folder.",
+)
+
+
+def _opened(store: str | None) -> EvalStore:
+    from swink_agent.app.evals.evaluation import results_folder
+    from swink_agent.evals import EvalStore
+
+    if store is not None and (not store or (Path(store).exists() and not Path(store).is_dir())):
+        raise UsageProblem(f"{store or 'an empty text'} is not a folder (--store)")
+    return EvalStore(Path(store) if store else results_folder())
+
+
+def _as_recorded(store: EvalStore, result: str) -> EvalRun:
+    """Loads a result and checks that it was not changed after it was recorded. Otherwise it is not shown or used."""
+    from swink_agent.evals import AuditTrail, EvalStoreError
+
+    run = store.load(result)
+    problems = AuditTrail.verify(run)
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise EvalStoreError(
+            f"is damaged: {problems[0]}{more}; all of it: swink eval verify. Run the cases again, or take a copy as "
+            "it was recorded",
+            path=run.path,
+        )
+    return run
+
+
+_judge = click.option(
+    "--judge", metavar="PROVIDER:MODEL", shell_complete=offered("models"), help="Who judges by rubrics."
+)
+_judge_script = click.option(
+    "--judge-script", metavar="FILE", shell_complete=offered("files"), help="What the judge says, instead of a model."
+)
+_verdict = click.option(
+    "--verdict",
+    type=click.Choice(["all", "any", "majority", "mean"]),
+    help="How many of the repeats have to pass. Default: as the set says, else all.",
+)
+
+
+def _side_by_side(store: EvalStore, results: tuple[str, ...]) -> EvalRun | EvalGrid:
+    """The named results, and all results of a grid whose id is named."""
+    from swink_agent.evals import EvalGrid, EvalStoreError
+
+    runs: list[EvalRun] = []
+    for result in results:
+        try:
+            grid = None if Path(result).is_file() else store.load_grid(result)
+        except EvalStoreError:
+            grid = None
+        runs += [_as_recorded(store, result)] if grid is None else [_as_recorded(store, run.path) for run in grid.runs]
+    return runs[0] if len(runs) == 1 else EvalGrid(runs[0].grid or runs[0].id, tuple(runs))
+
+
+@click.group(
+    "eval",
+    epilog="""\b
+Examples:
+  swink eval run cases.yaml --script replies.yaml       no key needed
+  swink eval run cases.yaml --model anthropic --repeat 3
+  swink eval report 20260131-2359 --format html -o report.html
+  swink eval compare 20260130-1200 20260131-2359
+  swink eval gate 20260131-2359 --min-pass-rate 0.9 --no-regression main.json
+
+\b
+RESULT is a file or the beginning of an id. Exit codes: 0 passed, 1 failed,
+2 wrong usage, 3 could not run, 130 interrupted.""",
+)
+def eval_group() -> None:
+    """Run cases on an agent, score, compare, gate a release."""
+
+
+# -- running -------------------------------------------------------------------------------------------------
+
+
+@eval_group.command("run")
+@click.argument("path", metavar="SET", shell_complete=offered("files"))
+@click.option(
+    "--agent",
+    multiple=True,
+    metavar="[NAME=]MODULE:FUNCTION",
+    help="Your own factory: (case, folder) to an agent. Several run side by side.",
+)
+@click.option(
+    "--evaluator", multiple=True, metavar="MODULE:FUNCTION", help="An additional evaluator of your own. Repeatable."
+)
+@click.option(
+    "-m",
+    "--model",
+    multiple=True,
+    metavar="PROVIDER:MODEL",
+    shell_complete=offered("models"),
+    help="Which model; several run side by side. Default: settings, first key, else local.",
+)
+@_judge
+@_judge_script
+@click.option(
+    "--script", metavar="FILE", shell_complete=offered("files"), help="Replies instead of a model's, case by case."
+)
+@click.option(
+    "--replay", metavar="FOLDER", shell_complete=offered("folders"), help="Recorded sessions instead of a model."
+)
+@click.option("--parallel", type=click.IntRange(min=1), default=4, metavar="N", help="So many at once. Default: 4.")
+@click.option("--repeat", type=click.IntRange(min=1), default=1, metavar="K", help="Each case so often. Default: 1.")
+@_verdict
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=2,
+    metavar="N",
+    help="How often an attempt is made again that the provider failed. Default: 2.",
+)
+@_store
+@click.option("--resume", is_flag=True, help="Continue the newest run of this set that was interrupted.")
+@click.option("--only", multiple=True, metavar="WORD", help="Only cases with this in id or name; nothing is kept.")
+@click.option("--tag", multiple=True, metavar="TAG", help="Only cases with this tag. Repeatable.")
+@click.option("--not-tag", multiple=True, metavar="TAG", help="No cases with this tag. Repeatable.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="For each attempt.")
+@click.option("--thinking", type=click.Choice(["off", "minimal", "low", "medium", "high", "extra_high"]))
+@click.option("--temperature", type=float, metavar="T", help="How much chance there is in replies, from 0 to 2.")
+@click.option("--max-tokens", type=int, metavar="N", help="At most so many tokens in one reply.")
+@click.option("--tools", metavar="NAMES", shell_complete=offered("tools"), help="Built-in tools. Default: all.")
+@click.option(
+    "--sandbox",
+    type=click.Choice(["auto", "bubblewrap", "landlock", "sandbox-exec", "off"]),
+    help="How commands are confined; off confines nothing.",
+)
+@click.option("--network/--no-network", default=None, help="Whether commands may use the network. Default: not.")
+@click.option("--max-turns", type=int, metavar="N", help="At most so many replies in a case. Default: 50.")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), default="console", help="Of the report on stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+def run_command(**options: Any) -> int:
+    """Run a set of cases, and keep the result.
+
+    Each case has its own folder, and the standard agent works in it: its built-in tools, confined to the folder, with
+    nobody to ask. The report goes to stdout, the progress to stderr. Ctrl+C ends it cleanly, and --resume continues.
+    The exit code is 1 if a case failed.
+    """
+    from .eval_run import run_set
+
+    if not options["path"]:
+        raise UsageProblem("an empty text names no file with cases")
+    _opened(options["store"])
+    if options["timeout"] is None:
+        options["timeout"] = 1800.0
+    with _problems():
+        return run_set(options)
+
+
+@eval_group.command("score", short_help="Score a result again, without running it.")
+@click.argument("result", metavar="RESULT", shell_complete=offered("results"))
+@click.option("--set", "set_path", metavar="SET", shell_complete=offered("files"), help="What is expected now.")
+@click.option(
+    "--evaluator", multiple=True, metavar="MODULE:FUNCTION", help="An additional evaluator of your own. Repeatable."
+)
+@_judge
+@_judge_script
+@_verdict
+@_store
+@click.option("--format", "format_name", type=click.Choice(FORMATS), default="console", help="Of the report on stdout.")
+def score_command(result: str, store: str | None, **options: Any) -> int:
+    """Score what was done in a result once more, and keep that as a new result that names the old one.
+
+    Nothing is run, and only the judge's model is asked. What cannot be scored again keeps its score: files, whose
+    folders are deleted, and rubrics, if no judge is given. The exit code is 1 if a case fails.
+    """
+    from .eval_run import score_result
+
+    with _problems():
+        opened = _opened(store)
+        return score_result(opened, _as_recorded(opened, result), options)
+
+
+# -- looking -------------------------------------------------------------------------------------------------
+
+
+@eval_group.command("list")
+@click.option("--set", "set_id", metavar="ID", help="Only results of this set.")
+@_store
+@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
+def list_results(set_id: str | None, store: str | None, as_json: bool) -> None:
+    """List results, the newest first."""
+    infos = _opened(store).list(set_id)
+    if as_json:
+        click.echo(json.dumps(msgspec.to_builtins(infos), indent=2))
+        return
+    if not infos:
+        click.echo("There are no results here.", err=True)
+        return
+    rows = [("ID", "SET", "PASSED", "COST", "DURATION", "VARIANT")]
+    for info in infos:
+        summary = info.summary
+        if summary is None:
+            rows.append((info.id, info.set_id, "interrupted", "", "", info.variant))
+        else:
+            figures = (f"{summary.passed} of {summary.total}", f"${summary.cost:.4f}", f"{summary.seconds:.1f} s")
+            rows.append((info.id, info.set_id, *figures, info.variant))
+    if not any(row[-1] for row in rows[1:]):
+        rows = [row[:-1] for row in rows]
+    click.echo(table(rows, right=(2, 3, 4), whole=(0,)))
+
+
+@eval_group.command("report", short_help="Show a result, in five formats.")
+@click.argument("results", metavar="RESULT...", nargs=-1, required=True, shell_complete=offered("results"))
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Default: by the ending of FILE, or console.")
+@click.option("-o", "--output", metavar="FILE", shell_complete=offered("files"), help="Write it here.")
+@_store
+def report_command(results: tuple[str, ...], format_name: str | None, output: str | None, store: str | None) -> None:
+    """Show a result: for a terminal, a pull request (markdown), a program (json), a build server (junit), or as one
+    page with a summary, figures over time and what the agent did in each case (html).
+
+    Several results, or the id of a grid, are shown side by side.
+    """
+    from swink_agent.app.evals.evaluation import other_runs
+    from swink_agent.evals import EvalGrid, report
+
+    chosen: Any = format_name or _ENDINGS.get(Path(output).suffix.lower() if output else "", "console")
+    with _problems():
+        opened = _opened(store)
+        told = _side_by_side(opened, results)
+        others = other_runs(opened, told) if chosen == "html" and not isinstance(told, EvalGrid) else ()
+        text = report(told, chosen, history=others)
+    if output is None:
+        write_answer(text)
+        return
+    from swink_agent.app.settings.paths import write_whole
+
+    write_whole(Path(output), text.encode("utf-8", "replace"), mode=0o644)
+
+
+@eval_group.command("compare", short_help="Say what got better or worse, and whether that is noise.")
+@click.argument("before", metavar="BEFORE", shell_complete=offered("results"))
+@click.argument("after", metavar="AFTER", shell_complete=offered("results"))
+@_judge
+@_judge_script
+@_store
+@click.option("--json", "as_json", is_flag=True, help="As an object.")
+def compare_command(
+    before: str, after: str, store: str | None, as_json: bool, judge: str | None, judge_script: str | None
+) -> None:
+    """Say which cases got better or worse, and whether the difference is more than noise.
+
+    With --judge, a model also says which of the two answers to each case is better, asked in both orders."""
+    from swink_agent.evals import compare
+
+    from .eval_run import preferred
+
+    with _problems():
+        opened = _opened(store)
+        runs = _as_recorded(opened, before), _as_recorded(opened, after)
+        found = compare(*runs)
+        preference = preferred(*runs, judge, judge_script)
+    if as_json:
+        judged = (
+            {}
+            if preference is None
+            else {"judge": {**msgspec.to_builtins(preference), "win_rate": preference.win_rate}}
+        )
+        click.echo(json.dumps({**msgspec.to_builtins(found), **judged}, indent=2))
+        return
+    palette = Palette(wants_colour(sys.stdout))
+    broken, fixed = set(found.broken), set(found.fixed)
+    for case_id in found.worse:
+        _row(palette.style("worse ", "red"), f"{case_id}{' (passed before)' if case_id in broken else ''}")
+    for case_id in found.better:
+        _row(palette.style("better", "green"), f"{case_id}{' (failed before)' if case_id in fixed else ''}")
+    for case_id in found.only_before:
+        _row("gone  ", case_id)
+    for case_id in found.only_after:
+        _row("new   ", case_id)
+    interval = f"{found.difference:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
+    verdict = "more than noise" if found.is_significant else "no more than noise" if found.difference else "the same"
+    cases = f"{found.cases} {'case' if found.cases == 1 else 'cases'} of both"
+    click.echo(f"{len(found.better)} better, {len(found.worse)} worse, {len(found.same)} the same")
+    click.echo(f"mean score {interval} over {cases}: {verdict}")
+    if preference is not None:
+        for pair in preference.pairs:
+            _row(f"{pair.winner:6}", f"{pair.case_id}: {pair.reason}")
+        told = f"{preference.after} for after, {preference.before} for before, {preference.ties} ties"
+        if preference.pairs:
+            click.echo(f"judge: {told}; after wins {preference.win_rate:.0%} (${preference.cost:.4f})")
+        else:
+            click.echo(f"judge: no case could be judged (${preference.cost:.4f})")
+        if preference.not_judged:
+            _row("not judged (in one result alone, or no readable answer):", ", ".join(preference.not_judged))
+
+
+def _row(word: str, text: str) -> None:
+    rows = laid_out(safe_text(text), "", "  ┆ ", width_of(sys.stdout))
+    click.echo(f"{word}  {rows[0]}")
+    for row in rows[1:]:
+        click.echo(row)
+
+
+# -- deciding ------------------------------------------------------------------------------------------------
+
+
+def _seconds(ctx: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    found = _TIME.fullmatch(value.strip())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not a time: write 90, 90s, 5m or 1h", ctx, option)
+    return float(found[1]) * _SECONDS[found[2] or ""]
+
+
+@eval_group.command("gate", short_help="Pass or fail a result.")
+@click.argument("result", metavar="RESULT", shell_complete=offered("results"))
+@click.option("--min-pass-rate", type=click.FloatRange(0, 1), metavar="PART", help="So many cases pass, from 0 to 1.")
+@click.option(
+    "--min-pass-rate-low",
+    type=click.FloatRange(0, 1),
+    metavar="PART",
+    help="So many cases pass with 95 % confidence: the lower end of the interval.",
+)
+@click.option(
+    "--max-not-measured",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="So many cases may lack a verdict because the provider failed. Default: 0.",
+)
+@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="It cost at most so much.")
+@click.option("--max-duration", metavar="TIME", callback=_seconds, help="It took at most so long: 90, 90s, 5m, 1h.")
+@click.option(
+    "--no-regression",
+    "baseline",
+    metavar="RESULT",
+    shell_complete=offered("results"),
+    help="No case that passed there fails here, and scores are not lower by more than noise.",
+)
+@_store
+@click.pass_context
+def gate_command(
+    ctx: click.Context,
+    result: str,
+    min_pass_rate: float | None,
+    min_pass_rate_low: float | None,
+    max_not_measured: int,
+    max_cost: float | None,
+    max_duration: float | None,
+    baseline: str | None,
+    store: str | None,
+) -> int:
+    """Pass or fail a result. Exit code 0: passed, 1: failed, 2: wrong usage, 3: could not run.
+
+    Every failed check is named on its own line.
+    """
+    from swink_agent.evals import Gate
+
+    if min_pass_rate is min_pass_rate_low is max_cost is max_duration is baseline is None:
+        ctx.fail(
+            "Nothing to check: give --min-pass-rate, --min-pass-rate-low, --max-cost, --max-duration "
+            "or --no-regression."
+        )
+    with _problems():
+        opened = _opened(store)
+        run = _as_recorded(opened, result)
+        before = None if baseline is None else _as_recorded(opened, baseline)
+        gate = Gate(min_pass_rate, max_cost, max_duration, before, min_pass_rate_low, max_not_measured)
+    verdict = gate.check(run)
+    palette = Palette(wants_colour(sys.stdout))
+    if verdict.passed:
+        cases = "case" if run.summary.total == 1 else "cases"
+        told = f"{run.summary.passed} of {run.summary.total} {cases} passed"
+        click.echo(f"{palette.style('passed', 'green')}: {told}")
+        return int(ExitCode.DONE)
+    for violation in verdict.violations:
+        _row(palette.style("failed", "red"), violation)
+    return int(ExitCode.FAILED)
+
+
+@eval_group.command("verify", short_help="Check that a result is what was recorded.")
+@click.argument("result", metavar="RESULT", shell_complete=offered("results"))
+@_store
+def verify_command(result: str, store: str | None) -> int:
+    """Check that a result is what was recorded, by the hashes over its turns. Exit code 1 if it is not."""
+    from swink_agent.evals import AuditTrail
+
+    with _problems():
+        run = _opened(store).load(result)
+        problems = AuditTrail.verify(run)
+    for problem in problems:
+        _row(Palette(wants_colour(sys.stdout)).style("damaged", "red"), problem)
+    if problems:
+        return int(ExitCode.FAILED)
+    attempts = sum(len(one.attempts) for one in run.results)
+    click.echo(
+        f"It is as it was recorded: {attempts} {'attempt' if attempts == 1 else 'attempts'}, every turn of them."
+    )
+    return int(ExitCode.DONE)
+
+
+# -- writing sets --------------------------------------------------------------------------------------------
+
+
+@eval_group.command("add", short_help="Make a case of a recorded session.")
+@click.argument("session", metavar="SESSION", shell_complete=offered("sessions"))
+@click.option("--to", "path", metavar="FILE", shell_complete=offered("files"), help="Add it to this set, or begin one.")
+@click.option("--id", "case_id", metavar="ID", help="The id of the case. Default: made of what was asked.")
+@click.option(
+    "--recording",
+    metavar="FOLDER",
+    shell_complete=offered("folders"),
+    help="Keep a copy of the session here, for swink eval run --replay FOLDER.",
+)
+def add_command(session: str, path: str | None, case_id: str | None, recording: str | None) -> None:
+    """Make a case from a recorded session: the same messages, the calls that were made, the files that are known.
+
+    Without --to it is printed. Look at it before you rely on it: it expects what the agent did, not what it should have
+    done.
+    """
+    from swink_agent.app.evals.recorded_cases import case_of
+    from swink_agent.app.evals.written_cases import add_case, case_text
+    from swink_agent.app.runs.sessions import open_store, session_problems
+    from swink_agent.app.settings.settings import load_settings
+
+    with session_problems():
+        loaded = open_store(load_settings()).load(session)
+    with _problems():
+        case = case_of(loaded, case_id)
+        if path is None:
+            write_answer(case_text(case))
+        else:
+            add_case(case, Path(path))
+    if recording is not None:
+        import shutil
+
+        Path(recording).mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(loaded.path, Path(recording) / loaded.path.name)
+    if path is not None:
+        _row("added", f"{case.id} to {path}")
+
+
+@eval_group.command("schema", short_help="Print the JSON Schema of a set.")
+def schema_command() -> None:
+    """Print the JSON Schema of a set, for editors that complete and check."""
+    from swink_agent.evals import case_schema
+
+    click.echo(json.dumps(case_schema(), indent=2))

@@ -1,0 +1,100 @@
+"""`swink keys`: stores the keys of providers without showing them, and lists them masked."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from swink_agent.app.errors import UsageProblem
+from swink_agent.app.keys.credentials import Credentials
+
+from ..process.groups import also_called, offered
+from ..screen.table import table
+
+__all__ = ["keys"]
+
+_LONGEST_KEY = 16 * 1024
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+Examples:
+  swink keys set anthropic            asks for the key, and shows nothing
+  pass show openai | swink keys set openai
+  swink keys list
+  swink keys remove openai""",
+)
+@click.pass_context
+def keys(ctx: click.Context) -> None:
+    """Keep the keys of providers: set, list, remove.
+
+    A key in the environment comes first, then the system's keyring, then a file that only you can read.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_keys)
+
+
+@keys.command("set", context_settings={"allow_extra_args": True})
+@click.argument("provider", shell_complete=offered("providers"))
+@click.option(
+    "--store", type=click.Choice(["keyring", "file"]), help="Where to keep it. Default: keyring if there is one."
+)
+@click.pass_context
+def set_key(ctx: click.Context, provider: str, store: str | None) -> None:
+    """Keep a key: typed without echo, or read from stdin. Never an argument, which others could see."""
+    credentials = Credentials()
+    credentials.check_name(provider)
+    if ctx.args:  # most likely the key itself, so it is not repeated
+        raise UsageProblem(
+            "a key is not an argument: other users can see it, and the shell keeps it in its history; "
+            f"write swink keys set {provider}, and type the key when it is asked for, or pipe it in"
+        )
+    where = credentials.set(
+        provider, _read_key(provider), "keyring" if store == "keyring" else "file" if store else None
+    )
+    click.echo(f"The key of {provider} is in {where}.", err=True)
+    variable = credentials.in_environment(provider)
+    if variable:
+        click.echo(f"{variable} is set as well, and comes first.", err=True)
+
+
+def _read_key(provider: str) -> str:
+    if sys.stdin is not None and sys.stdin.isatty():  # closed by the caller
+        return click.prompt(f"Key of {provider}", hide_input=True, err=True)
+    data = os.read(0, _LONGEST_KEY)
+    while len(data) < _LONGEST_KEY and (piece := os.read(0, _LONGEST_KEY)):
+        data += piece
+    try:
+        return data.decode()
+    except UnicodeDecodeError:  # the error's text would quote the key
+        raise UsageProblem("stdin has no key: it is not text") from None
+
+
+@keys.command("list")
+def list_keys() -> None:
+    """List the keys that would be used, masked, and where each comes from."""
+    rows = Credentials().listing()
+    if not rows:
+        click.echo("No key is set. Keep one with: swink keys set anthropic", err=True)
+        return
+    click.echo(table(rows))
+
+
+@keys.command("remove")
+@click.argument("provider", shell_complete=offered("providers"))
+def remove_key(provider: str) -> None:
+    """Forget a key that was kept here."""
+    credentials = Credentials()
+    if not credentials.remove(provider):
+        credentials.check_name(provider)
+        raise UsageProblem(f"no key of {provider} is kept here; swink keys list shows those that are")
+    click.echo(f"The key of {provider} is gone.", err=True)
+    variable = credentials.in_environment(provider)
+    if variable:
+        click.echo(f"{variable} still holds one, in the environment.", err=True)
+
+
+also_called(keys, remove_key, "rm")

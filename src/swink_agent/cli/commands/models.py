@@ -1,0 +1,270 @@
+"""`swink models`: the models that can be asked, with prices and context windows; and the models on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from swink_agent.app.agent.models import LOCAL_EXTRA, has_local_extra, named_model, prepare_local
+from swink_agent.app.agent.providers import LOCAL, all_providers, provider_named, unusable_providers
+from swink_agent.app.errors import NoModel, UsageProblem
+from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.runs.telling import size_of
+from swink_agent.app.settings.settings import load_settings
+from swink_agent.app.trust.foreign_code import import_nothing_from_here
+
+from ..process.groups import also_called, offered
+from ..process.interrupts import interruptible
+from ..prompt.reporter import Reporter
+from ..screen.screen import Screen
+from ..screen.table import table
+
+if TYPE_CHECKING:
+    from swink_agent.core.cancel import CancellationToken
+    from swink_agent.local.weights.store import ModelStore
+
+__all__ = ["models"]
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+Examples:
+  swink models                       every model whose provider has a key, and the local ones
+  swink models list --all sonnet
+  swink models list --json | jq -r '.[].model'
+  swink models pull qwen2.5-coder-1.5b
+  swink models rm smollm2-135m""",
+)
+@click.pass_context
+def models(ctx: click.Context) -> None:
+    """List models with prices and windows; fetch and remove local ones."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_models)
+
+
+@models.command("list")
+@click.argument("words", nargs=-1)
+@click.option("-a", "--all", "everything", is_flag=True, help="Also models whose provider has no key here.")
+@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
+def list_models(words: tuple[str, ...] = (), everything: bool = False, as_json: bool = False) -> None:
+    """List models: window and longest reply in tokens, dollars for a million tokens in and out.
+
+    WORDS are parts of names; only models that have all of them are listed.
+    """
+    import_nothing_from_here()
+    rows = [
+        row
+        for row in (*_alias_rows(), *_local_rows(), *_remote_rows())
+        if all(word.lower() in row["model"].lower() for word in words)
+    ]
+    unusable = _unusable(words)
+    if not rows and not unusable:
+        raise UsageProblem(_none_has(words))
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    shown = [row for row in rows if everything or row["available"]]
+    if shown:
+        head = ("MODEL", "WINDOW", "OUTPUT", "IN $/M", "OUT $/M", "")
+        click.echo(table([head, *[_cells(row) for row in shown]], right=(1, 2, 3, 4)))
+    hidden = len(rows) - len(shown)
+    if hidden:
+        click.echo(f"{hidden} more of providers without a key here: --all lists them.", err=True)
+    for problem in unusable:
+        Screen(sys.stderr).say("warning: ", problem, "yellow")
+    _tell_disk_use()
+
+
+def _unusable(words: tuple[str, ...]) -> list[str]:
+    """Why models of installed providers with these words in their names are missing."""
+    # A word may be part of a model's name, and the names are unknown if the provider cannot be loaded.
+    asked = [word.lower().partition(":")[0] for word in words]
+    return [text for name, text in unusable_providers().items() if not asked or any(word in name for word in asked)]
+
+
+def _none_has(words: tuple[str, ...]) -> str:
+    """The message if no model has these words in its name."""
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    near = ModelCatalog.load().nearest(" ".join(words))
+    hint = f"did you mean {' or '.join(near)}?" if near else "swink models list --all lists every model"
+    return f"no model has {' and '.join(map(repr, words))} in its name; {hint}"
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    def tokens(count: int | None) -> str:
+        return "-" if count is None else f"{count // 1000}k" if count < 1_000_000 else f"{count / 1_000_000:.3g}M"
+
+    def price(value: float | None) -> str:
+        return "-" if value is None else f"{value:.2f}" if value >= 0.1 or not value else f"{value:.3f}"
+
+    return (
+        row["model"],
+        tokens(row["context_window"]),
+        tokens(row["output_limit"]),
+        price(row["input_price"]),
+        price(row["output_price"]),
+        row["note"],
+    )
+
+
+def _remote_rows() -> list[dict[str, Any]]:
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    credentials = Credentials()
+    catalog = ModelCatalog.load()
+    rows: list[dict[str, Any]] = []
+    for provider in all_providers():
+        if provider.keys_of:
+            continue
+        has_key = credentials.has_key(provider.name) or not provider.needs_key
+        for info in catalog.models(provider.name):
+            rows.append(
+                {
+                    "model": str(info),
+                    "name": info.name,
+                    "available": has_key,
+                    "context_window": info.context_window,
+                    "output_limit": info.output_limit,
+                    "input_price": info.prices.input,
+                    "output_price": info.prices.output,
+                    "note": "" if has_key else "no key",
+                }
+            )
+    return rows
+
+
+def _alias_rows() -> list[dict[str, Any]]:
+    """The aliases in the settings, with what is known about their models."""
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    settings = load_settings()
+    credentials = Credentials()
+    rows: list[dict[str, Any]] = []
+    for alias, item in settings.aliases().items():
+        row: dict[str, Any] = {
+            "model": alias,
+            "name": alias,
+            "available": True,
+            "context_window": None,
+            "output_limit": None,
+            "input_price": None,
+            "output_price": None,
+        }
+        try:
+            model = named_model(alias, settings.aliases())
+        except UsageProblem as error:
+            rows.append({**row, "stands_for": item.value, "note": f"cannot be used: {error}"})
+            continue
+        info = None if model.provider == LOCAL else ModelCatalog.load().find(model)
+        if info is not None:
+            row |= {"context_window": info.context_window, "output_limit": info.output_limit}
+            row |= {"input_price": info.prices.input, "output_price": info.prices.output}
+        known = None if model.provider == LOCAL else provider_named(model.provider)
+        has_key = known is None or not known.needs_key or credentials.has_key(model.provider)
+        note = f"alias of {model}" + ("" if has_key else "; no key")
+        rows.append({**row, "stands_for": str(model), "note": note})
+    return rows
+
+
+def _local_rows() -> list[dict[str, Any]]:
+    from swink_agent.local.weights.presets import PRESETS
+
+    there = {stored.name for stored in _store().list()}
+    rows: list[dict[str, Any]] = []
+    for preset in PRESETS:
+        size = size_of(preset.size) if preset.size else "size from the hub"
+        state = "fetched" if preset.name in there else f"not fetched, {size}"
+        rows.append(
+            {
+                "model": f"local:{preset.name}",
+                "name": preset.description,
+                "available": has_local_extra(),
+                "context_window": preset.context_length,
+                "output_limit": None,
+                "input_price": 0.0,
+                "output_price": 0.0,
+                "note": f"{state}; {preset.licence}" if has_local_extra() else f"{state}; needs {LOCAL_EXTRA}",
+                "size": preset.size or None,
+                "fetched": preset.name in there,
+            }
+        )
+    return rows
+
+
+def _store() -> ModelStore:
+    from swink_agent.local.weights.store import ModelStore
+
+    return ModelStore(load_settings().value("models_dir"))
+
+
+def _tell_disk_use() -> None:
+    store = _store()
+    used = store.disk_use()
+    if used:
+        click.echo(f"{size_of(used)} in {store.folder}", err=True)
+
+
+@models.command("pull")
+@click.argument("name", required=False, shell_complete=offered("local_models"))
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+def pull(name: str | None, quiet: bool) -> None:
+    """Fetch a model of this machine, or continue a fetch that was interrupted. Default: the standard one.
+
+    Then the model reads what every run begins with, which is kept next to it: the first answer comes sooner.
+    """
+    from swink_agent.core.cancel import CancellationToken
+    from swink_agent.core.errors import Aborted
+    from swink_agent.local.events import LocalModelError
+    from swink_agent.local.weights.presets import DEFAULT_MODEL
+
+    name = named_model(f"{LOCAL}:{DEFAULT_MODEL if name is None else name.removeprefix('local:')}").model_id
+    screen = Screen(sys.stderr)
+    reporter = Reporter(screen, Credentials().redactor(), "quiet" if quiet else "normal")
+    cancel = CancellationToken()
+    try:
+        with interruptible(cancel.cancel, lambda: None):
+            path = _store().fetch(name, reporter.on_local_state, cancel=cancel)
+            _prepare(name, reporter, cancel)
+    except LocalModelError as error:
+        raise NoModel(str(error)) from error
+    except Aborted:
+        click.echo("stopped; what was fetched is kept, and the next pull continues", err=True)
+        raise click.Abort from None
+    finally:
+        screen.clear()
+    click.echo(str(path))
+
+
+def _prepare(name: str, reporter: Reporter, cancel: CancellationToken) -> None:
+    """Lets the model read what every run begins with. A failure here does not make the fetch a failure."""
+    import asyncio
+
+    if not has_local_extra():
+        return
+    try:
+        asyncio.run(prepare_local(name, load_settings(), reporter.on_local_state, cancel))
+    except NoModel as error:
+        reporter.warn(f"{name} was fetched, but does not run here: {error}")
+
+
+@models.command("rm")
+@click.argument("name", shell_complete=offered("local_models"))
+def remove(name: str) -> None:
+    """Delete a model of this machine."""
+    from swink_agent.local.events import LocalModelError
+
+    try:
+        freed = _store().remove(name.removeprefix("local:"))
+    except LocalModelError as error:
+        raise UsageProblem(str(error)) from error
+    if not freed:
+        raise UsageProblem(f"{name} is not on this machine: swink models list local tells which are")
+    click.echo(f"{size_of(freed)} freed.", err=True)
+
+
+also_called(models, remove, "remove")

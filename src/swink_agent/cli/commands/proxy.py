@@ -1,0 +1,119 @@
+"""`swink proxy`: asks models on behalf of machines that have no keys."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable
+
+import click
+
+from swink_agent.app.agent.models import stream_fn_of
+from swink_agent.app.errors import ApplicationError, UsageProblem
+from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.settings.settings import Settings, load_settings
+from swink_agent.core.errors import AuthError
+from swink_agent.core.stream import StreamFn
+from swink_agent.core.types import ModelSpec
+
+from ..prompt.reporter import Reporter
+from ..screen.screen import Screen
+
+__all__ = ["proxy"]
+
+TOKEN_VARIABLE = "SWINK_PROXY_TOKEN"
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  swink proxy                                   makes a token and prints it
+  SWINK_PROXY_TOKEN=… swink proxy --port 8787
+\b
+On the other machine:
+  export SWINK_PROXY_URL=http://127.0.0.1:8787 SWINK_PROXY_TOKEN=…
+  swink -p "…" --model proxy:anthropic:claude-sonnet-4-6"""
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port", default=8787, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+)
+@click.option("--streams", default=8, show_default=True, type=click.IntRange(1, 1000), help="At most so many at once.")
+@click.option("--insecure", is_flag=True, help="Listen beyond this machine although nothing is encrypted.")
+def proxy(host: str, port: int, streams: int, insecure: bool) -> int:
+    """Serve models to machines that have no keys.
+
+    The keys stay here; a client needs the token, taken from SWINK_PROXY_TOKEN or made for this run. What is sent is not
+    encrypted: keep it on this machine or behind something that encrypts, such as an ssh tunnel.
+    """
+    if not host.strip():
+        raise UsageProblem("an empty text is not an address to listen at (--host)")
+    if not insecure and not _is_loopback(host):
+        raise UsageProblem(
+            f"{host} can be reached from outside, and the proxy does not encrypt: --insecure says that is fine"
+        )
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    is_new = not token
+    token = token or secrets.token_urlsafe(32)
+    return asyncio.run(_serve(host, port, token, is_new, streams))
+
+
+async def _serve(host: str, port: int, token: str, is_new: bool, streams: int) -> int:
+    from swink_agent.adapters.proxy_server import ProxyServer
+
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    settings, credentials = load_settings(), Credentials()
+    server = ProxyServer({token: streams}, _upstream(settings, credentials))
+    logging.getLogger("swink_agent").addHandler(Reporter(Screen(sys.stderr), credentials.redactor()).log_handler())
+    try:
+        async with server.serve(host, port) as url:
+            click.echo(f"export SWINK_PROXY_URL={url}")
+            if is_new:
+                click.echo(f"export {TOKEN_VARIABLE}={token}")
+            click.echo("Serving. Ctrl+C ends it.", err=True)
+            await ended.wait()
+    except OSError as error:
+        raise UsageProblem(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
+    return 0
+
+
+def _upstream(settings: Settings, credentials: Credentials) -> Callable[[ModelSpec], StreamFn]:
+    """The adapters with the keys stored on this machine, created once for each provider."""
+    made: dict[str, StreamFn] = {}
+
+    def stream_fn(model: ModelSpec) -> StreamFn:
+        place = str(model) if model.provider == "local" else model.provider
+        if place not in made:
+            try:
+                made[place] = stream_fn_of(model, settings, credentials)
+            except ApplicationError as error:  # the client gets it as an error of the provider
+                raise AuthError(str(error)) from error
+        key = credentials.find(model.provider)
+        return made[place] if key is None else _with_key(made[place], key.value)
+
+    return stream_fn
+
+
+def _with_key(stream_fn: StreamFn, key: str) -> StreamFn:
+    from msgspec import structs
+
+    return lambda model, context, options, cancel: stream_fn(
+        model, context, structs.replace(options, api_key=key), cancel
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,127 @@
+"""`swink config trust`: shows what the folder's files contain and what of it would be ignored, then asks.
+
+Owns what is shown before trust is given, and what changed since. What trust is, and that it applies to exactly what was
+shown, is in `app.trust`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from swink_agent.app.agent.system_prompt import LONGEST_NOTES
+from swink_agent.app.errors import SettingsError
+from swink_agent.app.settings.settings import load_settings, parse_file
+from swink_agent.app.trust.trust import (
+    NOTES_FILE,
+    PROJECT_FILE,
+    ChangedFile,
+    FolderToTrust,
+    Project,
+    TrustStore,
+    find_project,
+)
+from swink_agent.approvals.display import safe_display
+from swink_agent.core.texts.diffs import diff_lines
+
+from ..screen.screen import Screen
+
+__all__ = ["trust_folder", "what_changed"]
+
+_MARK = "  │ "
+_CHANGES = {"added": ("  + ", "green"), "removed": ("  - ", "red"), "context": (_MARK, "dim"), "hunk": ("  @ ", "dim")}
+_MOST_TOLD = 12
+"""Lines of a change that are shown before a run. Before trust is given, all lines are shown."""
+
+
+def trust_folder(folder: Path, *, is_sure: bool) -> bool:
+    """Shows the files, asks, and trusts the folder. Returns whether it did."""
+    store, screen = TrustStore(), Screen(sys.stderr)
+    found = find_project(folder, store)
+    chain = () if found is None else found.chain
+    wanted = next((item for item in chain if item.can_be_trusted), found)
+    offer = store.offer(folder if wanted is None else Path(wanted.folder))
+    _show(offer, screen)
+    _show_changes(store.changes(offer), screen)
+    if not is_sure and not _says_yes(f"Trust {safe_display(offer.folder)}?"):
+        screen.line("Nothing was changed.")
+        return False
+    store.accept(offer)
+    screen.say("", f"{offer.folder} is trusted.")
+    return True
+
+
+def _show(offer: FolderToTrust, screen: Screen) -> None:
+    """Shows both files with each line behind a mark, so that none of their lines looks like one of ours."""
+    folder = Path(offer.folder)
+    if offer.settings is not None:
+        screen.say("", f"{folder / PROJECT_FILE}, whose settings would be used:")
+        screen.rows(_MARK, _text(offer.settings))  # complete: each line of them has an effect
+        for line in _uncounted(offer):
+            screen.say("not counted: ", line, "yellow")
+    if offer.notes is not None:
+        screen.say("", f"{folder / NOTES_FILE}, which the model would read:")
+        screen.rows(_MARK, _text(offer.notes[:LONGEST_NOTES]))
+        if len(offer.notes) > LONGEST_NOTES:
+            screen.line(f"The other {len(offer.notes) - LONGEST_NOTES:,} bytes of it are not told.")
+    if offer.problem:
+        screen.say("not counted: ", offer.problem, "yellow")
+    if offer.settings is None and offer.notes is None and not offer.problem:
+        screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE}.")
+
+
+def _show_changes(changes: Sequence[ChangedFile], screen: Screen) -> None:
+    """Shows what changed since it was trusted, last, next to the question."""
+    for change in changes:
+        screen.say("", f"{change.path}, what has changed since you trusted it:")
+        for kind, text in diff_lines(_text(change.old), _text(change.new)):
+            mark, style = _CHANGES[kind]
+            screen.rows(mark, text.removeprefix("@@ ") if kind == "hunk" else text, style)
+
+
+def what_changed(project: Project, store: TrustStore) -> list[str]:
+    """For each file that changed since it was trusted, here and in the folders above, the first lines of the change."""
+    told: list[str] = []
+    for item in project.chain:
+        if not (item.was_changed or item.notes_were_changed):
+            continue
+        try:
+            changes = store.changes(store.offer(Path(item.folder)))
+        except SettingsError:  # a file with a mistake cannot be trusted; its note says so
+            continue
+        for change in changes:
+            lines = [
+                f"{'+' if kind == 'added' else '-'} {text}"
+                for kind, text in diff_lines(_text(change.old), _text(change.new), 0)
+                if kind in ("added", "removed")
+            ]
+            more = [f"and {len(lines) - _MOST_TOLD:,} lines more"] if len(lines) > _MOST_TOLD else []
+            told.append("\n".join([f"changed in {change.path}:", *lines[:_MOST_TOLD], *more]))
+    return told
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").removesuffix("\n")
+
+
+def _uncounted(offer: FolderToTrust) -> list[str]:
+    """The settings that a project may not set, or sets more loosely than the user's own settings."""
+    assert offer.settings is not None
+    path = str(Path(offer.folder, PROJECT_FILE))
+    notes = load_settings(project=parse_file(path, offer.settings)).notes
+    return [note.replace(f"{path}:", "line ", 1) for note in notes]
+
+
+def _says_yes(question: str) -> bool:
+    """The answer typed at a terminal or piped in. Running this in a script with neither counts as a yes."""
+    stream = sys.stdin
+    if stream is None:
+        return True
+    if stream.isatty():
+        click.echo(f"{question} [y/N] ", nl=False, err=True)
+        return stream.readline().strip().lower() in ("y", "yes")
+    answer = stream.readline().strip().lower()
+    return answer in ("", "y", "yes")

@@ -1,0 +1,66 @@
+"""`swink` without `-p`: the terminal UI, full-screen or in lines.
+
+Checks everything before there is a screen: that there is a terminal, that the extra is installed, and that folder,
+settings and session can be used. The UI itself is in `swink_agent.tui`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from os import isatty
+from typing import Any
+
+from msgspec import structs
+
+from swink_agent.app.agent.models import model_of_settings
+from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.errors import UsageProblem
+from swink_agent.app.runs.input_files import encodable, picture
+from swink_agent.app.runs.sessions import RunSession, WantedSession
+from swink_agent.core.extras import install
+
+__all__ = ["run_talk"]
+
+_NO_TERMINAL = (
+    'the terminal UI needs a terminal, and {what} is not one: swink -p "…" asks one thing and prints the answer, '
+    "swink -p - takes the prompt from stdin{also}, swink --help tells more"
+)
+
+
+def run_talk(options: Mapping[str, Any], prompt: str) -> int:
+    """Runs the UI and returns its exit code. Raises `ApplicationError` for what is wrong before it starts."""
+    for descriptor, name in enumerate(("stdin", "stdout")):
+        if not isatty(descriptor):
+            goes_on = options["continue"] or options["resume"] is not None
+            also = ", -p alone continues a session without a new prompt" if goes_on else ""
+            raise UsageProblem(_NO_TERMINAL.format(what=name, also=also))
+    inline = options["inline"] or os.environ.get("TERM", "") in ("", "dumb")
+    if not inline and find_spec("textual") is None:
+        raise UsageProblem(f"the terminal UI is not installed: {install('tui')}; swink --inline does without")
+    opening = Opening(OpeningOptions.of(options))
+    if opening.settings.value("model") is not None:
+        model_of_settings(opening.settings)  # an unusable model is reported here too
+    for name in options["image"]:
+        picture(name)  # an unusable picture is reported here, not in the middle of a conversation
+    from swink_agent.tui import run_tui
+    from swink_agent.tui.talk.options import TalkOptions
+
+    images = tuple(options["image"])
+    with _session_to_go_on_with(opening) as session:
+        talk = TalkOptions(opening=opening, session=session, prompt=encodable(prompt), images=images)
+        return run_tui(talk, inline=inline)
+
+
+@contextmanager
+def _session_to_go_on_with(opening: Opening) -> Generator[RunSession | None]:
+    """Opens the session that the command line asks for, so that a problem with it is reported now."""
+    if not opening.options.session.goes_on:
+        yield None
+        return
+    with opening.session() as session:
+        if session.info is not None:  # if it is opened again: the same session, even if another is the newest by then
+            opening.options = structs.replace(opening.options, session=WantedSession(id=session.info.id))
+        yield session

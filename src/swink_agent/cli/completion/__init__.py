@@ -1,0 +1,1 @@
+"""Completion of a command line by the shell."""

@@ -1,0 +1,183 @@
+"""Runs a command in this process: repairs missing streams, turns errors into one line, returns an exit code.
+
+Loads click and nothing else that is large.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, cast
+
+import click
+
+from .error_text import DEBUG_VARIABLE, FAILED, INTERRUPTED, is_foreseen, text_of
+
+__all__ = ["run"]
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs the program and returns its exit code, whatever happens."""
+    if arguments is None:
+        _do_not_import_from_here()
+    _fill_missing_streams()
+    _write_anything()
+    if arguments is None:  # the command line is the process's own, so the process is ours
+        _hide_warnings()
+    if "_SWINK_COMPLETE" in os.environ:
+        from ..completion.scripts import speak_to_shells
+
+        speak_to_shells()
+    from ..root import swink
+
+    try:
+        code = _run(swink, arguments)
+        _flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        return _lost_output(error)
+    return code
+
+
+def _do_not_import_from_here() -> None:
+    """Keeps the process from importing modules of the working folder, where a model may have written: `PYTHONPATH=.`"""
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = ""
+    sys.path[:] = [entry for entry in sys.path if os.path.isabs(entry) and os.path.realpath(entry) != here]
+
+
+def _run(command: click.Command, arguments: Sequence[str] | None) -> int:
+    try:
+        outcome: object = command.main(arguments, prog_name="swink", standalone_mode=False)
+    except click.exceptions.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        _show(error)
+        _answer_wrong_usage(error, sys.argv[1:] if arguments is None else arguments)
+        return error.exit_code
+    except Exception as error:
+        if _is_lost_output(error):
+            raise
+        return _report(error)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _answer_wrong_usage(error: click.ClickException, arguments: Sequence[str]) -> None:
+    """Writes the JSON object that a script asked for, even if its command line is wrong."""
+    from .unanswered import format_in, write_unanswered
+
+    write_unanswered(format_in(arguments), text_of(error)[0], error.exit_code)
+
+
+def _report(error: Exception) -> int:
+    """Reports an error in one line. A bug in the program also gets a hint how to see more."""
+    if os.environ.get(DEBUG_VARIABLE):
+        import traceback
+
+        click.echo(_safe("".join(traceback.format_exception(error))), err=True)
+    text, code = text_of(error)
+    complain(_safe(text))
+    if not is_foreseen(error):
+        _tell(f"(this should not happen; {DEBUG_VARIABLE}=1 shows where)")
+    return code
+
+
+def _show(error: click.ClickException) -> None:
+    """Reports what is wrong with the command line in one line. A group without a command shows its help instead."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return
+    complain(text_of(error)[0])
+
+
+def _tell(line: str) -> None:
+    """Writes one of our own lines to stderr, if there is a stderr."""
+    from ..screen.screen import Screen
+
+    Screen(sys.stderr).line(line)
+
+
+def complain(message: str) -> None:
+    """Writes an error to stderr, if there is a stderr. The message may quote any text."""
+    from ..screen.screen import Screen
+
+    Screen(sys.stderr).say("error: ", message, "red", "bold")
+
+
+def _safe(text: str) -> str:
+    """The text without secrets and without characters that a terminal would obey. It may quote a file, a name or a
+    key."""
+    from swink_agent.core.secrets.redaction import Redactor
+    from swink_agent.rendering.escaping import safe_text
+
+    return safe_text(Redactor().redact(text))
+
+
+def _hide_warnings() -> None:
+    """Hides Python's own warnings unless debugging is on, or Python was started with options for warnings."""
+    if os.environ.get(DEBUG_VARIABLE) or sys.warnoptions:
+        return
+    import threading
+    import warnings
+
+    warnings.simplefilter("ignore")
+    sys.unraisablehook = lambda unraisable, /: None
+    threading.excepthook = lambda arguments, /: None
+
+
+# -- streams -------------------------------------------------------------------------------------------------
+
+
+def _fill_missing_streams() -> None:
+    """Opens something for each stream that the caller closed.
+
+    Otherwise the next file or socket would get the number of stdout, and the program would write its output to it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # Writing to stdout fails, so that a caller does not take silence for an answer.
+            os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)
+            if getattr(sys, name) is None and number == 1:
+                sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
+            elif getattr(sys, name) is None and number == 2:
+                sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+
+
+def _write_anything() -> None:
+    """Escapes characters that the terminal's encoding lacks, instead of failing on them."""
+    stream: object = sys.stdout
+    if isinstance(stream, io.TextIOWrapper):
+        cast("io.TextIOWrapper[Any]", stream).reconfigure(errors="backslashreplace")
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it is None if the caller closed it
+            stream.flush()
+
+
+def _is_lost_output(error: Exception) -> bool:
+    """Whether the error is about writing a stream, not about a file."""
+    broken = (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO)
+    return isinstance(error, OSError) and error.errno in broken and error.filename is None
+
+
+def _lost_output(error: OSError) -> int:
+    """Reports output that cannot be written, for example because the disk is full. A reader that left is not
+    reported."""
+    if error.errno not in (errno.EPIPE, errno.EBADF):
+        complain(f"the output cannot be written: {error.strerror or error}")
+    elif error.errno == errno.EBADF:
+        complain("the output cannot be written: stdout is closed")
+    from ..screen.screen import discard_stdout
+
+    discard_stdout()
+    return FAILED

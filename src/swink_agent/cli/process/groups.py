@@ -1,0 +1,83 @@
+"""A click group that loads a subcommand when it is called.
+
+It knows the name and the first line of help of each, so that `--help`, completion and a typing mistake load none of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any
+
+import click
+
+__all__ = ["LazyGroup", "also_called", "offered"]
+
+
+def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """The function of `completion.candidates` with that name, loaded when a shell asks for completion."""
+
+    def offer(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+        from ..completion import candidates as completing
+
+        return getattr(completing, name)(ctx, parameter, incomplete)
+
+    return offer
+
+
+def also_called(group: click.Group, command: click.Command, name: str) -> None:
+    """Gives a command a second name. The help lists only the first."""
+    other = copy(command)
+    other.hidden = True
+    group.add_command(other, name)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules. `commands_by_name` maps a name to `module:attribute` and a line of help."""
+
+    def __init__(self, *arguments: Any, commands_by_name: Mapping[str, tuple[str, str]], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.commands_by_name = dict(commands_by_name)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands_by_name)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands_by_name:
+            return None
+        from importlib import import_module
+
+        module, _, attribute = self.commands_by_name[cmd_name][0].partition(":")
+        return getattr(import_module(module), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and name not in self.commands_by_name and not name.startswith("-"):
+            from swink_agent.core.texts.likeness import close_names
+
+            near = close_names(name, self.commands_by_name, n=1)
+            hint = (
+                f'did you mean {near[0]}? To ask the agent that: swink -p "…"'
+                if near
+                else 'swink -p "…" asks the agent'
+            )
+            shown = "".join(character if character.isprintable() else "?" for character in name[:60])
+            ctx.fail(f"swink has no command {shown!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def described(self) -> list[tuple[str, str]]:
+        """The names of the commands, each with its line of help."""
+        return [(name, text) for name, (_, text) in self.commands_by_name.items()]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(self.described())
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        commands = [CompletionItem(name, help=text) for name, text in self.described() if name.startswith(incomplete)]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]

@@ -1,0 +1,1 @@
+"""`swink -p`: from the command line to an answer."""

@@ -1,0 +1,222 @@
+"""`swink -p`: one prompt, the standard agent, an answer.
+
+Checks everything that can be wrong before anything is spent or run, and makes sure that stdout gets what was promised.
+The run itself is in `app.runs.headless`, messages on stderr in `reporter`, files and stdin in `inputs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import structs
+
+from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.agent.standard import StandardAgent
+from swink_agent.app.errors import ExitCode
+from swink_agent.app.runs.headless import HeadlessRun, Outcome, PromptFn
+from swink_agent.app.runs.output import OneOutcome, Output, output_for
+from swink_agent.app.runs.sessions import RunSession
+from swink_agent.app.settings.settings import Settings
+from swink_agent.app.trust.trust import Project, TrustStore
+from swink_agent.core.context.context import is_answered
+
+from ..process.interrupts import interruptible, wakeable
+from ..process.unanswered import UnansweredOutput
+from ..screen.screen import Screen, discard_stdout, write_answer
+from .asking import TerminalAsk
+from .inputs import PromptInputs
+from .reporter import Loudness, Reporter
+
+__all__ = ["run_prompt"]
+
+_UNATTENDED = (
+    "there is nobody here to ask; --approve all allows such calls, confined to the folder, and --allow, with a rule "
+    "such as 'bash: pytest *', some of them"
+)
+
+
+def run_prompt(options: dict[str, Any], unanswered: UnansweredOutput) -> int:
+    """Runs the prompt and returns the exit code. Raises `ApplicationError` for what is wrong before the run."""
+    _check_stdout()
+    return _Prompt(options, unanswered).run()
+
+
+class _Prompt:
+    """One prompt, from the command line to the agent's answer."""
+
+    def __init__(self, options: dict[str, Any], unanswered: UnansweredOutput) -> None:
+        self._unanswered = unanswered
+        self._options = options
+        self._interrupts = _Interrupts(lambda: unanswered.answer(KeyboardInterrupt()))
+        self._opening = Opening(OpeningOptions.of(options))
+        self._settings = self._opening.settings
+        unanswered.format_name = self._settings.value("output")
+        self._inputs = PromptInputs(options["prompt"], images=options["image"])
+        self._schema = self._inputs.schema(options["schema"])
+        self._screen = Screen(sys.stderr)
+        self._loudness: Loudness = "verbose" if options["verbose"] else "quiet" if options["quiet"] else "normal"
+
+    def run(self) -> int:
+        session = self._opening.session()
+        try:
+            with session:
+                return self._run_in(session)
+        finally:
+            self._unanswered.session = session.id
+
+    def _run_in(self, session: RunSession) -> int:
+        redactor = self._opening.redactor(session)
+        asks = self._settings.value("approve") in ("ask", "smart")
+        asking = TerminalAsk.open(self._screen, redactor.redact) if asks else None
+        hint = _UNATTENDED if asks and asking is None else ""
+        reporter = Reporter(self._screen, redactor, self._loudness, rejection_hint=hint)
+        try:
+            with _logging_to(reporter), self._interrupts.handled(asking):
+                made = self._opening.agent(session, redactor, ask=asking, on_local_state=reporter.on_local_state)
+                return self._run(made, session, reporter)
+        finally:
+            self._screen.clear()
+            if asking is not None:
+                asking.close()
+
+    def _run(self, made: StandardAgent, session: RunSession, reporter: Reporter) -> int:
+        with made:
+            self._unanswered.model = made.agent.model
+            session.attach(made.agent)
+            _tell_first(made, self._opening.project, session, reporter)
+            prompt = self._inputs.prompt(made.agent.model, reporter.warn, reporter.note)
+            run = HeadlessRun(
+                made.agent, schema=self._schema, timeout=self._settings.value("timeout"), prepare=made.prepare
+            )
+            output = self._output(self._settings, made, run)
+            self._interrupts.attach(
+                run, made, lambda: output.finish(structs.replace(run.as_it_stands(), session=session.id))
+            )
+            outcome = self._drive(made, run, prompt, output, reporter)
+        # Before the outcome is written: a reader of the outcome may continue the session at once.
+        problem = session.close()
+        if problem and problem != outcome.error:
+            reporter.warn(problem)
+        outcome = structs.replace(outcome, session=session.id)
+        if outcome.is_answer and sys.stdout.isatty():
+            reporter.make_room()
+        output.finish(outcome)
+        self._unanswered.is_answered = True
+        if output.error is not None:
+            return _unread(output.error, reporter)
+        reporter.finish(outcome)
+        if session.id is not None and (self._screen.is_watched or outcome.exit_code != ExitCode.DONE):
+            needs_prompt = is_answered(made.agent.messages)
+            names = (session.id, session.short_id or session.id)
+            reporter.offer("to go on with this:", *[self._resuming(name, needs_prompt) for name in names])
+        return int(outcome.exit_code)
+
+    def _resuming(self, session_id: str, needs_prompt: bool) -> str:
+        """The command line that continues the session from this folder."""
+        folder = self._options["cwd"]
+        where = f" -C {shlex.quote(folder)}" if folder else ""
+        prompt = ' "…"' if needs_prompt else ""
+        return f"swink -p{prompt}{where} --resume {session_id}"
+
+    @staticmethod
+    def _output(settings: Settings, made: StandardAgent, run: HeadlessRun) -> Output:
+        write = output_for(settings.value("output"), write_answer, made.redactor, lambda: run.interrupt("output"))
+        return OneOutcome(write)
+
+    @staticmethod
+    def _drive(made: StandardAgent, run: HeadlessRun, prompt: PromptFn, output: Output, reporter: Reporter) -> Outcome:
+        with made.agent.subscribe(reporter.on_event), made.agent.subscribe(output.on_event):
+            return asyncio.run(wakeable(run.run(prompt)))
+
+
+class _Interrupts:
+    """Stops the run, or the preparations for it: a signal may arrive before there is a run."""
+
+    def __init__(self, last_words: Callable[[], None]) -> None:
+        self._last_words = last_words
+        """The outcome that stdout was promised, if the run did not get that far."""
+        self._run: HeadlessRun | None = None
+        self._made: StandardAgent | None = None
+        self._asking: TerminalAsk | None = None
+        self._came = False
+
+    def handled(self, asking: TerminalAsk | None) -> Any:
+        self._asking = asking
+        return interruptible(self._stop, self._clean_up, last_words=self._speak_last, say=self._say)
+
+    def attach(self, run: HeadlessRun, made: StandardAgent, last_words: Callable[[], None]) -> None:
+        self._run, self._made, self._last_words = run, made, last_words
+        if self._came:
+            run.interrupt()
+
+    def _stop(self) -> None:
+        self._came = True
+        if self._run is not None:
+            self._run.interrupt()
+
+    def _speak_last(self) -> None:
+        self._last_words()
+
+    def _clean_up(self) -> None:
+        if self._asking is not None:
+            self._asking.restore()
+        if self._made is not None:
+            self._made.close()
+
+    @staticmethod
+    def _say(text: str) -> None:
+        os.write(2, f"\r\x1b[K{text}\n".encode() if os.isatty(2) else f"{text}\n".encode())
+
+
+def _tell_first(made: StandardAgent, project: Project | None, session: RunSession, reporter: Reporter) -> None:
+    """Warnings that the user should see before the run."""
+    for warning in (*made.warnings, *([session.warning] if session.warning else [])):
+        reporter.warn(warning)
+    if session.came_from:
+        reporter.note(f"the session was begun in {session.came_from}, stays listed there, and continues in this folder")
+    if project is not None and (text := project.what_is_unused):
+        from ..commands.trusting import what_changed  # on use: most projects have not changed
+
+        reporter.note(f"{text}; look at it: swink config trust")
+        for change in what_changed(project, TrustStore()):
+            reporter.note(change)
+
+
+def _unread(error: OSError, reporter: Reporter) -> int:
+    """Reports an answer that could not be written. A reader that left is not reported."""
+    if error.errno != errno.EPIPE and not isinstance(error, BrokenPipeError):
+        reporter.error(f"the answer could not be written: {error.strerror or error}")
+    discard_stdout()
+    return int(ExitCode.FAILED)
+
+
+def _check_stdout() -> None:
+    """Fails if stdout is closed, before anything is spent on an answer."""
+    if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        raise OSError(errno.EBADF, "stdout is closed")
+
+
+class _logging_to:  # noqa: N801 - it is used as a function
+    """Shows the library's log warnings as ours inside the block. Hides what asyncio logs about tasks."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._handlers = (
+            (logging.getLogger("swink_agent"), reporter.log_handler()),
+            (logging.getLogger("asyncio"), logging.NullHandler()),
+        )
+
+    def __enter__(self) -> None:
+        for log, handler in self._handlers:
+            log.addHandler(handler)
+
+    def __exit__(self, *_: object) -> None:
+        for log, handler in self._handlers:
+            log.removeHandler(handler)

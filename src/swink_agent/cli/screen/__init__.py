@@ -1,0 +1,1 @@
+"""What a person sees on stdout and stderr."""

@@ -1,0 +1,209 @@
+"""Sessions as text: a list of them, and one of them from its first message to its last.
+
+Titles and messages are text that we did not write: secrets are masked, control characters escaped, and each row begins
+with a mark of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from swink_agent.app.runs.telling import age, summary_of
+from swink_agent.approvals.display import safe_display
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from swink_agent.rendering.cells import cut, laid_out
+from swink_agent.rendering.escaping import safe_text
+from swink_agent.rendering.turns import local_moment
+
+from .screen import Palette
+from .table import table
+
+if TYPE_CHECKING:
+    from swink_agent.memory import LoadedSession, SessionInfo
+
+__all__ = ["facts", "listing", "remarks", "rows_of"]
+
+_TEXT = "  │ "
+_THOUGHT = "  ~ "
+_NOTE = "  * "
+_MORE = "  ┆ "
+_MOST_ROWS = 20
+_LONGEST_LINE = 4_000
+"""Characters of one line that are shown without `--full`."""
+_COLUMNS = (("MESSAGES", 44), ("COST", 56), ("MODEL", 90))
+"""Columns that are left out of a list if the window is narrower than this."""
+_COLUMNS_OF_ALL = (("MESSAGES", 66), ("COST", 76), ("FOLDER", 44), ("MODEL", 100))
+"""The same for sessions of several folders, where the folder matters more."""
+
+
+def listing(
+    infos: Sequence[SessionInfo],
+    short: Mapping[str, str],
+    redactor: Redactor,
+    *,
+    width: int | None,
+    with_folder: bool,
+) -> str:
+    """One row for each session. Leaves out columns in a narrow window; ids stay long enough to be used."""
+    columns = _COLUMNS_OF_ALL if with_folder else _COLUMNS
+    shown = [name for name, least in columns if width is None or width >= least]
+    head = ("ID", "AGE", *shown, "TITLE")
+    rows: list[tuple[str, ...]] = [head]
+    for info in infos:
+        cells = {
+            "MESSAGES": str(info.messages),
+            "COST": cost(info.cost.amount),
+            "FOLDER": _home_short(info.cwd),
+            "MODEL": "-" if info.model is None else str(info.model),
+        }
+        title = redactor.redact(info.title) or "(nothing was said)"
+        name = info.id if width is None else short.get(info.id, info.id)
+        rows.append((name, age(info.updated), *[cells[name] for name in shown], f"! {title}" if info.damage else title))
+    right = [index for index, name in enumerate(head) if name in ("AGE", "MESSAGES", "COST")]
+    return table(rows, right=right, room=width, whole=(0, *right))
+
+
+def cost(dollars: float) -> str:
+    return "-" if not dollars else f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.4f}"
+
+
+def _home_short(folder: str) -> str:
+    try:
+        return f"~/{Path(folder).relative_to(Path.home())}" if folder else "-"
+    except (ValueError, RuntimeError):
+        return folder
+
+
+def facts(loaded: LoadedSession, redactor: Redactor) -> list[tuple[str, str]]:
+    """What is known about a session apart from its messages."""
+    info = loaded.info
+    usage = info.usage
+    tokens = f"{usage.input + usage.cache_read + usage.cache_write} tokens in, {usage.output} out"
+    pairs = [
+        ("session", info.id),
+        ("title", redactor.redact(info.title)),
+        ("folder", info.cwd),
+        ("model", "" if info.model is None else str(info.model)),
+        ("begun", _time(info.created)),
+        ("used last", _time(info.updated)),
+        ("messages", str(info.messages)),
+        ("cost", f"{cost(info.cost.amount)} ({tokens})"),
+        ("forked from", info.parent or ""),
+        ("file", str(loaded.path)),
+        *[("problem", problem) for problem in info.damage],
+    ]
+    if loaded.context is not None:
+        pairs.append(("compacted", f"the model is sent {len(loaded.context)} messages for these"))
+    return [(name, text) for name, text in pairs if text]
+
+
+def _time(moment: int) -> str:
+    return local_moment(moment, "%Y-%m-%d %H:%M:%S") if moment else ""
+
+
+def rows_of(
+    number: int, message: AgentMessage, redactor: Redactor, palette: Palette, *, width: int | None, full: bool
+) -> list[str]:
+    """One message, beneath a row with its number."""
+    head, blocks = _parts(message, redactor)
+    row = f"[{number}] {safe_display(head, 200)}"
+    rows = [palette.style(row if width is None else cut(row, width), "bold")]
+    most = None if full else _MOST_ROWS
+    for mark, text in blocks:
+        following = _MORE if mark.startswith("  ▸") else mark
+        shown = redactor.redact(text.rstrip("\n"))
+        laid = laid_out(safe_text(shown if full else _short_lines(shown)), mark, following, width, most=most)
+        rows += [palette.style(row, "dim") for row in laid] if mark == _THOUGHT else laid
+    return rows
+
+
+def _short_lines(text: str) -> str:
+    """The text without the middle of its longest lines, which would otherwise be unlimited if rows are not wrapped."""
+    if len(text) <= _LONGEST_LINE:
+        return text
+    return "\n".join([line if len(line) <= _LONGEST_LINE else _without_middle(line) for line in text.split("\n")])
+
+
+def _without_middle(line: str) -> str:
+    tail = _LONGEST_LINE * 2 // 5
+    head = _LONGEST_LINE - tail
+    return f"{line[:head]} … [{len(line) - _LONGEST_LINE:,} characters more] … {line[-tail:]}"
+
+
+def remarks(loaded: LoadedSession, redactor: Redactor, *, width: int | None, full: bool) -> dict[int, list[str]]:
+    """Labels and an application's notes as rows, by the number of the message that they follow."""
+    rows: dict[int, list[str]] = {}
+    last = len(loaded.messages)
+    for label in loaded.labels:
+        row = f"  # {safe_display(redactor.redact(label.text), 200)}"
+        rows.setdefault(min(label.position, last), []).append(row)
+    for note, position in zip(loaded.notes, loaded.fold.note_positions, strict=True):
+        data = "" if note.data is None else f": {_plain(note.data)}"
+        said = redactor.redact(f"{note.kind}{data}")
+        text = safe_text(said if full else _short_lines(said))
+        laid = laid_out(text, _NOTE, _MORE, width, most=None if full else _MOST_ROWS)
+        rows.setdefault(min(position, last), []).extend(laid)
+    return rows
+
+
+def _parts(message: AgentMessage, redactor: Redactor) -> tuple[str, list[tuple[str, str]]]:
+    """The head row of a message, and its contents, each with a mark."""
+    match message:
+        case UserMessage():
+            return "user", [_block(block) for block in message.content]
+        case AssistantMessage():
+            blocks = [_block(block) for block in message.content]
+            if message.error_message:
+                blocks.append((_TEXT, f"error: {message.error_message}"))
+            ended = "" if message.stop_reason in ("stop", "tool_use") else f" ({message.stop_reason.value})"
+            return f"assistant {message.provider}:{message.model_id}{ended}", blocks
+        case ToolResultMessage():
+            how = message.outcome.value if message.is_error else "done"
+            return f"result of {redactor.redact(message.tool_name)}, {how}", [
+                _block(block) for block in message.content
+            ]
+        case _:
+            fields = _fields_of(message)
+            tag = redactor.redact(str(fields.pop("role", "") or type(message).__name__))
+            return f"{tag}, a message of an application", [
+                (_TEXT, f"{name}: {_plain(value)}") for name, value in fields.items()
+            ]
+
+
+def _fields_of(message: Any) -> dict[str, Any]:
+    """The fields of an application's own message, including its tag, whether or not its type is known here."""
+    from swink_agent.memory import UnknownMessage
+
+    return dict(message.data) if isinstance(message, UnknownMessage) else msgspec.to_builtins(message, enc_hook=str)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _block(block: Any) -> tuple[str, str]:
+    match block:
+        case Text():
+            return _TEXT, block.text
+        case Thinking():
+            return _THOUGHT, block.thinking
+        case ToolCall():
+            return "  ▸ ", f"{block.name} {summary_of(block.name, block.arguments)}".rstrip()
+        case Image():
+            return _TEXT, "(a picture)"
+        case _:
+            return _TEXT, msgspec.json.encode(block).decode()

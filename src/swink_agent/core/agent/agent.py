@@ -1,0 +1,618 @@
+"""The agent: a model, its tools and its history, and the ways to run, steer, stop and observe it.
+
+Owns the state between runs. What happens in a run is in `loop`. The other files of this package are the agent's parts:
+`claim` (one run at a time), `queues`, `history`, `recording`, `subscriptions`, `arguments` (what an application gives)
+and `sync` (running from code that is not async).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, SupportsIndex, TypeVar, overload
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..approval import ApprovalMode, ApproveFn
+from ..cancel import running_loop
+from ..checks import check_prompt, is_function, is_not
+from ..config import (
+    AgentLoopConfig,
+    ConvertToLlmFn,
+    GetApiKeyFn,
+    MessageProvider,
+    SleepFn,
+    SystemPrompt,
+    ToolExecution,
+    TransformContextFn,
+)
+from ..context.context import default_convert_to_llm, is_answered
+from ..errors import Aborted, AgentError, AlreadyRunning, InvalidContinue, NoMessages, ProviderMismatch
+from ..events import AgentEvent, CompactionReport
+from ..policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
+from ..retry import DefaultRetryStrategy, RetryStrategy
+from ..run.event_stream import Channel, EventStream
+from ..run.transcript import Transcript
+from ..stream import StreamFn, StreamOptions
+from ..tool import AgentTool, Toolbox
+from ..types import (
+    AgentMessage,
+    AgentResult,
+    AssistantMessage,
+    Cost,
+    Image,
+    ImageSource,
+    ModelSpec,
+    ThinkingLevel,
+    Usage,
+    as_prompts,
+)
+from ..values import hints
+from ..values.value import copy_json
+from .arguments import Prompt, as_history, as_model, check_model, policies_by_slot, prompts_with_images, stream_fns
+from .claim import Claim, Claims
+from .history import History
+from .queues import MessageQueues, QueueMode
+from .subscriptions import Subscription, Subscriptions
+
+__all__ = ["Agent", "Prompt"]
+
+T = TypeVar("T")
+log = logging.getLogger("swink_agent")
+
+
+class _Order(Struct):
+    """What a caller wants of one run."""
+
+    prompts: tuple[AgentMessage, ...] | None = None
+    """`None` continues from the history."""
+    request: hints.StructuredOutput | None = None
+    """The value that the model must give, if the caller wants one."""
+
+
+class Agent:
+    """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
+
+    One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_claims",
+        "_config",
+        "_initial",
+        "_last_error",
+        "_last_result",
+        "_queues",
+        "_run",
+        "_spent",
+        "_subscriptions",
+        "_toolbox",
+        "_transcript",
+        "state",
+        "system_prompt",
+    )
+
+    def __init__(
+        self,
+        model: str | ModelSpec,
+        *,
+        system_prompt: SystemPrompt = "",
+        tools: Iterable[AgentTool] = (),
+        messages: Iterable[str | AgentMessage] = (),
+        stream_fn: StreamFn | None = None,
+        stream_options: StreamOptions | None = None,
+        policies: Sequence[Policy] = (),
+        approve: ApproveFn | None = None,
+        approval_mode: ApprovalMode | str = ApprovalMode.WHERE_REQUIRED,
+        retry_strategy: RetryStrategy | None = None,
+        fallbacks: Sequence[tuple[str | ModelSpec, StreamFn | None]] = (),
+        convert_to_llm: ConvertToLlmFn | None = None,
+        async_transform_context: TransformContextFn | None = None,
+        transform_context: TransformContextFn | None = None,
+        get_api_key: GetApiKeyFn | None = None,
+        message_provider: MessageProvider | None = None,
+        pre_turn_policies: Sequence[PreTurnPolicy] = (),
+        pre_dispatch_policies: Sequence[PreDispatchPolicy] = (),
+        post_turn_policies: Sequence[PostTurnPolicy] = (),
+        post_loop_policies: Sequence[PostLoopPolicy] = (),
+        tool_execution: ToolExecution = "concurrent",
+        steering_mode: QueueMode = "one_at_a_time",
+        follow_up_mode: QueueMode = "one_at_a_time",
+        state: MutableMapping[str, Any] | None = None,
+        execution_root: hints.Path | None = None,
+        redactor: hints.Redactor | None = None,
+        sleep: SleepFn | None = None,
+    ) -> None:
+        self._claims = Claims()
+        self._run: hints.Run | None = None
+        self._subscriptions = Subscriptions()
+        self._spent = (Usage(), Cost())
+        """Usage and cost of all runs that are over."""
+        self._last_error: str | None = None
+        self._last_result: AgentResult | None = None
+        self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
+        self._toolbox: Toolbox = Toolbox(tools)
+        history = as_history(messages)
+        self.system_prompt = system_prompt
+        """The instructions: a string, or a function that each turn calls once."""
+        if state is not None and not hasattr(state, "keys"):
+            raise is_not("state", state, "a mapping, such as a dict")
+        self.state: MutableMapping[str, Any] = {} if state is None else state
+        """JSON data that tools share and policies can read."""
+        check_prompt(system_prompt)
+        if stream_fn is not None and not is_function(stream_fn):
+            raise is_not("stream_fn", stream_fn, "a function")
+        spec = as_model(model)
+        ask, others = stream_fns(spec, stream_fn, fallbacks)
+        self._config = AgentLoopConfig(
+            model=spec,
+            stream_fn=ask,
+            stream_options=stream_options or StreamOptions(),
+            retry_strategy=retry_strategy or DefaultRetryStrategy(),
+            fallbacks=others,
+            convert_to_llm=convert_to_llm or default_convert_to_llm,
+            async_transform_context=async_transform_context,
+            transform_context=transform_context,
+            get_api_key=get_api_key,
+            message_provider=self._queues,
+            **policies_by_slot(
+                policies,
+                pre_turn_policies=pre_turn_policies,
+                pre_dispatch_policies=pre_dispatch_policies,
+                post_turn_policies=post_turn_policies,
+                post_loop_policies=post_loop_policies,
+            ),
+            approve=approve,
+            approval_mode=ApprovalMode(approval_mode),
+            tool_execution=tool_execution,
+            state=self.state,
+            execution_root=execution_root,
+            redactor=redactor,
+            sleep=sleep or asyncio.sleep,
+        )
+        self._transcript = self._new_transcript(history)
+        self._initial = (spec, system_prompt, self._toolbox, history, copy_json(dict(self.state)))
+
+    def __repr__(self) -> str:
+        running = ", running" if self.is_running else ""
+        return f"<Agent {self.model}, {len(self._toolbox)} tools, {len(self._transcript)} messages{running}>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> Any:
+        raise TypeError(
+            "an Agent cannot be copied or pickled: agent.replaced() makes another with its history, "
+            "and agent.messages can be pickled"
+        )
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> ModelSpec:
+        """The model that the next run asks; a `provider:model` string may be assigned.
+
+        Raises `ProviderMismatch` for a model of another provider if the agent's `stream_fn` belongs to one.
+        """
+        return self._config.model
+
+    @model.setter
+    def model(self, model: str | ModelSpec) -> None:
+        spec = as_model(model)
+        before, stream_fn = self._config.model.provider, self._config.stream_fn
+        if spec.provider != before and getattr(stream_fn, "is_bound", False):
+            own = getattr(stream_fn, "provider", before)
+            if spec.provider != own and spec.provider not in getattr(stream_fn, "kin", ()):
+                raise ProviderMismatch(str(spec), before)
+        self._config = replace(self._config, model=spec)
+        if self._transcript.recorder is not None:
+            self._transcript.recorder.model_is(spec)
+
+    @property
+    def thinking_level(self) -> ThinkingLevel:
+        return self.model.thinking_level
+
+    @thinking_level.setter
+    def thinking_level(self, level: ThinkingLevel | str) -> None:
+        self.model = replace(self.model, thinking_level=ThinkingLevel(level))
+
+    @property
+    def tools(self) -> tuple[AgentTool, ...]:
+        """The tools of the next run."""
+        return self._toolbox.tools
+
+    @tools.setter
+    def tools(self, tools: Iterable[AgentTool]) -> None:
+        self._toolbox = Toolbox(tools)
+
+    @property
+    def messages(self) -> History:
+        """The history, live: read it at any time, assign it or change it between runs."""
+        return History(lambda: self._transcript.history, self._replace_messages, self._append_messages)
+
+    @messages.setter
+    def messages(self, messages: Iterable[str | AgentMessage]) -> None:
+        self._replace_messages(as_history(messages))
+
+    def _replace_messages(self, messages: Sequence[AgentMessage]) -> None:
+        with self._changing_history():
+            recorder = self._transcript.recorder
+            self._transcript = self._new_transcript(messages)
+            self._transcript.recorder = recorder
+            if recorder is not None:
+                recorder.history_set(messages)
+
+    def _append_messages(self, messages: Sequence[AgentMessage]) -> None:
+        with self._changing_history():
+            self._transcript.add(messages)
+
+    def _new_transcript(self, messages: Sequence[AgentMessage]) -> Transcript:
+        transcript = Transcript(messages)
+        if self._config.convert_to_llm is default_convert_to_llm:
+            transcript.convert_by_default()
+            transcript.conversation()  # so that the first turn costs no more than the others
+        return transcript
+
+    @contextmanager
+    def _changing_history(self) -> Generator[None]:
+        with self._claims.lock:
+            if self.is_running:
+                raise AlreadyRunning("a run is using the history: steer() or follow_up(), or wait_for_idle() first")
+            yield
+
+    @property
+    def is_running(self) -> bool:
+        return self._claims.current is not None
+
+    @property
+    def streaming_message(self) -> AssistantMessage | None:
+        """What has been streamed of the current reply."""
+        run = self._run
+        assembler = None if run is None else run.assembler
+        return None if assembler is None else assembler.snapshot()
+
+    @property
+    def pending_tool_calls(self) -> frozenset[str]:
+        """The ids of the tool calls that are being executed."""
+        run = self._run
+        return frozenset() if run is None else frozenset(run.executing)
+
+    @property
+    def config(self) -> AgentLoopConfig:
+        """The configuration of the next run. Read-only: `replaced` makes an agent with another."""
+        return self._config
+
+    def replaced(self, **arguments: Any) -> Agent:
+        """Returns a new agent with these constructor arguments, and the rest of this one.
+
+        It has copies of the history and the state, and the same policies; no journal, subscribers or queued messages.
+        Given `stream_fn`, fallbacks and `get_api_key` are dropped unless they are given too; given `policies`, all
+        others are dropped. Raises `TypeError` for an argument that the constructor does not have.
+        """
+        from inspect import signature  # on use: few agents are made from others
+
+        from .arguments import arguments_of
+
+        own = {
+            "system_prompt": self.system_prompt,
+            "tools": self.tools,
+            "messages": tuple(self._transcript.history),
+            "state": copy_json(dict(self.state)),
+        }
+        return Agent(**arguments_of(self._config, own, arguments, signature(Agent).parameters))
+
+    @property
+    def redactor(self) -> hints.Redactor | None:
+        """The redactor that the agent was given, for code that writes down what the agent did."""
+        return self._config.redactor
+
+    @property
+    def last_error(self) -> str | None:
+        """The error or abort that the last run ended with, if it did."""
+        return self._last_error
+
+    @property
+    def last_result(self) -> AgentResult | None:
+        """The result of the last run, `structured_output` included. `None` before its end, and during the next run."""
+        return self._last_result
+
+    @property
+    def total_usage(self) -> Usage:
+        """The usage of all runs of this object so far, the current one and `compact()` included.
+
+        It only grows: neither `reset()` nor another history changes it. It does not include what a session used before
+        it was attached; the session reports that.
+        """
+        return self._spent_so_far()[0]
+
+    @property
+    def total_cost(self) -> Cost:
+        """The cost of all runs of this object so far, counted as `total_usage` is."""
+        return self._spent_so_far()[1]
+
+    def _spent_so_far(self) -> tuple[Usage, Cost]:
+        with self._claims.lock:
+            (usage, cost), run = self._spent, self._run
+        return (usage, cost) if run is None else (usage + run.usage, cost + run.cost)
+
+    def _count(self, run: hints.Run) -> None:
+        """Adds a run that is over to the agent's usage and cost."""
+        with self._claims.lock:
+            self._run = None
+            usage, cost = self._spent
+            self._spent = (usage + run.usage, cost + run.cost)
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    async def prompt(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
+        """Runs until the agent stops. An error on the way is in the result.
+
+        Raises an `AgentError` before anything has happened: `AlreadyRunning` (but it waits for the end of an aborted or
+        abandoned run), `AuthError` for a missing key, `UnknownProvider` for a model without an adapter. Raises
+        `ValueError` for a prompt without any content.
+        """
+        return await self._drive(_Order(prompts_with_images(prompt, images)))
+
+    def prompt_stream(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> EventStream:
+        """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
+        return self._stream(_Order(prompts_with_images(prompt, images)))
+
+    def prompt_sync(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
+        """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
+        return self._sync(_Order(prompts_with_images(prompt, images)))
+
+    async def continue_loop(self) -> AgentResult:
+        """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
+        return await self._drive(_Order())
+
+    def continue_loop_stream(self) -> EventStream:
+        """The same as a stream of events."""
+        return self._stream(_Order())
+
+    def continue_loop_sync(self) -> AgentResult:
+        """The same for code that is not async."""
+        return self._sync(_Order())
+
+    @overload
+    async def structured_output(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
+    @overload
+    async def structured_output(
+        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
+    ) -> dict[str, Any]: ...
+    @overload
+    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
+    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
+        """Returns a value that the model gives: JSON for a JSON Schema (a dict), an instance for a type.
+
+        Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
+        """
+        request = self._request(target, max_retries)
+        return request.value_of(await self._drive(_Order(as_prompts(prompt), request)))
+
+    @overload
+    def structured_output_sync(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
+    @overload
+    def structured_output_sync(
+        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
+    ) -> dict[str, Any]: ...
+    @overload
+    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
+    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
+        """The same for code that is not async."""
+        request = self._request(target, max_retries)
+        return request.value_of(self._sync(_Order(as_prompts(prompt), request)))
+
+    def _request(self, target: Any, max_retries: int) -> hints.StructuredOutput:
+        from ..structured import StructuredOutput  # on use, as everything that reads type hints
+
+        return StructuredOutput(target, max_retries, self._toolbox)
+
+    def _sync(self, order: _Order) -> AgentResult:
+        from .sync import run_sync  # on use: most agents run in async code
+
+        here = running_loop()
+        return run_sync(lambda: self._drive(order, blocked=here), self.abort)
+
+    def _stream(self, order: _Order) -> EventStream:
+        claim = self._claim(order)
+        stream = EventStream(
+            lambda channel: self._drive(order, claim, channel), claim.token, lambda: self._claims.release(claim)
+        )
+        claim.is_left = stream.channel.is_left
+        return stream
+
+    def _claim(self, order: _Order, blocked: asyncio.AbstractEventLoop | None = None) -> Claim:
+        """Claims the run of an order. Raises what makes it impossible, before anything has happened."""
+        if order.prompts is None and not self.is_running:
+            self._check_history()
+        check_model(self._config)
+        return self._claims.take(blocked)
+
+    def _check_history(self) -> None:
+        history = self._transcript.history
+        if not history:
+            raise NoMessages
+        if is_answered(history) and not self._queues.has_messages() and self._queues.provider is None:
+            raise InvalidContinue
+
+    async def _drive(
+        self,
+        order: _Order,
+        claim: Claim | None = None,
+        channel: Channel | None = None,
+        blocked: asyncio.AbstractEventLoop | None = None,
+    ) -> AgentResult:
+        """The one path behind all ways to run: from the claim, unless the caller has one, to its release.
+
+        Nothing is awaited after `AgentEnd`, so a reader of that event finds the agent idle.
+        """
+        if claim is None:
+            claim = self._claim(order, blocked)
+        self._claims.begin(claim)
+        try:
+            if claim.predecessor is not None:
+                await claim.wait_for_predecessors()
+                if order.prompts is None:
+                    self._check_history()
+            run = self._run = self._new_run(claim, channel, order.request)
+            self._last_error = self._last_result = None
+            try:
+                self._last_result = result = await run.loop(run, order.prompts)
+            finally:
+                self._count(run)
+            self._last_error = result.error
+            return result
+        except (asyncio.CancelledError, GeneratorExit):
+            self._last_error = str(Aborted())
+            raise
+        finally:
+            self._claims.release(claim)
+
+    def _new_run(
+        self, claim: Claim, channel: Channel | None = None, request: hints.StructuredOutput | None = None
+    ) -> hints.Run:
+        from ..loop import run_loop  # on use: an agent may be made long before it runs
+        from ..run.state import Run
+
+        config, toolbox = replace(self._config, state=self.state), self._toolbox
+        if request is not None:
+            choice = "required" if toolbox else request.name
+            config = replace(
+                config,
+                stream_options=replace(config.stream_options, tool_choice=choice),
+                post_turn_policies=(*config.post_turn_policies, request),
+            )
+            toolbox = Toolbox((*toolbox.tools, request))
+        subscriptions = self._subscriptions
+        return Run(
+            config,
+            self._transcript,
+            toolbox,
+            self.system_prompt,
+            claim.token,
+            subscriptions.notify if channel is None else subscriptions.before(channel.push),
+            run_loop,
+            channel,
+            request,
+            subscriptions if channel is None else None,
+        )
+
+    async def compact(self, instructions: str | None = None) -> CompactionReport | None:
+        """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.
+
+        The instructions are for the transform that writes a summary. The history stays as it is. Counts as a run:
+        raises `AlreadyRunning` during another, and `Aborted` after `abort()`.
+        """
+        claim = self._claims.take()
+        self._claims.begin(claim)
+        try:
+            await claim.wait_for_predecessors()
+            if not self._config.has_transform:
+                return None
+            from ..reply import compact_on_demand  # on use, as everything that only runs need
+
+            run = self._new_run(claim)
+            try:
+                return await compact_on_demand(run, instructions)
+            finally:
+                self._count(run)
+        finally:
+            self._claims.release(claim)
+
+    # -- while it runs -----------------------------------------------------------------------------------------
+
+    def steer(self, message: Prompt) -> None:
+        """Interrupts the agent: the message leads its next turn, and running tools are cancelled.
+
+        Raises `ValueError` for a message without any content.
+        """
+        self._queues.add("steering", as_prompts(message))
+
+    def follow_up(self, message: Prompt) -> None:
+        """Gives the agent more to do when it would stop. Raises `ValueError` for a message without any content."""
+        self._queues.add("follow_up", as_prompts(message))
+
+    def clear_steering(self) -> None:
+        self._queues.clear("steering")
+
+    def clear_follow_ups(self) -> None:
+        self._queues.clear("follow_up")
+
+    def clear_queues(self) -> None:
+        self._queues.clear("steering", "follow_up")
+
+    @property
+    def has_queued_messages(self) -> bool:
+        return self._queues.has_messages()
+
+    def abort(self) -> None:
+        """Cancels the run, if there is one."""
+        self._claims.abort()
+
+    async def wait_for_idle(self) -> None:
+        """Returns when the agent is not running."""
+        claim = self._claims.current
+        if claim is not None:
+            await claim.idle.wait()
+
+    def reset(self) -> None:
+        """Restores model, system prompt, tools, history and state as they were at the start, and empties the queues.
+
+        Subscriptions stay. Raises `AlreadyRunning` during a run.
+        """
+        model, system_prompt, toolbox, messages, state = self._initial
+        self._replace_messages(messages)
+        self.model, self.system_prompt, self._toolbox = model, system_prompt, toolbox
+        self._replace_state(state)
+        self._last_error = self._last_result = None
+        self.clear_queues()
+
+    def _replace_state(self, state: dict[str, Any]) -> None:
+        self.state.clear()
+        self.state.update(copy_json(state))
+
+    # -- recording and observing -------------------------------------------------------------------------------
+
+    def attach_journal(self, journal: hints.Journal, past: hints.Past | None = None) -> None:
+        """Records what the agent does from now on.
+
+        With a past, the agent continues from it: it takes the history, the context, the state, and the model if its
+        `stream_fn` serves that. Without one, everything that the agent has so far is recorded.
+
+        Raises `AlreadyRunning` during a run.
+        """
+        from .recording import start_recording  # on use: most agents have no journal
+
+        with self._changing_history():
+            if past is not None:
+                self._transcript = self._new_transcript(past.messages)
+                if past.context is not None:
+                    self._transcript.adopt(past.context)
+                self._replace_state(past.state)
+                if past.model is not None:
+                    with suppress(ProviderMismatch):
+                        self.model = past.model
+            start_recording(self._transcript, journal, past, self._config, self.state)
+
+    @property
+    def journal(self) -> hints.Journal | None:
+        """The journal that records the agent, if there is one."""
+        recorder = self._transcript.recorder
+        return None if recorder is None else recorder.journal
+
+    def detach_journal(self) -> hints.Journal | None:
+        """Stops recording and returns the journal, if there was one. Raises `AlreadyRunning` during a run."""
+        with self._changing_history():
+            recorder, self._transcript.recorder = self._transcript.recorder, None
+            if recorder is None:
+                return None
+            try:
+                recorder.state_is(self.state)
+            except AgentError as error:
+                log.warning("%s", error)
+            return recorder.journal
+
+    def subscribe(self, callback: Callable[[AgentEvent], object]) -> Subscription:
+        """Calls `callback` with every event from now on, before the run continues. One that raises is removed."""
+        return self._subscriptions.add(callback)

@@ -1,0 +1,129 @@
+"""Turns what an application gives to an agent into what a run needs, and back into constructor arguments.
+
+Owns the conversions of constructor arguments and prompts. What each value must be able to do is checked in `checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+from ..checks import as_fallbacks, as_policies
+from ..config import AgentLoopConfig
+from ..errors import ProviderMismatch
+from ..providers import ProviderStreamFn, parsed_model
+from ..stream import StreamFn
+from ..types import AgentMessage, Image, ImageSource, ModelSpec, Text, UserMessage, as_messages, as_prompts
+from .queues import MessageQueues
+
+__all__ = [
+    "Prompt",
+    "arguments_of",
+    "as_history",
+    "as_model",
+    "check_model",
+    "policies_by_slot",
+    "prompts_with_images",
+    "stream_fns",
+]
+
+Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
+
+_SLOTS = ("pre_turn_policies", "pre_dispatch_policies", "post_turn_policies", "post_loop_policies")
+_NOT_ARGUMENTS = ("stream_fn", "fallbacks", "message_provider", "state")
+"""Fields of a configuration that differ from the constructor argument of the same name."""
+
+
+def as_model(model: str | ModelSpec) -> ModelSpec:
+    """Returns the model. Raises `TypeError` or an `AgentError` for something that does not name one."""
+    if isinstance(model, str):
+        return parsed_model(model)
+    if not isinstance(cast("object", model), ModelSpec):
+        raise TypeError(f"a {type(model).__name__} does not name a model; give provider:model or a ModelSpec")
+    return model
+
+
+def stream_fns(
+    model: ModelSpec, stream_fn: StreamFn | None, fallbacks: Sequence[tuple[str | ModelSpec, StreamFn | None]]
+) -> tuple[StreamFn, tuple[tuple[ModelSpec, StreamFn], ...]]:
+    """Returns the stream functions of the model and of its fallbacks; `None` finds the adapter of the model's provider.
+
+    Raises `ProviderMismatch` for a model that its stream function does not serve.
+    """
+    by_provider = ProviderStreamFn()
+    pairs = [(as_model(spec), asked) for spec, asked in as_fallbacks(fallbacks)]
+    for spec, asked in ((model, stream_fn), *pairs):
+        serves = getattr(asked, "serves", None)  # a function without it serves every provider
+        if serves is not None and not serves(spec.provider):
+            raise ProviderMismatch(str(spec), getattr(asked, "provider", "") or "another provider")
+    others = tuple([(spec, by_provider if asked is None else asked) for spec, asked in pairs])
+    return by_provider if stream_fn is None else stream_fn, others
+
+
+def check_model(config: AgentLoopConfig) -> None:
+    """Raises what makes every request to the model impossible: there is no adapter, or no key."""
+    stream_fn = config.stream_fn
+    if isinstance(stream_fn, ProviderStreamFn):
+        stream_fn = stream_fn.adapter(config.model)
+    check = getattr(stream_fn, "check", None)
+    if check is not None and config.get_api_key is None:
+        check(config.model, config.stream_options)
+
+
+def policies_by_slot(policies: Sequence[object], **chosen: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
+    """Returns the policies of each slot: those that were given for it, then those of `policies` that have it."""
+    of_any_slot = as_policies(policies, "policies")
+    return {
+        name: (
+            *(as_policies(given, name) if given != () else ()),
+            *[policy for policy in of_any_slot if hasattr(policy, name.removesuffix("_policies"))],
+        )
+        for name, given in chosen.items()
+    }
+
+
+def as_history(given: Iterable[str | AgentMessage]) -> tuple[AgentMessage, ...]:
+    is_several = isinstance(given, Iterable) and not isinstance(given, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+    return as_messages(list(given) if is_several else cast("Any", given))
+
+
+def prompts_with_images(prompt: Prompt, images: Sequence[Image | ImageSource]) -> tuple[AgentMessage, ...]:
+    """Returns the messages of a prompt. Raises `ValueError` for one without any content."""
+    if not images:
+        return as_prompts(prompt)
+    if not isinstance(prompt, str):
+        raise TypeError("images go with a prompt that is a string; put them into the messages' content instead")
+    pictures = [image if isinstance(image, Image) else Image(image) for image in images]
+    return (UserMessage([Text(prompt), *pictures] if prompt.strip() else pictures),)
+
+
+def arguments_of(
+    config: AgentLoopConfig, own: Mapping[str, Any], given: Mapping[str, Any], known: Iterable[str]
+) -> dict[str, Any]:
+    """Returns the constructor arguments for an agent with this configuration, its `own` parts, and those `given`.
+
+    Raises `TypeError` for a name that is not among the `known`.
+    """
+    if unknown := [name for name in given if name not in known]:
+        raise TypeError(f"an agent has no argument {unknown[0]!r}; it has {', '.join(known)}")
+    queues = config.message_provider
+    assert isinstance(queues, MessageQueues)
+    arguments = {name: getattr(config, name) for name in config.__struct_fields__ if name not in _NOT_ARGUMENTS}
+    arguments |= {
+        **own,
+        "stream_fn": _given_or_none(config.stream_fn),
+        "fallbacks": [(model, _given_or_none(stream_fn)) for model, stream_fn in config.fallbacks],
+        "message_provider": queues.provider,
+        "steering_mode": queues.modes["steering"],
+        "follow_up_mode": queues.modes["follow_up"],
+    }
+    if "stream_fn" in given:
+        arguments |= {"fallbacks": (), "get_api_key": None}
+    if "policies" in given:
+        arguments |= dict.fromkeys(_SLOTS, ())
+    return arguments | dict(given)
+
+
+def _given_or_none(stream_fn: Any) -> Any:
+    """Returns `None` for the function that finds the adapter of a model: the new agent makes its own."""
+    return None if isinstance(stream_fn, ProviderStreamFn) else stream_fn

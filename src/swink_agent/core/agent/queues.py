@@ -1,0 +1,80 @@
+"""The messages queued for an agent: steering and follow-ups.
+
+Owns the two queues and the order in which a run takes from them. Any thread may add; nothing is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, TypeAlias
+
+from ..checks import is_not
+from ..config import MessageProvider
+from ..types import AgentMessage
+
+__all__ = ["MessageQueues", "QueueMode", "QueueName"]
+
+QueueMode: TypeAlias = Literal["one_at_a_time", "all"]
+QueueName: TypeAlias = Literal["steering", "follow_up"]
+
+
+class MessageQueues:
+    """An agent's message provider: its own queues first, then the provider that the application gave, if any."""
+
+    __slots__ = ("_lock", "_queues", "modes", "on_steering", "provider", "steering")
+
+    def __init__(self, steering: QueueMode, follow_up: QueueMode, provider: MessageProvider | None) -> None:
+        for mode in (steering, follow_up):
+            if mode not in ("one_at_a_time", "all"):
+                raise ValueError(f"a queue's mode is 'one_at_a_time' or 'all', not {mode!r}")
+        if provider is not None and (isinstance(provider, type) or not hasattr(provider, "poll_steering")):
+            raise is_not("message_provider", provider, "a MessageProvider")
+        self.modes: dict[QueueName, QueueMode] = {"steering": steering, "follow_up": follow_up}
+        self.steering: deque[AgentMessage] = deque()
+        """Steering messages. Runs look at it often, so it is an attribute."""
+        self._queues: dict[QueueName, deque[AgentMessage]] = {"steering": self.steering, "follow_up": deque()}
+        self._lock = threading.Lock()
+        self.provider = provider
+        self.on_steering: Callable[[], None] | None = None
+        """Called in any thread when steering arrives; the current run sets it."""
+
+    def add(self, name: QueueName, messages: Sequence[AgentMessage]) -> None:
+        with self._lock:
+            self._queues[name].extend(messages)
+            on_steering = self.on_steering
+        if name == "steering" and messages and on_steering is not None:
+            on_steering()
+
+    def put_back(self, name: QueueName, messages: Sequence[AgentMessage]) -> None:
+        """Returns messages to the head of their queue."""
+        with self._lock:
+            self._queues[name].extendleft(reversed(messages))
+
+    def clear(self, *names: QueueName) -> None:
+        with self._lock:
+            for name in names:
+                self._queues[name].clear()
+
+    def has_messages(self) -> bool:
+        return any(self._queues.values())
+
+    def take(self, name: QueueName) -> list[AgentMessage]:
+        queue = self._queues[name]
+        if not queue:
+            return []
+        with self._lock:
+            count = len(queue) if self.modes[name] == "all" else min(1, len(queue))
+            return [queue.popleft() for _ in range(count)]
+
+    # Plain functions, which return the awaitable of the application's provider if it has one: most agents have no
+    # provider, and these are called after every tool.
+
+    def poll_steering(self) -> Sequence[AgentMessage] | Awaitable[Sequence[AgentMessage]]:
+        messages = self.take("steering")
+        return messages if messages or self.provider is None else self.provider.poll_steering()
+
+    def poll_follow_up(self) -> Sequence[AgentMessage] | Awaitable[Sequence[AgentMessage]]:
+        messages = self.take("follow_up")
+        return messages if messages or self.provider is None else self.provider.poll_follow_up()

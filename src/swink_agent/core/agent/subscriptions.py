@@ -1,0 +1,85 @@
+"""The subscribers of an agent.
+
+Owns the list of callbacks and the rule for calling them: in order, synchronously, and one that raises is removed.
+Any thread may add and remove callbacks; a change during a dispatch takes effect with the next event.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from ..events import AgentEvent
+
+__all__ = ["Subscription", "Subscriptions"]
+
+log = logging.getLogger("swink_agent")
+
+
+class Subscription:
+    """A callback's registration. Ends with `unsubscribe()`, or with a `with` block."""
+
+    __slots__ = ("_end", "callback")
+
+    def __init__(self, callback: Callable[[AgentEvent], object], end: Callable[[Subscription], None]) -> None:
+        self.callback = callback
+        self._end = end
+
+    def unsubscribe(self) -> None:
+        """Ends it, after the event that is being delivered. Safe from any thread, and more than once."""
+        self._end(self)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.unsubscribe()
+
+
+class Subscriptions:
+    """An agent's subscriptions."""
+
+    __slots__ = ("_lock", "all")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.all: tuple[Subscription, ...] = ()  # a change during a dispatch makes a new tuple
+
+    def add(self, callback: Callable[[AgentEvent], object]) -> Subscription:
+        """Raises `TypeError` for a callback that would have to be awaited."""
+        if any(inspect.iscoroutinefunction(function) for function in (callback, callback.__call__)):
+            raise TypeError("a subscriber is a plain function; read prompt_stream() to handle events in async code")
+        subscription = Subscription(callback, self._remove)
+        with self._lock:
+            self.all = (*self.all, subscription)
+        return subscription
+
+    def _remove(self, subscription: Subscription) -> None:
+        with self._lock:
+            self.all = tuple([item for item in self.all if item is not subscription])
+
+    def notify(self, event: AgentEvent) -> None:
+        """Calls every subscriber."""
+        for subscription in self.all:
+            try:
+                subscription.callback(event)
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:  # also a CancelledError: the subscriber raised it, nobody cancelled the run
+                log.exception("a subscriber failed on %s and is removed", type(event).__name__)
+                subscription.unsubscribe()
+
+    def before(self, push: Callable[[AgentEvent], None]) -> Callable[[AgentEvent], None]:
+        """Returns a function that calls the subscribers with an event, and then `push`."""
+
+        def emit(event: AgentEvent) -> None:
+            if self.all:
+                self.notify(event)
+            push(event)
+
+        return emit

@@ -1,1 +1,0 @@
-"""What an agent is made of besides its loop: queues, subscribers, history, the claim to its one run."""

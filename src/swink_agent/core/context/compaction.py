@@ -1,0 +1,237 @@
+"""What a transform may know about its run, and how it asks a model on that run's account.
+
+A transform is a function of messages. `CompactionContext.current()` gives it what the messages do not contain: whether
+the user asked for the compaction, the agent's model, the history. Functions that the transform calls see it too, so
+transforms can be combined. `loop` and `reply` decide when transforms run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from operator import is_
+
+import msgspec
+
+from ..cancel import CancellationToken
+from ..config import AgentLoopConfig
+from ..errors import AgentError
+from ..policy import PolicyContext, Stop
+from ..providers import ProviderStreamFn
+from ..run.failures import as_agent_error
+from ..run.state import Run, RunLoopFn
+from ..run.transcript import Transcript
+from ..stream import StreamFn, StreamOptions
+from ..tool import Toolbox
+from ..types import AgentMessage, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, UserMessage
+
+__all__ = ["CompactionContext"]
+
+_CURRENT: ContextVar[CompactionContext | None] = ContextVar("swink_agent_compaction", default=None)
+
+
+class CompactionContext:
+    """The run behind a compaction, valid for one call of the transforms.
+
+    `is_on_demand` is set if `Agent.compact` requests the compaction, with its `instructions`, even below the budget.
+    Replies before the message `fresh_from` were made from another context. `usage` and `cost` are those of `ask`; they
+    are part of the run's.
+    """
+
+    __slots__ = (
+        "_fixed",
+        "_is_over",
+        "_run",
+        "cost",
+        "fresh_from",
+        "has_summary",
+        "instructions",
+        "is_on_demand",
+        "usage",
+    )
+
+    def __init__(self, run: Run, *, is_on_demand: bool = False, instructions: str | None = None) -> None:
+        self._run = run
+        self._fixed: UserMessage | None = None
+        self._is_over = False
+        self.is_on_demand = is_on_demand
+        self.instructions = instructions
+        self.fresh_from = run.transcript.fresh_from
+        self.usage = Usage()
+        self.cost = Cost()
+        self.has_summary = False
+        """Whether a transform has put a new summary into the context."""
+
+    def __repr__(self) -> str:
+        return f"<CompactionContext of {self.model}{', on demand' if self.is_on_demand else ''}>"
+
+    @classmethod
+    def current(cls) -> CompactionContext | None:
+        """The context of the transform that is running; `None` if it was called outside a run."""
+        return _CURRENT.get()
+
+    @contextmanager
+    def at_work(self) -> Generator[None]:
+        """Makes this the current context."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+
+    def close(self) -> None:
+        """Marks the end of the transforms: their usage is reported, and side requests that end later do not count."""
+        self._is_over = True
+
+    @classmethod
+    def alone(cls, model: ModelSpec, loop: RunLoopFn, stream_fn: StreamFn | None = None) -> CompactionContext:
+        """Makes a context without a run, for a transform that is called directly. Needs an event loop."""
+        config = AgentLoopConfig(model=model, stream_fn=stream_fn or ProviderStreamFn())
+        return cls(_side_run(config, "", CancellationToken(), loop))
+
+    @property
+    def model(self) -> ModelSpec:
+        """The agent's model."""
+        return self._run.config.model
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The run's limit for the tokens of a reply, side requests included; `None` without a limit."""
+        return self._run.config.stream_options.max_tokens
+
+    @property
+    def history(self) -> Sequence[AgentMessage]:
+        """The whole history, including what earlier transforms removed from the context; empty without a run."""
+        return self._run.transcript.history
+
+    def covers(self, summary: AgentMessage, count: int) -> None:
+        """Notes that a new summary covers the first `count` messages of the history."""
+        self.has_summary = True
+        self._run.transcript.covered = summary, count
+
+    def covered_by(self, summary: AgentMessage) -> int | None:
+        """How many messages of the history a summary covers; `None` if another process wrote it."""
+        covered = self._run.transcript.covered
+        return covered[1] if covered is not None and covered[0] is summary else None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the run's journal failed: the run ends, and the transform must change nothing."""
+        return self._run.refusal is not None
+
+    def redact(self, text: str) -> str:
+        """Masks the run's secrets in the text."""
+        return self._run.redactor.redact(text)
+
+    def sizes(self, messages: Sequence[AgentMessage], count: Callable[[AgentMessage], int]) -> list[int]:
+        """Counts the tokens of each message, and reuses the counts of earlier turns."""
+        transcript = self._run.transcript
+        counter, known, sizes = transcript.counted or (None, (), ())
+        if counter != count or len(known) > len(messages) or not all(map(is_, known, messages)):
+            known, sizes = (), ()
+        sizes = [*sizes, *map(count, messages[len(known) :])]
+        transcript.counted = count, tuple(messages), tuple(sizes)
+        return sizes
+
+    def fixed(self, count: Callable[[AgentMessage], int]) -> int:
+        """Counts the tokens of the system prompt and the tools, which every request contains."""
+        if self._fixed is None:
+            tools = [(tool.name, tool.description, tool.parameters_schema) for tool in self._run.toolbox.tools]
+            self._fixed = UserMessage(self._run.instructions + (msgspec.json.encode(tools).decode() if tools else ""))
+        return count(self._fixed)
+
+    async def ask(
+        self,
+        prompt: str,
+        *,
+        system_prompt: str = "",
+        model: ModelSpec | None = None,
+        stream_fn: StreamFn | None = None,
+        max_tokens: int | None = None,
+    ) -> AssistantMessage:
+        """Asks a model, by default the agent's, for one reply without tools and without retries.
+
+        The run's key hook, redactor and abort apply, the usage counts as the run's, and the policies that see every
+        call (`every_call`) are asked as for a separate run. Raises an `AgentError`: that of the request,
+        `PolicyStopped`, or the error of the run's journal (`is_refused`).
+        """
+        await self._make_durable()
+        # A child token: cancelling only the side request, for example by a time limit around it, leaves the run alone.
+        config, token = self._config(model or self.model, stream_fn, max_tokens), self._run.cancel.child()
+        side = _side_run(config, system_prompt, token, self._run.loop)
+        try:
+            result = await side.loop(side, (UserMessage(prompt),))
+        finally:
+            if not self._is_over:
+                self.usage += side.usage
+                self.cost += side.cost
+                self._run.count(side.usage, side.cost)
+        if result.exception is not None or result.stopped_by is None or result.stopped_by.policy != _OneReply.name:
+            result.raise_for_error()
+        return next(message for message in reversed(result.messages) if isinstance(message, AssistantMessage))
+
+    async def _make_durable(self) -> None:
+        """Waits for the run's journal: a model is only asked when everything before is on disk."""
+        recorder = self._run.transcript.recorder
+        if recorder is None:
+            return
+        try:
+            await recorder.durable()
+        except Exception as error:
+            self._run.refusal = as_agent_error(error, "the journal")
+            raise self._run.refusal from error
+
+    def _config(self, model: ModelSpec, stream_fn: StreamFn | None, max_tokens: int | None) -> AgentLoopConfig:
+        """Makes the configuration of the side request. It takes only what is listed here from the run's."""
+        own = self._run.config
+        is_same = model.provider == own.model.provider
+        if stream_fn is None:
+            stream_fn = own.stream_fn if is_same else ProviderStreamFn()
+        if self.max_tokens is not None:
+            max_tokens = min(max_tokens or self.max_tokens, self.max_tokens)
+        # Key, headers and extra fields are not sent to another provider.
+        options = own.stream_options if is_same else StreamOptions(timeout=own.stream_options.timeout)
+        options = msgspec.structs.replace(options, max_tokens=max_tokens, tool_choice="auto", cache="none")
+        return AgentLoopConfig(
+            model=msgspec.structs.replace(model, thinking_level=ThinkingLevel.OFF),
+            stream_fn=stream_fn,
+            stream_options=options,
+            retry_strategy=_Once(),
+            get_api_key=own.get_api_key,
+            pre_turn_policies=[policy for policy in own.pre_turn_policies if _sees_every_call(policy)],
+            post_turn_policies=[*filter(_sees_every_call, own.post_turn_policies), _OneReply()],
+            redactor=self._run.redactor,
+            sleep=own.sleep,
+        )
+
+
+def _sees_every_call(policy: object) -> bool:
+    return bool(getattr(policy, "every_call", False))
+
+
+class _OneReply:
+    """Ends the side request after its reply, even if the reply calls tools, of which there are none."""
+
+    name = "one reply"
+
+    def post_turn(self, ctx: PolicyContext, /) -> Stop:
+        return Stop()
+
+
+class _Once:
+    """Never retries: the callers have a fallback."""
+
+    def should_retry(self, error: AgentError, attempt: int, /) -> bool:
+        return False
+
+    def delay(self, attempt: int, /) -> float:
+        return 0.0
+
+
+def _side_run(config: AgentLoopConfig, system_prompt: str, token: CancellationToken, loop: RunLoopFn) -> Run:
+    return Run(config, Transcript(), Toolbox(()), system_prompt, token, _unheard, loop)
+
+
+def _unheard(event: object) -> None:
+    pass

@@ -1,0 +1,217 @@
+"""Functions of messages: snapshots, whether a history is answered, the repair of call and result pairs, token counts.
+
+The history of a run is in `run/transcript`; `window` keeps it within a budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from operator import eq
+from typing import Any, TypeVar, cast, overload
+
+import msgspec
+
+from ..types import (
+    AgentMessage,
+    AssistantMessage,
+    CustomMessage,
+    Image,
+    LlmMessage,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from ..values.value import show
+
+__all__ = [
+    "Snapshot",
+    "default_convert_to_llm",
+    "estimate_tokens",
+    "is_answered",
+    "is_empty",
+    "repair_pairs",
+]
+
+M = TypeVar("M")
+
+
+class Snapshot(Sequence[M]):
+    """The first messages of a list that only grows: a snapshot of a history without copying it.
+
+    It is equal to any list, tuple or snapshot with the same messages.
+    """
+
+    __slots__ = ("_length", "_messages")
+
+    def __init__(self, messages: list[M]) -> None:
+        self._messages = messages
+        self._length = len(messages)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> M: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[M, ...]: ...
+    def __getitem__(self, index: int | slice) -> M | tuple[M, ...]:
+        if isinstance(index, slice):
+            return tuple(self._messages[position] for position in range(*index.indices(self._length)))
+        position = index + self._length if index < 0 else index
+        if not 0 <= position < self._length:
+            raise IndexError(f"message {index} of {self._length}")
+        return self._messages[position]
+
+    def __iter__(self) -> Iterator[M]:
+        return islice(self._messages, self._length)
+
+    def __reversed__(self) -> Iterator[M]:
+        return islice(reversed(self._messages), len(self._messages) - self._length, None)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Snapshot, list, tuple)):
+            return NotImplemented
+        theirs = cast("Sequence[Any]", other)
+        return len(theirs) == self._length and all(map(eq, self, theirs))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return show(self[:4] if self._length > 4 else tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (list(self),))
+
+
+def _rebuild(messages: list[Any]) -> Snapshot[Any]:
+    return Snapshot(messages)
+
+
+def default_convert_to_llm(message: AgentMessage) -> LlmMessage | None:
+    """Returns the message unchanged, or `None` for an application's own message."""
+    return None if isinstance(message, CustomMessage) else message
+
+
+def is_answered(messages: Sequence[AgentMessage]) -> bool:
+    """Whether the history ends with a reply without calls; failed replies do not count."""
+    for message in reversed(messages):
+        if not (isinstance(message, AssistantMessage) and message.is_failed):
+            return isinstance(message, AssistantMessage) and not message.tool_calls
+    return True
+
+
+# -- pairs ---------------------------------------------------------------------------------------------------
+
+
+def repair_pairs(messages: Iterable[LlmMessage]) -> list[LlmMessage]:
+    """Returns the messages with exactly one result for each call, directly after it.
+
+    A call without a result gets an error result, a result without a call is dropped, a late result moves up to its
+    call, and empty assistant messages are dropped.
+    """
+    repaired: list[LlmMessage] = []
+    pending: _Pending | None = None
+    for message in messages:
+        if pending is not None and type(message) is not AssistantMessage:
+            pending.take(message)
+        elif type(message) is UserMessage:
+            repaired.append(message)
+        elif type(message) is AssistantMessage and not is_empty(message):
+            if pending is not None:
+                repaired.extend(pending.settled())
+            repaired.append(message)
+            pending = _Pending(message) if message.tool_calls else None
+    if pending is not None:
+        repaired.extend(pending.settled())
+    return repaired
+
+
+class _Pending:
+    """Collects what follows an assistant message with calls, until the next assistant message."""
+
+    __slots__ = ("asker", "others", "results")
+
+    def __init__(self, asker: AssistantMessage) -> None:
+        self.asker = asker
+        self.results: dict[str, ToolResultMessage | None] = dict.fromkeys(call.id for call in asker.tool_calls)
+        self.others: list[LlmMessage] = []
+
+    def take(self, message: LlmMessage) -> None:
+        if type(message) is not ToolResultMessage:
+            self.others.append(message)
+        elif self.results.get(message.tool_call_id, message) is None:
+            self.results[message.tool_call_id] = message
+
+    def settled(self) -> Iterator[LlmMessage]:
+        for call in self.asker.tool_calls:
+            yield self.results[call.id] or _missing_result(call, self.asker)
+        yield from self.others
+
+
+def _missing_result(call: ToolCall, asker: AssistantMessage) -> ToolResultMessage:
+    # It has the reply's time, so that repeating the repair gives an equal message.
+    return ToolResultMessage(
+        call.id,
+        "no result: this tool call was never completed",
+        is_error=True,
+        tool_name=call.name,
+        timestamp=asker.timestamp,
+    )
+
+
+def is_empty(message: AssistantMessage) -> bool:
+    """Whether a message has no content for a provider: no call, no visible text, no signed reasoning."""
+    for block in message.content:
+        if type(block) is Text:
+            if block.text.strip():
+                return False
+        elif type(block) is ToolCall or (type(block) is Thinking and block.signature is not None):
+            return False
+    return True
+
+
+# -- size ----------------------------------------------------------------------------------------------------
+
+_IMAGE_TOKENS = 1_200
+_MESSAGE_TOKENS = 4
+_MOST_IMAGE_TOKENS = 6000
+
+
+def estimate_tokens(messages: AgentMessage | Iterable[AgentMessage]) -> int:
+    """Estimates tokens at four characters each: for budgets and gauges, not for billing."""
+    if isinstance(messages, (UserMessage, AssistantMessage, ToolResultMessage, CustomMessage)):
+        return _estimate(messages)
+    return sum(_estimate(message) for message in messages)
+
+
+def _estimate(message: AgentMessage) -> int:
+    if isinstance(message, CustomMessage):
+        return 0  # it does not reach a model
+    characters = 0
+    tokens = _MESSAGE_TOKENS
+    for block in message.content:
+        match block:
+            case Text():
+                characters += len(block.text)
+            case Thinking():
+                characters += len(block.thinking) + len(block.signature or "")
+            case ToolCall():
+                characters += len(block.name) + len(block.partial_json or msgspec.json.encode(block.arguments))
+            case Image():
+                tokens += _IMAGE_TOKENS
+            case _:
+                pass
+    return tokens + (characters + 3) // 4
+
+
+def most_tokens(message: AgentMessage) -> int:
+    """The most tokens that a message can be: a token of text is at least a byte."""
+    if isinstance(message, CustomMessage):
+        return len(msgspec.json.encode(message))  # it may be converted, to about what it holds
+    images = sum(isinstance(block, Image) for block in message.content)
+    others = [block for block in message.content if not isinstance(block, Image)]
+    return len(msgspec.json.encode(others)) + images * _MOST_IMAGE_TOKENS + 4 * _MESSAGE_TOKENS

@@ -1,0 +1,71 @@
+"""Replaces files in one step: a reader, or a crash, sees the old content or the new one, never a part.
+
+Owns the one way in which this package does that. Three places differ: file tools work beneath a folder by descriptors
+and check the file again just before the rename (`tools/workspace/place`), a session locks its copy before the rename
+(`memory/sessions/opening`), and a masking key never replaces another (`app/keys/masking_key`).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["replace_file", "replacing", "sync_folder"]
+
+
+@contextmanager
+def replacing(
+    path: str | os.PathLike[str],
+    *,
+    mode: int = 0o600,
+    sync: bool = True,
+    sync_name: bool = False,
+    fsync: Callable[[int], None] | None = None,
+) -> Generator[BinaryIO]:
+    """Opens a new file that takes the name `path` at the end of the block, or is deleted if the block raises.
+
+    With `sync` the content is on disk before it takes the name; with `sync_name` the name is, too, when the block ends:
+    without that, a crash may bring the old file back. The folder must exist. Raises `OSError`.
+    """
+    target = Path(path)
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            yield file
+            file.flush()
+            if sync:
+                (fsync or os.fsync)(descriptor)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    if sync_name:
+        sync_folder(target.parent, fsync)
+
+
+def replace_file(
+    path: str | os.PathLike[str],
+    data: bytes,
+    *,
+    mode: int = 0o600,
+    sync: bool = True,
+    sync_name: bool = False,
+    fsync: Callable[[int], None] | None = None,
+) -> None:
+    """Gives a file this content in one step. The options are those of `replacing`. Raises `OSError`."""
+    with replacing(path, mode=mode, sync=sync, sync_name=sync_name, fsync=fsync) as file:
+        file.write(data)
+
+
+def sync_folder(folder: str | os.PathLike[str], fsync: Callable[[int], None] | None = None) -> None:
+    """Makes the names in a folder survive a loss of power. Raises `OSError`."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        (fsync or os.fsync)(descriptor)
+    finally:
+        os.close(descriptor)

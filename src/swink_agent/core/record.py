@@ -1,0 +1,458 @@
+"""What a run did, told once: the fold of its events.
+
+Everything else that reports on a run is a view of this: headless output, the totals on the screen, evaluations,
+replays, audit logs. A session gives the same records as the events did (`Session.runs`).
+
+Owns `RunRecord`, the values that it is made of, and the rules by which events become them. Pure: it knows no agent.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import structs
+
+from .approval import Grant
+from .errors import Aborted, ErrorKind
+from .events import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    ContextCompacted,
+    MessageEnd,
+    MessageRetry,
+    MessagesInjected,
+    MessageUpdate,
+    ModelFallback,
+    RunKind,
+    ToolApprovalRequested,
+    ToolApprovalResolved,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnEnd,
+    TurnEndReason,
+    TurnStart,
+    UsageAdded,
+)
+from .tool import AgentToolResult
+from .types import (
+    AgentMessage,
+    AssistantMessage,
+    Cost,
+    PolicyStop,
+    StopReason,
+    ToolOutcome,
+    ToolResultMessage,
+    Usage,
+)
+from .values.value import Value, frozen_json
+
+__all__ = ["CallApproval", "CallRecord", "RunRecord", "TurnRecord"]
+
+CallApproval: TypeAlias = Literal["asked", "approved", "rejected"]
+
+
+class CallRecord(Value, frozen=True):
+    """One tool call. `outcome` and `result` are `None` while it is open.
+
+    `arguments` are those that the tool got, or would have got. `reason` and `seconds` are those of `ToolExecutionEnd`.
+    Ids may recur in later turns.
+    """
+
+    whole_fields = frozenset({"reason"})
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    approval: CallApproval | None = None
+    """`None` if no approval was needed."""
+    note: str = ""
+    grant: Grant | None = None
+    """What was approved, for a call that started after an approval."""
+    is_started: bool = False
+    outcome: ToolOutcome | None = None
+    reason: str = ""
+    seconds: float | None = None
+    result: AgentToolResult | None = None
+
+
+class TurnRecord(Value, frozen=True):
+    """One reply, the messages that were injected before it, and its calls in the reply's order.
+
+    Reply and results are those of the history. `reply` is `None` only where the events began in the middle of
+    a turn that is not over.
+    """
+
+    injected: tuple[AgentMessage, ...] = ()
+    reply: AssistantMessage | None = None
+    calls: tuple[CallRecord, ...] = ()
+
+
+class _OpenTurn:
+    """The current turn."""
+
+    __slots__ = ("by_id", "calls", "injected", "place", "reply")
+
+    def __init__(self, injected: tuple[AgentMessage, ...], reply: AssistantMessage | None, place: int) -> None:
+        self.injected = injected
+        self.reply = reply
+        self.place = place
+        """The position of the reply in the run's messages."""
+        self.calls: list[CallRecord] = []
+        self.by_id: dict[str, list[int]] = {}
+        for call in () if reply is None else reply.tool_calls:
+            self.add(CallRecord(call.id, call.name, call.arguments))
+
+    def add(self, call: CallRecord) -> int:
+        position = len(self.calls)
+        self.calls.append(call)
+        self.by_id.setdefault(call.id, []).append(position)
+        return position
+
+    def find(self, event: _CallEvent) -> int:
+        """The position of the call that the event is about. Two calls of one reply may have the same id: the first
+        one to which the event can happen is taken."""
+        positions = self.by_id.get(event.call_id)
+        if positions is None:  # the events began behind the reply
+            return self.add(CallRecord(event.call_id, event.name))
+        if len(positions) == 1:
+            return positions[0]
+        open_calls = [position for position in positions if self.calls[position].outcome is None]
+        for position in open_calls:
+            call = self.calls[position]
+            match event:
+                case ToolApprovalRequested():
+                    fits = call.approval is None
+                case ToolApprovalResolved():
+                    fits = call.approval == "asked"
+                case ToolExecutionStart():
+                    fits = not call.is_started and call.approval in (None, "approved")
+                case ToolExecutionEnd():
+                    fits = call.is_started
+            if fits:
+                return position
+        return (open_calls or positions)[0]
+
+    def closed(self) -> TurnRecord:
+        return TurnRecord(self.injected, self.reply, tuple(self.calls))
+
+
+_CallEvent: TypeAlias = ToolApprovalRequested | ToolApprovalResolved | ToolExecutionStart | ToolExecutionEnd
+_PASSED_OVER = frozenset({MessageUpdate, ToolExecutionUpdate})
+"""What is streamed: most events, and nothing of it stays."""
+_PUBLIC = (
+    *("run_id", "kind", "schema", "prompts", "turns", "messages", "usage", "cost", "stop_reason", "error"),
+    *("error_kind", "stopped_by", "value", "has_value", "is_over"),
+)
+
+
+class RunRecord:
+    """What one run did, as far as its events have been fed. Readable at any time, from any thread.
+
+        record = RunRecord()
+        with agent.subscribe(record.feed):
+            await agent.prompt("…")
+
+    `feed` takes constant time. It accepts a run from its middle, ignores events that it does not know and those that
+    come after `AgentEnd`, and raises `ValueError` for a second `AgentStart`: one record is one run. Values that were
+    read never change. Records are compared by value, and can be pickled.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_cost",
+        "_end",
+        "_has_start",
+        "_injected",
+        "_last_reason",
+        "_lock",
+        "_messages",
+        "_open",
+        "_start",
+        "_usage",
+    )
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - it changes
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begin(AgentStart())
+        self._has_start = False
+
+    def _begin(self, start: AgentStart) -> None:
+        self._start = start if start.schema is None else structs.replace(start, schema=frozen_json(start.schema))
+        self._has_start = True
+        self._closed: list[TurnRecord] = []
+        self._open: _OpenTurn | None = None
+        self._injected: tuple[AgentMessage, ...] = ()
+        """Messages that lead the turn whose reply is not there yet."""
+        self._messages: list[AgentMessage] = list(start.prompts)
+        self._usage, self._cost = Usage(), Cost()
+        self._last_reason: TurnEndReason | None = None
+        self._end: AgentEnd | None = None
+
+    @classmethod
+    def of(cls, events: Iterable[AgentEvent]) -> RunRecord:
+        """The record of these events."""
+        record = cls()
+        for event in events:
+            record.feed(event)
+        return record
+
+    # -- feeding -------------------------------------------------------------------------------------------------
+
+    def feed(self, event: AgentEvent) -> None:
+        """Takes the next event. Raises `ValueError` for the start of another run."""
+        if type(event) in _PASSED_OVER:
+            return
+        with self._lock:
+            if type(event) is AgentStart:
+                if self._has_start:
+                    raise ValueError("one RunRecord is one run, and this is the start of another: make a new record")
+                self._begin(event)
+            elif self._end is None:
+                self._take(event)
+
+    def _take(self, event: AgentEvent) -> None:
+        match event:
+            case TurnStart():
+                self._injected = ()
+            case MessagesInjected(messages=messages):
+                self._injected += messages
+                self._messages.extend(messages)
+            case MessageEnd(message=message):
+                self._count(message.usage, message.cost)
+                self._reply(message)
+            case ToolApprovalRequested():
+                self._update(event, approval="asked", arguments=frozen_json(event.arguments))
+            case ToolApprovalResolved():
+                self._update(event, approval="approved" if event.approved else "rejected", note=event.note)
+            case ToolExecutionStart():
+                arguments = frozen_json(event.arguments)
+                grant = None if event.scope is None else Grant(event.name, arguments, frozen_json(event.scope))
+                self._update(event, is_started=True, arguments=arguments, grant=grant)
+            case ToolExecutionEnd():
+                known = {} if event.arguments is None else {"arguments": frozen_json(event.arguments)}
+                self._update(
+                    event,
+                    outcome=event.outcome,
+                    reason=event.reason,
+                    seconds=event.seconds,
+                    result=event.result,
+                    **known,
+                )
+            case TurnEnd():
+                self._end_turn(event)
+            case MessageRetry() | ModelFallback() | UsageAdded():
+                self._count(event.usage, event.cost)
+            case ContextCompacted(report=report):
+                self._count(report.usage, report.cost)
+            case AgentEnd():
+                self._close_turn()
+                self._end = event
+            case _:  # nothing to keep, an event of a later version, or no event at all
+                _refuse_undecoded(event)
+
+    def _count(self, usage: Usage, cost: Cost) -> None:
+        self._usage += usage
+        self._cost += cost
+
+    def _reply(self, message: AssistantMessage) -> None:
+        self._close_turn()
+        self._open = _OpenTurn(self._injected, message, len(self._messages))
+        self._injected = ()
+        self._messages.append(message)
+
+    def _update(self, event: _CallEvent, **fields: Any) -> None:
+        if self._open is None:  # the events began behind the reply
+            self._open = _OpenTurn(self._injected, None, -1)
+            self._injected = ()
+        position = self._open.find(event)
+        self._open.calls[position] = structs.replace(self._open.calls[position], **fields)
+
+    def _end_turn(self, event: TurnEnd) -> None:
+        """The turn as it is in the history now: policies may have replaced the reply and the results."""
+        self._last_reason = event.reason
+        if event.message is None:
+            self._injected = ()
+            return
+        turn = self._open
+        if turn is None or turn.reply is None:
+            known = [] if turn is None else turn.calls
+            self._open = None
+            self._reply(event.message)
+            turn = self._open
+            assert turn is not None
+            for call in known:
+                if call.id in turn.by_id:
+                    turn.calls[turn.by_id[call.id][0]] = call
+        else:
+            turn.reply = self._messages[turn.place] = event.message
+        for position, message in enumerate(event.tool_results):
+            _put_result(turn, position, message)
+        self._messages.extend(event.tool_results)
+        self._close_turn()
+
+    def _close_turn(self) -> None:
+        if self._open is not None:
+            self._closed.append(self._open.closed())
+            self._open = None
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    @property
+    def run_id(self) -> str:
+        return self._start.run_id
+
+    @property
+    def kind(self) -> RunKind:
+        """How the run began: `prompt`, `continue` or `structured`."""
+        return self._start.kind
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """Of the value that was asked for."""
+        return self._start.schema
+
+    @property
+    def prompts(self) -> tuple[AgentMessage, ...]:
+        return self._start.prompts
+
+    @property
+    def turns(self) -> tuple[TurnRecord, ...]:
+        """One for each reply. A turn that a policy stopped before its request is not one."""
+        with self._lock:
+            return self._all_turns()
+
+    def _all_turns(self) -> tuple[TurnRecord, ...]:
+        return (*self._closed, *([] if self._open is None else [self._open.closed()]))
+
+    @property
+    def calls(self) -> tuple[CallRecord, ...]:
+        """Those of all turns."""
+        return tuple([call for turn in self.turns for call in turn.calls])
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """What the run added to the history. Results are there once their turn has ended."""
+        with self._lock:
+            return tuple(self._messages) if self._end is None else self._end.messages
+
+    @property
+    def text(self) -> str:
+        """The text of the last reply, or nothing."""
+        reply = self._last_reply()
+        return "" if reply is None else reply.text
+
+    @property
+    def usage(self) -> Usage:
+        """Of all requests, those that failed or made summaries included."""
+        with self._lock:
+            result = None if self._end is None else self._end.result
+            return self._usage if result is None else result.usage
+
+    @property
+    def cost(self) -> Cost:
+        with self._lock:
+            result = None if self._end is None else self._end.result
+            return self._cost if result is None else result.cost
+
+    @property
+    def is_over(self) -> bool:
+        return self._end is not None
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """`None` during the run."""
+        return self._ending()[0]
+
+    @property
+    def error(self) -> str | None:
+        return self._ending()[1]
+
+    @property
+    def error_kind(self) -> ErrorKind | None:
+        return self._ending()[2]
+
+    @property
+    def stopped_by(self) -> PolicyStop | None:
+        end = self._end
+        return None if end is None else end.stopped_by
+
+    @property
+    def value(self) -> Any:
+        """The structured output as JSON, if there is one (`has_value`)."""
+        end = self._end
+        return None if end is None or end.result is None else end.result.value
+
+    @property
+    def has_value(self) -> bool:
+        end = self._end
+        return end is not None and end.result is not None and end.result.has_value
+
+    def _last_reply(self) -> AssistantMessage | None:
+        for message in reversed(self.messages):
+            if type(message) is AssistantMessage:
+                return message
+        return None
+
+    def _ending(self) -> tuple[StopReason | None, str | None, ErrorKind | None]:
+        """Why the run stopped, and its error. An end that does not say follows from the last turn and reply."""
+        end = self._end
+        if end is None:
+            return None, None, None
+        if end.result is not None:
+            return end.result.stop_reason, end.result.error, end.result.error_kind
+        reply = self._last_reply()
+        if reply is not None and reply.is_failed:
+            return reply.stop_reason, reply.error_message, reply.error_kind
+        if self._last_reason is TurnEndReason.ABORTED:
+            return StopReason.ABORTED, str(Aborted()), ErrorKind.ABORTED
+        return StopReason.STOP if reply is None else reply.stop_reason, None, None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RunRecord):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _PUBLIC)
+
+    def __repr__(self) -> str:
+        state = f"over: {self.stop_reason}" if self.is_over else "not over"
+        return f"<RunRecord {self.run_id or 'without id'}, turns: {len(self.turns)}, {state}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            state = {name: getattr(self, name) for name in self.__slots__ if name != "_lock"}
+            # An open turn is kept as a closed one with its place, from which it is opened again.
+            place = None if self._open is None else self._open.place
+            return {**state, "_closed": list(self._all_turns()), "_open": place, "_messages": list(self._messages)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._lock = threading.Lock()
+        for name, value in state.items():
+            setattr(self, name, value)
+        place = state["_open"]
+        if place is not None:
+            closed = self._closed.pop()
+            self._open = _OpenTurn(closed.injected, closed.reply, place)
+            self._open.calls, self._open.by_id = [], {}
+            for call in closed.calls:
+                self._open.add(call)
+
+
+def _refuse_undecoded(event: object) -> None:
+    """Raises `TypeError` for JSON instead of an event: ignoring it would give an empty record."""
+    if event is None or isinstance(event, (bytes, bytearray, str, dict)):
+        kind = type(cast("object", event)).__name__
+        raise TypeError(f"a RunRecord is fed with events, and this is of the type {kind}: decode_event makes events")
+
+
+def _put_result(turn: _OpenTurn, position: int, message: ToolResultMessage) -> None:
+    """Gives a call its result from the history. Results are in the order of the calls."""
+    if position >= len(turn.calls) or turn.calls[position].id != message.tool_call_id:
+        return
+    call = turn.calls[position]
+    given = AgentToolResult(message.content, message.details, message.is_error)
+    if call.outcome != message.outcome or call.result != given:
+        turn.calls[position] = structs.replace(call, outcome=message.outcome, result=given)

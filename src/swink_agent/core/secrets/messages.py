@@ -1,0 +1,167 @@
+"""Masks messages before they are stored.
+
+What people, models and tools said is masked, the names of called tools included. What records and providers refer to is
+not: ids, image data, and the signature of unchanged thinking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from msgspec import structs
+
+from ..types import (
+    AgentMessage,
+    AssistantMessage,
+    Extension,
+    FileImage,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UrlImage,
+    UserMessage,
+)
+from ..values.nesting import kept_shallow
+from .redaction import SHORTEST_TEXT, Redactor
+
+__all__ = ["hold_text", "masked_data", "masked_message", "masked_texts", "with_fields"]
+
+_NO_TEXT = frozenset({int, float, bool, type(None)})
+
+# This runs for every record of every run: types are compared by `type(x) is T`, as in `core.types`, the most frequent
+# first.
+
+
+def masked_message(message: AgentMessage, redactor: Redactor) -> AgentMessage:
+    """Returns the message with its secrets masked, or the same object if it has none."""
+    if type(message) is AssistantMessage:
+        content = _blocks(message.content, redactor)
+        error = message.error_message
+        if error is not None:
+            return with_fields(message, content=content, error_message=redactor.redact(error))
+        return message if content is message.content else structs.replace(message, content=content)
+    if type(message) is UserMessage:
+        content = _blocks(message.content, redactor)
+        return message if content is message.content else structs.replace(message, content=content)
+    if type(message) is ToolResultMessage:
+        details = message.details if message.details is None else masked_data(message.details, redactor)
+        name = redactor.redact(message.tool_name)
+        return with_fields(message, content=_blocks(message.content, redactor), details=details, tool_name=name)
+    return redactor.redact_message(message)
+
+
+def masked_texts(texts: Sequence[str], redactor: Redactor) -> list[str]:
+    """Masks texts that follow each other directly, including a secret that begins in one and ends in another."""
+    if len(texts) == 1:
+        return [redactor.redact(texts[0])]
+    across = _across(texts, redactor)
+    if not across:
+        return [redactor.redact(text) for text in texts]
+    shown: list[str] = []
+    start = 0
+    for text in texts:
+        end, at, pieces = start + len(text), start, list[str]()
+        for first, last, mask in across:
+            if first >= end or last <= start:
+                continue
+            if first > at:
+                pieces.append(redactor.redact(text[at - start : first - start]))
+            if first >= start:
+                pieces.append(mask)
+            at = min(last, end)
+        pieces.append(redactor.redact(text[at - start :]))
+        shown.append("".join(pieces))
+        start = end
+    return shown
+
+
+def _across(texts: Sequence[str], redactor: Redactor) -> list[tuple[int, int, str]]:
+    """Finds secrets that span several of the texts: their positions in the joined text, and their placeholders."""
+    seams: list[int] = []
+    for text in texts[:-1]:
+        seams.append(len(text) + (seams[-1] if seams else 0))
+    masked = redactor.mask("".join(texts))
+    found: list[tuple[int, int, str]] = []
+    shift = 0
+    for span in masked.spans:
+        start = span.start + shift
+        end = start + len(span.original)
+        if any(start < seam < end for seam in seams):
+            found.append((start, end, masked.text[span.start : span.end]))
+        shift += len(span.original) - (span.end - span.start)
+    return found
+
+
+def hold_text(arguments: dict[str, Any]) -> bool:
+    """Whether any text in the arguments of a call is long enough to hold a secret."""
+    for name, value in arguments.items():
+        if type(value) not in _NO_TEXT or type(name) is not str or len(name) >= SHORTEST_TEXT:
+            return True
+    return False
+
+
+def masked_data(data: Any, redactor: Redactor) -> Any:
+    """Masks the data of a tool or an application, and replaces what is nested too deep by text."""
+    return redactor.redact_value(kept_shallow(data))
+
+
+def _blocks(content: tuple[Any, ...], redactor: Redactor) -> tuple[Any, ...]:
+    blocks = [_block(block, redactor) for block in content] if len(content) == 1 else _several(content, redactor)
+    for new, old in zip(blocks, content, strict=True):
+        if new is not old:
+            return tuple(blocks)
+    return content
+
+
+def _several(content: tuple[Any, ...], redactor: Redactor) -> list[Any]:
+    """Masks several blocks, with their texts as one, since a secret may begin in one and end in another."""
+    texts = iter(masked_texts([block.text for block in content if type(block) is Text], redactor))
+    blocks: list[Any] = []
+    for block in content:
+        if type(block) is not Text:
+            blocks.append(_block(block, redactor))
+        else:
+            text = next(texts)
+            blocks.append(block if text == block.text else Text(text))
+    return blocks
+
+
+def _block(block: Text | Thinking | ToolCall | Image | Extension, redactor: Redactor) -> Any:
+    if type(block) is Text:
+        text = redactor.redact(block.text)
+        return block if text == block.text else Text(text)
+    if type(block) is ToolCall:
+        arguments = redactor.redact_value(block.arguments) if hold_text(block.arguments) else block.arguments
+        partial = block.partial_json if block.partial_json is None else redactor.redact(block.partial_json)
+        return with_fields(block, name=redactor.redact(block.name), arguments=arguments, partial_json=partial)
+    if type(block) is Thinking:
+        thinking = redactor.redact(block.thinking)
+        # A provider rejects a signature if the text differs from what it signed.
+        return block if thinking == block.thinking else Thinking(thinking)
+    if type(block) is Extension:
+        return with_fields(block, data=masked_data(block.data, redactor))
+    return _picture(block, redactor) if type(block) is Image else block
+
+
+def _picture(block: Image, redactor: Redactor) -> Image | Text:
+    """Returns the image, or a note if its address holds a secret: a masked address would not work."""
+    source = block.source
+    if type(source) is UrlImage:
+        address = redactor.redact(source.url)
+        return block if address == source.url else Text(f"[image at {address}]")
+    if type(source) is FileImage:
+        path = redactor.redact(str(source.path))
+        return block if path == str(source.path) else Text(f"[image in the file {path}]")
+    return block
+
+
+def with_fields(value: Any, **fields: Any) -> Any:
+    """Returns the value with changed fields, or the same object if nothing changes."""
+    for name, new in fields.items():
+        old = getattr(value, name)
+        if new is not old and cast("object", new) != old:
+            return structs.replace(value, **fields)
+    return value

@@ -1,0 +1,1 @@
+"""Runs of a set: making attempts, keeping results, comparing and gating them."""

@@ -1,0 +1,1 @@
+"""Evaluators: how an attempt is scored."""

@@ -1,0 +1,95 @@
+"""Compares the agent's calls with the expected ones.
+
+Owns the comparison of JSON values and the three ways to match. Each finds the largest number of expectations that are
+met if one call meets one expectation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+from ..cases.cases import ExpectedCall, ExpectedTrajectory, TrajectoryMatch
+
+__all__ = ["MadeCall", "canonical", "matched", "trajectory_value"]
+
+
+class MadeCall(Protocol):
+    """The parts of a call that are compared."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def arguments(self) -> dict[str, Any]: ...
+
+
+def canonical(value: Any) -> Hashable:
+    """A key that is equal for values that are equal as JSON: `true` is not 1, 1 is 1.0, order in objects is ignored."""
+    if value is None or isinstance(value, (bool, str)):
+        return (type(value).__name__, value)
+    if isinstance(value, (int, float)):
+        # NaN is not equal to itself; here it is.
+        return ("number", "nan" if isinstance(value, float) and math.isnan(value) else value)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, Any]", value)
+        return ("object", frozenset([(name, canonical(item)) for name, item in items.items()]))
+    if isinstance(value, (list, tuple)):
+        return ("array", tuple([canonical(item) for item in cast("Sequence[Any]", value)]))
+    return (type(value).__name__, repr(value))
+
+
+def trajectory_value(expected: ExpectedTrajectory, made: Sequence[MadeCall]) -> float:
+    """The share of expectations that are met; with `exact`, each additional call lowers it."""
+    whole = len(expected.calls)
+    if expected.match is TrajectoryMatch.EXACT:
+        whole = max(whole, len(made))
+    return matched(expected, made) / whole if whole else 1.0
+
+
+def matched(expected: ExpectedTrajectory, made: Sequence[MadeCall]) -> int:
+    """The largest number of expectations that the calls meet."""
+    if expected.match is TrajectoryMatch.ANY_ORDER:
+        return _in_any_order(expected.calls, made)
+    return _in_order(expected.calls, made)
+
+
+def _in_order(expected: Sequence[ExpectedCall], made: Sequence[MadeCall]) -> int:
+    """The length of the longest common subsequence."""
+    wanted = [(call.name, None if call.arguments is None else canonical(call.arguments)) for call in expected]
+    row = [0] * (len(wanted) + 1)
+    for call in made:
+        arguments = canonical(call.arguments)
+        diagonal = 0
+        for position, (name, given) in enumerate(wanted, 1):
+            above = row[position]
+            if name == call.name and (given is None or given == arguments):
+                row[position] = diagonal + 1
+            elif row[position - 1] > above:
+                row[position] = row[position - 1]
+            diagonal = above
+    return row[-1]
+
+
+def _in_any_order(expected: Sequence[ExpectedCall], made: Sequence[MadeCall]) -> int:
+    """The size of a largest matching.
+
+    A call fits at most one expectation with arguments, and any without arguments for its tool. So the matching is
+    largest if expectations with arguments choose first.
+    """
+    given: Counter[tuple[str, Hashable]] = Counter()
+    open_ended: Counter[str] = Counter()
+    for call in expected:
+        if call.arguments is None:
+            open_ended[call.name] += 1
+        else:
+            given[call.name, canonical(call.arguments)] += 1
+    calls = Counter([(call.name, canonical(call.arguments)) for call in made])
+    left = Counter([call.name for call in made])
+    total = 0
+    for key, count in given.items():
+        met = min(count, calls[key])
+        total += met
+        left[key[0]] -= met
+    return total + sum(min(count, left[name]) for name, count in open_ended.items())

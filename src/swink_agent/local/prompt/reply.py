@@ -1,0 +1,296 @@
+"""Turns generated text into stream events.
+
+Reads text, `<think>` spans, calls between `<tool_call>` tags, and the internal `answer` call, whose text is what the
+model says. The grammar in `text` decides what the model may generate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.stream import (
+    AssistantMessageEvent,
+    StreamDone,
+    StreamFailed,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from swink_agent.core.types import StopReason, Usage
+
+__all__ = ["ANSWER", "CALL_END", "CALL_START", "ReplyParser"]
+
+ANSWER = "answer"
+CALL_START, CALL_END = "<tool_call>\n", "\n</tool_call>"
+_THINK_START, _THINK_END = "<think>", "</think>"
+_NAME_START, _NAME_END = '{"name": "', '", "arguments": '
+_LOOP_CHARACTERS, _LOOP_PERIOD = 400, 80
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_BLOCKS: dict[str, tuple[Any, Any, Any]] = {
+    "text": (TextStart, TextDelta, TextEnd),
+    "thinking": (ThinkingStart, ThinkingDelta, ThinkingEnd),
+    "call": (ToolCallStart, ToolCallDelta, ToolCallEnd),
+}
+"""By kind of block: the events of its start, of a piece, and of its end."""
+
+
+class ReplyParser:
+    """Reads one reply as it is generated. `take()` returns the events since the last time, without a start.
+
+    A call is passed on piece by piece. If `is_held`, it is kept until `release()`, so that the caller can check it.
+    """
+
+    def __init__(self, *, in_call: bool = False, is_held: bool = False) -> None:
+        self._events: list[AssistantMessageEvent] = []
+        self._state = self._call if in_call else self._text
+        self._buffer = ""
+        self._index = 0
+        self._open = ""
+        self._is_held = is_held
+        self._arguments: list[str] = []
+        self._name = ""
+        self._scanner = _ObjectScanner()
+        self._answer = _AnswerScanner()
+        self._tail = ""
+        self.calls: list[tuple[str, str]] = []
+        """Name and arguments, as JSON text, of the complete calls, without the `answer` call."""
+
+    def take(self) -> list[AssistantMessageEvent]:
+        events, self._events = self._events, []
+        return events
+
+    def feed(self, text: str) -> None:
+        """Takes the next piece of generated text."""
+        self._tail = (self._tail + text)[-_LOOP_CHARACTERS:]
+        self._buffer += text
+        while self._state():
+            pass
+
+    @property
+    def is_looping(self) -> bool:
+        """Whether the model repeats the same few words, as small ones do until they are stopped."""
+        return _repeats(self._tail)
+
+    # -- states: each method returns whether the state changed -----------------------------------------------
+
+    def _text(self) -> bool:
+        start, marker = _first(self._buffer, (_THINK_START, CALL_START.strip()))
+        if marker:
+            self._write("text", self._buffer[:start] if marker == _THINK_START else self._buffer[:start].rstrip("\n"))
+            self._close()
+            self._buffer = self._buffer[start + len(marker) :]
+            self._state = self._thinking if marker == _THINK_START else self._call
+            return True
+        self._write("text", self._buffer[:start])
+        self._buffer = self._buffer[start:]
+        return False
+
+    def _thinking(self) -> bool:
+        start, marker = _first(self._buffer, (_THINK_END,))
+        self._write("thinking", self._buffer[:start])
+        if marker:
+            self._close()
+            self._buffer = self._buffer[start + len(marker) :].lstrip("\n")
+            self._state = self._text
+            return True
+        self._buffer = self._buffer[start:]
+        return False
+
+    def _call(self) -> bool:
+        """The beginning of a call, up to its arguments."""
+        head = self._buffer.lstrip()
+        if _NAME_END not in head:
+            return False
+        name, _, self._buffer = head.removeprefix(_NAME_START).partition(_NAME_END)
+        self._name = name
+        if name == ANSWER:
+            self._answer = _AnswerScanner()
+            self._state = self._answering
+        else:
+            self._scanner, self._arguments = _ObjectScanner(), []
+            self._close()
+            if not self._is_held:
+                self._start_call(name)
+            self._state = self._in_arguments
+        return True
+
+    def _in_arguments(self) -> bool:
+        end = self._scanner.end_in(self._buffer)
+        piece = self._buffer if end is None else self._buffer[:end]
+        self._arguments.append(piece)
+        if piece and not self._is_held:
+            self._events.append(ToolCallDelta(self._index, piece))
+        if end is None:
+            self._buffer = ""
+            return False
+        self.calls.append((self._name, "".join(self._arguments)))
+        self._close()
+        self._buffer = self._buffer[end:]
+        self._state = self._after_call
+        return True
+
+    def _answering(self) -> bool:
+        text, used, is_over = self._answer.read(self._buffer)
+        self._write("text", text)
+        self._buffer = self._buffer[used:]
+        if is_over:
+            self._close()
+            self._state = self._after_call
+        return is_over
+
+    def _after_call(self) -> bool:
+        """After a call: brackets and tags, and perhaps another call."""
+        start, marker = _first(self._buffer, (CALL_START.strip(),))
+        self._buffer = self._buffer[start + len(marker) :]
+        if marker:
+            self._state = self._call
+        return bool(marker)
+
+    # -- blocks ----------------------------------------------------------------------------------------------
+
+    def _write(self, kind: str, text: str) -> None:
+        text = text if self._open == kind else text.lstrip("\n")  # the line break before a block is not part of it
+        if not text:
+            return
+        start, delta, _ = _BLOCKS[kind]
+        if self._open != kind:
+            self._close()
+            self._events.append(start(self._index))
+            self._open = kind
+        self._events.append(delta(self._index, text))
+
+    def _start_call(self, name: str, arguments: str = "") -> None:
+        self._events.append(ToolCallStart(self._index, f"call_{uuid4().hex[:24]}", name))
+        self._open = "call"
+        if arguments:
+            self._events.append(ToolCallDelta(self._index, arguments))
+
+    def _close(self) -> None:
+        if self._open:
+            self._events.append(_BLOCKS[self._open][2](self._index))
+            self._index += 1
+            self._open = ""
+
+    def release(self) -> None:
+        """Passes on the calls that were held."""
+        for name, arguments in self.calls if self._is_held else ():
+            self._close()
+            self._start_call(name, arguments)
+            self._close()
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def done(self, usage: Usage, *, is_cut: bool) -> None:
+        """Ends the reply. If it was cut at its longest, an incomplete call stays open."""
+        if self._state == self._text or self._state == self._thinking:
+            self._write("text" if self._state == self._text else "thinking", self._buffer)
+            self._buffer = ""
+        if is_cut and self._is_held and self._state == self._in_arguments:
+            self._start_call(self._name, "".join(self._arguments))
+        reason = StopReason.LENGTH if is_cut else StopReason.TOOL_USE if self.calls else StopReason.STOP
+        if not (is_cut and self._open == "call"):
+            self._close()
+        self._events.append(StreamDone(reason, usage))
+
+    def fail(self, message: str, kind: ErrorKind, usage: Usage | None = None) -> None:
+        self._close()
+        reason = StopReason.ABORTED if kind == ErrorKind.ABORTED else StopReason.ERROR
+        self._events.append(StreamFailed(message, kind, reason, None, usage))
+
+
+def _repeats(tail: str) -> bool:
+    """Whether the text is one short piece, repeated."""
+    if len(tail) < _LOOP_CHARACTERS:
+        return False
+    return any(tail[period:] == tail[:-period] for period in range(1, _LOOP_PERIOD + 1))
+
+
+def _first(text: str, markers: tuple[str, ...]) -> tuple[int, str]:
+    """The position of the first marker, and the marker; without one, where one may begin at the end of the text."""
+    found = [(position, marker) for marker in markers if (position := text.find(marker)) >= 0]
+    if found:
+        return min(found)
+    longest = max(map(len, markers))
+    for start in range(max(0, len(text) - longest + 1), len(text)):
+        if any(marker.startswith(text[start:]) for marker in markers):
+            return start, ""
+    return len(text), ""
+
+
+class _ObjectScanner:
+    """Finds the end of a JSON object that arrives in pieces."""
+
+    __slots__ = ("_depth", "_escaped", "_in_string")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+
+    def end_in(self, piece: str) -> int | None:
+        """The position after the object's end, if it is in this piece."""
+        for position, character in enumerate(piece):
+            if self._escaped:
+                self._escaped = False
+            elif self._in_string:
+                if character == "\\":
+                    self._escaped = True
+                elif character == '"':
+                    self._in_string = False
+            elif character == '"':
+                self._in_string = True
+            elif character in "{[":
+                self._depth += 1
+            elif character in "}]":
+                self._depth -= 1
+                if self._depth == 0:
+                    return position + 1
+        return None
+
+
+class _AnswerScanner:
+    """Decodes the string of the `answer` call while the model writes it."""
+
+    __slots__ = ("_has_begun",)
+
+    def __init__(self) -> None:
+        self._has_begun = False
+
+    def read(self, piece: str) -> tuple[str, int, bool]:
+        """Returns the decoded text, how much of the piece was read, and whether the string ended."""
+        position = 0
+        if not self._has_begun:
+            opening = piece.find(': "')
+            if opening < 0:
+                return "", 0, False
+            self._has_begun = True
+            position = opening + 3
+        decoded: list[str] = []
+        while position < len(piece):
+            character = piece[position]
+            if character == '"':
+                return "".join(decoded), position + 1, True
+            if character != "\\":
+                decoded.append(character)
+                position += 1
+                continue
+            if position + 1 >= len(piece):
+                break  # the rest of the escape has not arrived yet
+            escape = piece[position + 1]
+            if escape == "u":
+                if position + 6 > len(piece):
+                    break
+                decoded.append(chr(int(piece[position + 2 : position + 6], 16)))
+                position += 6
+            else:
+                decoded.append(_ESCAPES.get(escape, escape))
+                position += 2
+        return "".join(decoded), position, False

@@ -1,0 +1,192 @@
+"""The worker process: `python -m swink_agent.local.worker.main FD PARENT`.
+
+It holds one model in memory and serves it over the socket with descriptor FD, where its settings are the first line.
+
+Owns the process: it ends with its parent, one thread listens, one works. `llama` uses the model.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from swink_agent.core.values.decoders import json_decoder, msgpack_decoder
+
+from .engine import Chunk
+from .wire import (
+    Ask,
+    Cancel,
+    Complete,
+    Embed,
+    Failed,
+    FrameReader,
+    FromWorker,
+    Loaded,
+    Render,
+    Rendered,
+    Said,
+    ToWorker,
+    Vectors,
+    WorkerSettings,
+    frame,
+)
+
+_BLOCK = 1 << 16
+_PR_SET_PDEATHSIG = 1
+_POLL_SECONDS = 1.0
+
+
+class Connection:
+    """The socket to the parent. Any thread may send."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._lock = threading.Lock()
+
+    def send(self, message: FromWorker) -> None:
+        """Sends a message. If the parent has ended, this process ends too."""
+        data = frame(message)
+        with self._lock:
+            try:
+                self._socket.sendall(data)
+            except OSError:
+                os._exit(0)
+
+
+class Worker:
+    """Serves requests one after another, while the listening thread takes cancellations."""
+
+    def __init__(self, connection: Connection, model: Any) -> None:
+        self._connection = connection
+        self._model = model
+        self._requests: queue.SimpleQueue[Ask] = queue.SimpleQueue()
+        self._cancelled: set[int] = set()
+        self._open: set[int] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._open
+
+    def take(self, message: ToWorker) -> None:
+        """Takes a message from the parent."""
+        if isinstance(message, Cancel):
+            if message.id in self._open:
+                self._cancelled.add(message.id)
+        else:
+            self._open.add(message.id)
+            self._requests.put(message)
+
+    def work(self) -> None:
+        """Answers requests for as long as the process lives."""
+        while True:
+            request = self._requests.get()
+            try:
+                if request.id not in self._cancelled:
+                    self._answer(request)
+            except Exception as error:
+                self._connection.send(Failed(request.id, f"{type(error).__name__}: {error}"))
+            self._open.discard(request.id)
+            self._cancelled.discard(request.id)
+
+    def _answer(self, request: Ask) -> None:
+        match request:
+            case Complete():
+
+                def emit(chunk: Chunk) -> bool:
+                    if request.id in self._cancelled:
+                        return False
+                    self._connection.send(Said(request.id, chunk))
+                    return request.id not in self._cancelled
+
+                self._model.complete(request.request, emit)
+            case Render():
+                self._connection.send(Rendered(request.id, self._model.render(request.messages)))
+            case Embed():
+                self._connection.send(Vectors(request.id, self._model.embed(request.texts)))
+
+
+def serve(connected: socket.socket, open_model: Callable[[WorkerSettings], Any]) -> None:
+    """Loads the model and serves it until the parent closes the connection or sends nothing for `idle_seconds`."""
+    connection = Connection(connected)
+    settings = json_decoder(WorkerSettings).decode(_first_line(connected))
+    try:
+        model = open_model(settings)
+    except Exception as error:
+        connection.send(Failed(None, f"{error}"))
+        return
+    connection.send(Loaded(model.info))
+    worker = Worker(connection, model)
+    threading.Thread(target=worker.work, daemon=True).start()
+    try:
+        _listen(connected, worker, settings.idle_seconds)
+    finally:
+        model.close()
+
+
+def _listen(connected: socket.socket, worker: Worker, idle_seconds: float) -> None:
+    reader = FrameReader(msgpack_decoder(ToWorker))
+    connected.settimeout(idle_seconds)
+    while True:
+        try:
+            data = connected.recv(_BLOCK)
+        except TimeoutError:
+            if worker.is_idle:
+                return
+            continue
+        if not data:
+            return
+        for message in reader.feed(data):
+            worker.take(message)  # pyright: ignore[reportArgumentType] - the decoder's type
+
+
+def _first_line(connected: socket.socket) -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = connected.recv(1)
+        if not byte:
+            os._exit(0)
+        line += byte
+    return line
+
+
+def _end_with(parent: int) -> None:
+    """Ends the process when its parent has ended, even while the model is loading and without a signal."""
+    while os.getppid() == parent:  # the parent may have died before `_die_with_parent`
+        time.sleep(_POLL_SECONDS)
+    os._exit(0)
+
+
+def _die_with_parent() -> None:
+    """Asks the kernel to kill this process when its parent dies, on Linux."""
+    if sys.platform == "linux":
+        import ctypes
+
+        try:
+            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        except (OSError, AttributeError):
+            pass  # another C library: the socket and `_end_with` remain
+
+
+def main(open_model: Callable[[WorkerSettings], Any] | None = None) -> None:
+    _die_with_parent()
+    threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is meant for the agent, which then closes the connection
+    connected = socket.socket(fileno=int(sys.argv[1]))
+    if open_model is None:
+        from .llama import LlamaModel
+
+        open_model = LlamaModel
+    serve(connected, open_model)
+    # At once: native threads need not finish their work.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The protocol between the agent's process and a worker: a line of settings, then frames of msgpack on a socket.
+
+Owns the messages and their framing. The two ends are in `process` and `main`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Protocol, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from .engine import Completion, Finished, ModelInfo, Overflowed, Piece, Progress
+
+__all__ = [
+    "Ask",
+    "Cancel",
+    "Complete",
+    "Embed",
+    "Failed",
+    "FrameReader",
+    "FromWorker",
+    "Loaded",
+    "Render",
+    "Rendered",
+    "Said",
+    "ToWorker",
+    "Vectors",
+    "WorkerSettings",
+    "frame",
+]
+
+_HEADER = struct.Struct("!I")
+_LONGEST = 256 << 20
+
+
+class WorkerSettings(Struct, frozen=True, kw_only=True):
+    """How the worker loads its model: the first line on the socket, as JSON."""
+
+    path: str
+    state_dir: str
+    context_length: int = 8_192
+    batch: int = 128
+    threads: int = 0
+    gpu_layers: int | None = None
+    embedding: bool = False
+    idle_seconds: float = 900.0
+
+
+class Complete(Struct, frozen=True, tag=True):
+    """Generate; answered by `Said`s."""
+
+    id: int
+    request: Completion
+
+
+class Render(Struct, frozen=True, tag=True):
+    """Apply the chat template; answered by `Rendered`."""
+
+    id: int
+    messages: list[tuple[str, str]]
+
+
+class Embed(Struct, frozen=True, tag=True):
+    """Embed; answered by `Vectors`."""
+
+    id: int
+    texts: list[str]
+
+
+class Cancel(Struct, frozen=True, tag=True):
+    """The parent no longer wants the answer to this request."""
+
+    id: int
+
+
+class Loaded(Struct, frozen=True, tag=True):
+    """The model is in memory. Sent once, without a request."""
+
+    info: ModelInfo
+
+
+class Said(Struct, frozen=True, tag=True):
+    """A chunk of a completion."""
+
+    id: int
+    chunk: Progress | Piece | Finished | Overflowed
+
+
+class Rendered(Struct, frozen=True, tag=True):
+    id: int
+    text: str
+
+
+class Vectors(Struct, frozen=True, tag=True):
+    id: int
+    vectors: list[list[float]]
+
+
+class Failed(Struct, frozen=True, tag=True):
+    """A request failed. Without an id, loading failed and the worker ends."""
+
+    id: int | None
+    message: str
+
+
+Ask: TypeAlias = Complete | Render | Embed
+ToWorker: TypeAlias = Complete | Render | Embed | Cancel
+FromWorker: TypeAlias = Loaded | Said | Rendered | Vectors | Failed
+
+T = TypeVar("T", covariant=True)
+
+
+def frame(message: ToWorker | FromWorker) -> bytes:
+    """Encodes a message for the socket."""
+    body = msgspec.msgpack.encode(message)
+    return _HEADER.pack(len(body)) + body
+
+
+class _Decoder(Protocol[T]):
+    def decode(self, buf: bytes, /) -> T: ...
+
+
+class FrameReader:
+    """Splits received bytes into messages."""
+
+    def __init__(self, decoder: _Decoder[T]) -> None:
+        self._decode = decoder.decode
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[object]:
+        """Yields the messages that are complete now. Raises `ValueError` for a frame that cannot be a message."""
+        self._buffer += data
+        while len(self._buffer) >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(self._buffer)
+            if length > _LONGEST:
+                raise ValueError(f"a message of {length:,} bytes")
+            end = _HEADER.size + length
+            if len(self._buffer) < end:
+                return
+            body = bytes(self._buffer[_HEADER.size : end])
+            del self._buffer[:end]
+            yield self._decode(body)

@@ -1,0 +1,1 @@
+"""Shortens conversations that exceed the model's context window: summaries and token counting."""

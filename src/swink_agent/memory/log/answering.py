@@ -1,0 +1,139 @@
+"""A history in which every call has a result, directly after its reply and in order, however the messages arrive.
+
+Owns the places of results. `fold` makes results for calls that have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from swink_agent.core.context.context import is_empty
+from swink_agent.core.types import AgentMessage, AssistantMessage, ToolCall, ToolResultMessage
+
+from .records import UnknownMessage
+
+__all__ = ["AnsweredHistory", "OpenCalls"]
+
+
+class OpenCalls:
+    """The calls of the last reply, and their results as they arrive."""
+
+    __slots__ = ("calls", "reply", "results")
+
+    def __init__(self, reply: int, calls: tuple[ToolCall, ...]) -> None:
+        self.reply = reply
+        self.calls = calls
+        self.results: list[tuple[int, ToolResultMessage] | None] = [None] * len(calls)
+
+    def place(self, message: ToolResultMessage, call: int | None) -> int | None:
+        """The index of the call that this result answers; `None` if it answers none."""
+        if call is not None:
+            if 0 <= call < len(self.calls) and self.results[call] is None:
+                return call if self.calls[call].id == message.tool_call_id else None
+            return None
+        for index, asked in enumerate(self.calls):
+            if asked.id == message.tool_call_id and self.results[index] is None:
+                return index
+        return None
+
+
+class AnsweredHistory:
+    """A growing list of messages in which every call has a result, in order."""
+
+    __slots__ = ("_late", "_recover", "batch", "messages", "numbers")
+
+    def __init__(self, recover: Callable[[OpenCalls, int], ToolResultMessage]) -> None:
+        self._recover = recover
+        """Makes the result of a call that has none."""
+        self._late: tuple[OpenCalls, int] | None = None
+        """The calls of the last non-empty reply, if some had no result directly after it, and where their results
+        begin."""
+        self.messages: list[AgentMessage] = []
+        self.numbers: list[int | None] = []
+        self.batch: OpenCalls | None = None
+
+    def __len__(self) -> int:
+        return len(self.messages) + (0 if self.batch is None else len(self.batch.calls))
+
+    def add(self, number: int, message: AgentMessage, call: int | None = None) -> bool:
+        """Adds a message. Returns whether it has a place in the history."""
+        batch = self.batch
+        if type(message) is ToolResultMessage:
+            if batch is None:
+                return call is None and self._add_late(number, message)
+            index = batch.place(message, call)
+            if index is None:
+                return False
+            batch.results[index] = (number, message)
+            return True
+        if batch is not None:
+            if _is_result(message):
+                return False  # of another version: the others of its reply are still to come
+            self.batch = None
+            self._late = (batch, len(self.messages)) if None in batch.results else None
+            self._put_results(batch, self.messages, self.numbers)
+        self.messages.append(message)
+        self.numbers.append(number)
+        if type(message) is AssistantMessage:
+            if self._late is not None and not is_empty(message):
+                self._late = None
+            calls = message.tool_calls
+            if calls:
+                self.batch = OpenCalls(number, calls)
+        return True
+
+    def _add_late(self, number: int, message: ToolResultMessage) -> bool:
+        """Moves a result that comes after another message to its reply, as it would be sent: an application may give
+        such a history."""
+        if self._late is None:
+            return False
+        batch, start = self._late
+        index = batch.place(message, None)
+        if index is None:
+            return False
+        batch.results[index] = (number, message)
+        self.messages[start + index], self.numbers[start + index] = message, number
+        return True
+
+    def _put_results(self, batch: OpenCalls, messages: list[AgentMessage], numbers: list[int | None]) -> None:
+        """Adds the results after the reply, in the order of its calls. Missing ones are recovered."""
+        for index, result in enumerate(batch.results):
+            number, message = (None, self._recover(batch, index)) if result is None else result
+            messages.append(message)
+            numbers.append(number)
+
+    def all(self) -> tuple[list[AgentMessage], list[int | None]]:
+        """The messages and their numbers, recovered results included."""
+        messages, numbers = list(self.messages), list(self.numbers)
+        if self.batch is not None:
+            self._put_results(self.batch, messages, numbers)
+        return messages, numbers
+
+    def on_record(self) -> list[tuple[int | None, AgentMessage]]:
+        """The messages with their numbers, without the recovered results of the last reply."""
+        found: list[tuple[int | None, AgentMessage]] = list(zip(self.numbers, self.messages, strict=True))
+        if self.batch is not None:
+            found += [result for result in self.batch.results if result is not None]
+        return found
+
+    def replace(self, number: int, message: AgentMessage) -> bool:
+        batch = self.batch
+        if batch is not None and type(message) is ToolResultMessage:
+            for index, result in enumerate(batch.results):
+                if result is not None and result[0] == number:
+                    batch.results[index] = (number, message)
+                    return True
+        for position in range(len(self.numbers) - 1, -1, -1):
+            if self.numbers[position] == number:
+                self.messages[position] = message
+                if batch is not None and batch.reply == number and type(message) is AssistantMessage:
+                    calls = message.tool_calls
+                    if len(calls) == len(batch.calls):
+                        batch.calls = calls
+                return True
+        return False
+
+
+def _is_result(message: AgentMessage) -> bool:
+    """Whether the message is a result that this version does not understand."""
+    return type(message) is UnknownMessage and message.data.get("role") == "tool_result"

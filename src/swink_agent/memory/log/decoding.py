@@ -1,0 +1,219 @@
+"""From a line of a session's file to what it says, also if another version wrote it.
+
+Owns the fast way, one typed decoder for all lines as this version writes them, and the slow way for all others: what is
+not understood is left out and said, never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Union, cast
+
+import msgspec
+from msgspec import structs
+
+from swink_agent.core.codec import decode_message
+from swink_agent.core.journal import (
+    ContextReplaced,
+    HistoryCut,
+    MessageAdded,
+    MessageReplaced,
+    ModelChanged,
+    RunEnded,
+    RunStarted,
+    StateChanged,
+    ToolStarted,
+)
+from swink_agent.core.types import AgentMessage, CustomMessage
+from swink_agent.core.values.decoders import converted, json_decoder
+
+from ..sessions.info import Problem
+from .records import (
+    LabelAdded,
+    NoteAdded,
+    RecordEntry,
+    SessionStarted,
+    Summary,
+    TitleChanged,
+    UnknownMessage,
+    UnknownRecord,
+)
+
+__all__ = ["EntryDecoder"]
+
+_KINDS: dict[str, type] = {
+    "context": ContextReplaced,
+    "history": HistoryCut,
+    "label": LabelAdded,
+    "message": MessageAdded,
+    "model": ModelChanged,
+    "note": NoteAdded,
+    "replaced": MessageReplaced,
+    "run_ended": RunEnded,
+    "run_started": RunStarted,
+    "session": SessionStarted,
+    "state": StateChanged,
+    "summary": Summary,
+    "title": TitleChanged,
+    "tool_started": ToolStarted,
+}
+_ANY: Any = Union[tuple(_KINDS.values())]  # noqa: UP007 - made of a list
+_UNDECODED = (msgspec.MsgspecError, UnicodeError, RecursionError)
+_ENVELOPE = ("seq", "at", "crc", "type")
+_STAND_IN: dict[str, Any] = {"role": "user", "content": []}
+_WHERE = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`")
+_MOST_REPAIRS = 16
+_AT_ONCE = 32
+"""Lines that are decoded by one call. They are decoded again, one by one, where that does not understand them all."""
+
+
+class EntryDecoder:
+    """Decodes lines; `types` are the application's own messages that may be in them."""
+
+    __slots__ = ("_decode_lines", "_decode_quickly", "_types", "unknown")
+
+    def __init__(self, types: Sequence[type[CustomMessage]] = ()) -> None:
+        self._types = tuple(types)
+        quick: msgspec.json.Decoder[RecordEntry] = json_decoder(_ANY)
+        # Of what this version wrote. They raise one of `_UNDECODED` for anything else.
+        self._decode_quickly, self._decode_lines = quick.decode, quick.decode_lines
+        self.unknown: list[Problem] = []
+        """What was not understood so far."""
+
+    def _miss(self, words: str, *, is_damage: bool = True) -> None:
+        self.unknown.append(Problem(words, is_damage))
+
+    def decode(self, line: bytes, number: int) -> RecordEntry:
+        """What the line says; an `UnknownRecord` for what this version does not know."""
+        try:
+            return self._decode_quickly(line)
+        except _UNDECODED:
+            return self._decode_slowly(line, number)
+
+    def decode_all(self, bodies: Sequence[bytes], numbers: Sequence[int]) -> list[RecordEntry]:
+        """What many lines say, of which each was cut off before its checksum."""
+        entries: list[RecordEntry] = []
+        for start in range(0, len(bodies), _AT_ONCE):
+            some = bodies[start : start + _AT_ONCE]
+            try:
+                decoded = self._decode_lines(b"}\n".join(some) + b"}")
+            except _UNDECODED:
+                decoded = ()
+            # As many values as lines are one in each: none goes on behind its line, where another begins with a brace.
+            if len(decoded) != len(some):
+                theirs = numbers[start : start + _AT_ONCE]
+                decoded = [self.decode(body + b"}", number) for body, number in zip(some, theirs, strict=True)]
+            entries += decoded
+        return entries
+
+    def _decode_slowly(self, line: bytes, number: int) -> RecordEntry:
+        """The same, of a line that was written by another version or with messages of unknown types."""
+        try:
+            document = msgspec.json.decode(line)
+        except _UNDECODED:
+            document = None
+        if not isinstance(document, dict):
+            self._miss(f"record {number} is not a JSON object and is skipped")
+            return UnknownRecord("")
+        fields = cast("dict[str, Any]", document)
+        type_name = fields.get("type")
+        kind = _KINDS.get(type_name) if isinstance(type_name, str) else None
+        if kind is None:
+            self._miss(f"record {number} is of a kind that this version does not know, {type_name!r}")
+            return _unknown(fields)
+        messages = self._take_messages(fields, number)
+        if fields.get("source") not in _SOURCES and kind is MessageAdded:
+            fields["source"] = "given"
+        try:
+            entry = self._lenient(fields, kind, number)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
+            self._miss(f"record {number}, a {type_name}, is not understood by this version")
+            return _unknown(fields)
+        if isinstance(entry, (MessageAdded, MessageReplaced)) and messages:
+            return structs.replace(entry, message=messages[0])
+        if isinstance(entry, ContextReplaced):
+            made = iter(messages)
+            parts = [part if isinstance(part, int) else next(made) for part in entry.parts]
+            return structs.replace(entry, parts=tuple(parts))
+        return entry
+
+    def _take_messages(self, fields: dict[str, Any], number: int) -> list[AgentMessage]:
+        """The messages in a record, in whose places stand-ins are left."""
+        taken: list[AgentMessage] = []
+        if isinstance(fields.get("message"), dict):
+            taken.append(self._message(fields["message"], number))
+            fields["message"] = _STAND_IN
+        parts = fields.get("parts")
+        if isinstance(parts, list):
+            items = cast("list[Any]", parts)
+            for position, part in enumerate(items):
+                if isinstance(part, dict):
+                    taken.append(self._message(cast("dict[str, Any]", part), number))
+                    items[position] = _STAND_IN
+        return taken
+
+    def _message(self, fields: dict[str, Any], number: int) -> AgentMessage:
+        original = fields
+        if fields.get("role") == "unknown" and isinstance(fields.get("data"), dict):
+            fields = original = fields["data"]  # kept by a program that did not know its type
+        said: list[str] = []
+        for _ in range(_MOST_REPAIRS):
+            try:
+                message = decode_message(msgspec.json.encode(fields), self._types)
+            except ValueError as error:
+                left_out = _without(fields, str(error))
+                if left_out is None:
+                    break
+                fields, where = left_out
+                said.append(f"record {number}: `{where}` of its message is not understood by this version")
+            else:
+                for words in said:
+                    self._miss(words)
+                return message
+        role = original.get("role")
+        words = f"record {number} holds a message of a type that was not given, {role!r}"
+        self._miss(words, is_damage=role in _OUR_ROLES)
+        return UnknownMessage(original)
+
+    def _lenient(self, fields: dict[str, Any], kind: type, number: int) -> RecordEntry:
+        for _ in range(_MOST_REPAIRS):
+            try:
+                return cast("RecordEntry", converted(fields, kind))
+            except msgspec.ValidationError as error:
+                left_out = _without(fields, str(error))
+                if left_out is None:
+                    raise
+                fields, where = left_out
+                self._miss(f"record {number}: `{where}` is not understood by this version")
+        raise msgspec.ValidationError("too much of it is not understood")
+
+
+_OUR_ROLES = ("user", "assistant", "tool_result")
+"""For messages that the application does not define itself."""
+_SOURCES = frozenset({"given", "prompt", "steering", "follow_up", "policy", "reply", "result"})
+
+
+def _unknown(fields: dict[str, Any]) -> UnknownRecord:
+    data = {name: value for name, value in fields.items() if name not in _ENVELOPE}
+    return UnknownRecord(str(fields.get("type") or ""), data)
+
+
+def _without(fields: dict[str, Any], error: str) -> tuple[dict[str, Any], str] | None:
+    """A copy without the field that the error is about, and where that is; `None` if it says no such place."""
+    found = _WHERE.search(error)
+    if found is None:
+        return None
+    where = found[1]
+    copy = msgspec.json.decode(msgspec.json.encode(fields))
+    steps = [int(step[1:-1]) if step[0] == "[" else step[1:] for step in re.findall(r"\.\w+|\[\d+\]", where)]
+    place: Any = copy
+    try:
+        for step in steps[:-1]:
+            place = place[step]
+        if not isinstance(steps[-1], str):
+            return None  # an item of a list is something that was said, and not a remark about it
+        del place[steps[-1]]
+    except (KeyError, IndexError, TypeError):
+        return None
+    return copy, where.lstrip(".")

@@ -1,0 +1,419 @@
+"""Folds entries into a session's history, context, model, state, labels, notes and totals.
+
+Pure: it knows no file. Entries are added one by one, with their numbers, in order. What they add up to can be read at
+any time. The history is always valid: a call without a result gets one that says so.
+
+    outcome unknown     the call had started: what it did, and whether it still runs, is not known
+    never ran           the call had not started
+
+Owns the rules of the fold and of recovery. `answering` puts results in their places, and `resuming` records recovered
+results when the session continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from swink_agent.core.journal import (
+    ContextReplaced,
+    HistoryCut,
+    MessageAdded,
+    MessageReplaced,
+    ModelChanged,
+    Past,
+    RunEnded,
+    RunStarted,
+    StateChanged,
+    ToolStarted,
+)
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    Cost,
+    ModelSpec,
+    ToolOutcome,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    extract_text,
+)
+from swink_agent.core.values.value import copy_json
+
+from ..sessions.info import Problem, title_from
+from .answering import AnsweredHistory, OpenCalls
+from .records import NO_USE, LabelAdded, NoteAdded, RecordEntry, SessionStarted, Summary, TitleChanged
+
+__all__ = ["Fold", "RecoveredResult"]
+
+LOST = (
+    "outcome unknown: this tool call had started, and its result was never recorded. It may have done all of its work, "
+    "some of it, or none: look before you repeat it."
+)
+NEVER_RAN = "never ran: this tool call had not started when the program ended."
+RUNNING = (
+    "outcome unknown: this tool call had started, and its result was not there yet when the session was read, while "
+    "somebody had it in use: the call may still be running, or have ended since."
+)
+WAITING = (
+    "never ran: this tool call had not started when the session was read, while somebody had it in use: it may still "
+    "be about to."
+)
+
+
+class RecoveredResult(NamedTuple):
+    """A result that is not on record. It was made because its call had none."""
+
+    reply: int
+    """The number of the entry that added the reply."""
+    call: int
+    message: ToolResultMessage
+
+
+class Fold:
+    """What the entries so far add up to.
+
+    A fold that begins with a `Summary` knows only what a list shows. If `needs_all` is set, not even that is right.
+    """
+
+    def __init__(self, summary: Summary | None = None) -> None:
+        self._history = AnsweredHistory(self.recover)
+        self._context: AnsweredHistory | None = None
+        self._known: dict[int, AgentMessage] = {}
+        self._started: set[tuple[int, int]] = set()
+        """The calls that had started, as pairs: the number of the reply and the index of the call."""
+        self._recovered: dict[tuple[int, int], ToolResultMessage] = {}
+        self._orphans: set[int] = set()
+        """Results without a place, because their call is missing."""
+        self._bereft: set[int] = set()
+        """Orphans whose call was recorded and is lost. An application may give a history with others."""
+        self._before = 0
+        self._made = 0
+        self._usage, self._cost = Usage(), Cost()
+        self._run_usage, self._run_cost = Usage(), Cost()
+        self._uncounted: list[AssistantMessage] = []
+        """Replies that are not in `_run_usage` yet. Most never are: the end of a run has the usage of all of it."""
+        self._first = ""
+        self._first_number: int | None = None
+        self.start: SessionStarted | None = None
+        self.has_messages = False
+        """Whether there ever was one."""
+        self.title = ""
+        self.updated = 0
+        self.model: ModelSpec | None = None
+        self.state: dict[str, Any] = {}
+        self.labels: list[LabelAdded] = []
+        self.notes: list[NoteAdded] = []
+        self.note_positions: list[int] = []
+        """How many messages there were when each note was added."""
+        self.needs_all = False
+        self.is_in_use = False
+        """Whether a process is writing the session, so that the last calls may still get their results."""
+        self.lost: list[str] = []
+        if summary is not None:
+            self._before = summary.messages
+            self._usage, self._cost, self.model = summary.usage, summary.cost, summary.model
+            self._run_usage, self._run_cost = summary.run_usage, summary.run_cost
+            self.title, self._first, self.updated = summary.title, summary.first, summary.updated
+            self._first_number = summary.first_number
+        self._is_partial = summary is not None
+
+    # -- adding ------------------------------------------------------------------------------------------------
+
+    def add(self, number: int, entry: RecordEntry, at: int = 0) -> None:
+        """Takes the next entry."""
+        if at > self.updated and type(entry) not in NO_USE:
+            self.updated = at
+        # The most frequent kinds come first: this is done for every record of every run.
+        if type(entry) is MessageAdded:
+            self._add_message(number, entry)
+            return
+        if type(entry) is ToolStarted:
+            batch = self._history.batch
+            if batch is not None and 0 <= entry.call < len(batch.calls):
+                started = (batch.reply, entry.call)
+                self._started.add(started)
+                self._recovered.pop(started, None)  # made when the history was read before the start
+            return
+        match entry:
+            case MessageReplaced():
+                self._replace(entry)
+            case ContextReplaced():
+                self._replace_context(number, entry)
+            case HistoryCut():
+                self._cut(number, entry)
+            case ModelChanged():
+                self.model = entry.model
+            case StateChanged():
+                self.state = entry.state
+            case RunStarted():
+                self._settle_run()
+            case RunEnded():
+                self._usage, self._cost = self._usage + entry.usage, self._cost + entry.cost
+                self._run_usage, self._run_cost = Usage(), Cost()
+                self._uncounted.clear()
+            case SessionStarted():
+                self.start = entry
+                self.title = self.title or entry.title
+            case TitleChanged():
+                self.title = entry.title
+            case LabelAdded():
+                self.labels.append(entry)
+            case NoteAdded():
+                self.notes.append(entry)
+                self.note_positions.append(self.count)
+            case Summary() if self.start is None:
+                self.title = entry.title or self.title  # the first line, which had it, may be lost
+            case _:
+                pass  # any other summary repeats what is known, and unknown records are ignored
+
+    def _add_message(self, number: int, entry: MessageAdded) -> None:
+        message = entry.message
+        self._known[number] = message
+        self.has_messages = True
+        if not self._history.add(number, message, entry.call):
+            self._orphans.add(number)
+            if entry.source == "result" and type(message) is ToolResultMessage:
+                self._bereft.add(number)
+            self.needs_all = self._is_partial
+            return
+        if self._context is not None:
+            self._context.add(number, message, entry.call)
+        if type(message) is AssistantMessage:
+            if entry.source == "reply":
+                self._uncounted.append(message)
+        elif not self._first and type(message) is UserMessage:
+            self._first, self._first_number = _start_of(message), number
+
+    def _replace(self, entry: MessageReplaced) -> None:
+        if entry.number not in self._known:
+            self.needs_all = self._is_partial
+            self.lost.append(f"a message was replaced that is lost (record {entry.number})")
+            return
+        self._known[entry.number] = entry.message
+        self._history.replace(entry.number, entry.message)
+        if self._context is not None:
+            self._context.replace(entry.number, entry.message)
+        if type(entry.message) is UserMessage:
+            self._find_first()
+
+    def _replace_context(self, number: int, entry: ContextReplaced) -> None:
+        if entry.report is not None:
+            self._run_usage += entry.report.usage
+            self._run_cost += entry.report.cost
+        lane = AnsweredHistory(self.recover)
+        lost = 0
+        for part in entry.parts:
+            if not isinstance(part, int):
+                self._made -= 1
+                if not lane.add(self._made, part):
+                    lane.messages.append(part)  # what the transforms made, however odd, is sent as it is
+                    lane.numbers.append(None)
+                continue
+            message = self._known.get(part)
+            if message is None or not lane.add(part, message):
+                lost += 1
+        if lost and not self._is_partial:
+            self.lost.append(f"{lost} of the messages that a compaction kept are lost (record {number})")
+        # If nothing of it is left, the whole history is sent, and compacted again if needed.
+        self._context = lane if len(lane) else None
+
+    def _cut(self, number: int, entry: HistoryCut) -> None:
+        self.needs_all = self._is_partial
+        before = self._history.all()[1]
+        self._history, self._context = AnsweredHistory(self.recover), None
+        lost = 0
+        known: dict[int, AgentMessage] = {}
+        for kept in entry.numbers:
+            message = self._known.get(kept)
+            if message is None:
+                lost += 1
+                continue
+            known[kept] = message
+            if self._history.add(kept, message):
+                self._orphans.discard(kept)
+                self._bereft.discard(kept)
+            else:
+                self._orphans.add(kept)
+        if lost:
+            self.lost.append(f"{lost} of the messages that a change of the history kept are lost (record {number})")
+        # Messages that are no longer in the history are forgotten, except orphans, which may still get a place.
+        for orphan in self._orphans:
+            known.setdefault(orphan, self._known[orphan])
+        self._known = known
+        shared = _shared(before, self._history.all()[1])
+        self.labels = [label for label in self.labels if label.position <= shared]  # labels of places that still exist
+        self._find_first()
+
+    def _find_first(self) -> None:
+        if self._is_partial:
+            self.needs_all = True
+            return
+        self._first, self._first_number = "", None
+        for number, message in zip(self._history.numbers, self._history.messages, strict=True):
+            if type(message) is UserMessage and (first := _start_of(message)):
+                self._first, self._first_number = first, number
+                return
+
+    def _settle_run(self) -> None:
+        """Counts what no end of a run has counted: the replies and compactions of a run that was cut off, and
+        compactions on demand, which belong to no run."""
+        self._count_replies()
+        self._usage, self._cost = self._usage + self._run_usage, self._cost + self._run_cost
+        self._run_usage, self._run_cost = Usage(), Cost()
+
+    def _count_replies(self) -> None:
+        for message in self._uncounted:
+            self._run_usage += message.usage
+            self._run_cost += message.cost
+        self._uncounted.clear()
+
+    def recover(self, batch: OpenCalls, index: int) -> ToolResultMessage:
+        """Makes the result of a call that has none on record; the same object each time."""
+        key = (batch.reply, index)
+        made = self._recovered.get(key)
+        if made is None:
+            has_started = key in self._started
+            reply = self._known.get(batch.reply)
+            last = self._history.batch
+            if self.is_in_use and last is not None and last.reply == batch.reply:
+                words = RUNNING if has_started else WAITING
+            else:
+                words = LOST if has_started else NEVER_RAN
+            made = self._recovered[key] = ToolResultMessage(
+                batch.calls[index].id,
+                words,
+                is_error=True,
+                tool_name=batch.calls[index].name,
+                timestamp=reply.timestamp if isinstance(reply, AssistantMessage) else self.updated,
+                outcome=ToolOutcome.LOST if has_started else ToolOutcome.NEVER_RAN,
+            )
+        return made
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many messages the history has, recovered results included."""
+        return self._before + len(self._history)
+
+    @property
+    def usage(self) -> Usage:
+        self._count_replies()
+        return self._usage + self._run_usage
+
+    @property
+    def cost(self) -> Cost:
+        self._count_replies()
+        return self._cost + self._run_cost
+
+    @property
+    def first(self) -> str:
+        """The start of the first user message."""
+        return self._first
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a call waits for its result."""
+        return self.open_reply is not None
+
+    @property
+    def open_reply(self) -> int | None:
+        """The number of the entry that added the last reply, if a call of it waits for its result."""
+        batch = self._history.batch
+        return batch.reply if batch is not None and None in batch.results else None
+
+    def has_started(self, reply: int | None, call: int) -> bool:
+        """Whether a call had started, of the reply that the entry of this number added."""
+        return (reply, call) in self._started
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        return tuple(self._history.all()[0])
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What the entries show to be lost."""
+        orphans = [f"record {number} is a result whose call is lost" for number in sorted(self._bereft)]
+        return [*map(Problem, self.lost), *map(Problem, orphans)]
+
+    @property
+    def context(self) -> tuple[AgentMessage, ...] | None:
+        """What the model is sent of the history; `None` for all."""
+        return None if self._context is None else tuple(self._context.all()[0])
+
+    def summary(self) -> Summary:
+        self._count_replies()
+        return Summary(
+            messages=self.count,
+            usage=self._usage,
+            cost=self._cost,
+            run_usage=self._run_usage,
+            run_cost=self._run_cost,
+            model=self.model,
+            title=self.title,
+            first=self._first,
+            first_number=self._first_number,
+            updated=self.updated,
+        )
+
+    def past(self) -> Past:
+        """What an agent continues from. Every message must be on record: `resuming.past_of` ensures that."""
+        messages, numbers = self._history.all()
+        assert None not in numbers, "results that a crash cost are recorded first: past_of(journal) does that"
+        return Past(
+            messages=tuple(messages),
+            numbers=tuple([number for number in numbers if number is not None]),
+            context=self.context,
+            model=self.model,
+            state=copy_json(self.state),
+        )
+
+    def recovered(self) -> tuple[list[RecoveredResult], list[RecoveredResult]]:
+        """The recovered results that are not on record: those inside the history, and those at its end."""
+        batch = self._history.batch
+        at_end = [] if batch is None else self._missing(batch)
+        inside: list[RecoveredResult] = []
+        if None in self._history.numbers:
+            keys = {id(message): key for key, message in self._recovered.items()}
+            for message, number in zip(self._history.messages, self._history.numbers, strict=True):
+                if number is None and type(message) is ToolResultMessage:
+                    inside.append(RecoveredResult(*keys[id(message)], message))
+        return inside, at_end
+
+    def _missing(self, batch: OpenCalls) -> list[RecoveredResult]:
+        return [
+            RecoveredResult(batch.reply, index, self.recover(batch, index))
+            for index, result in enumerate(batch.results)
+            if result is None
+        ]
+
+    @property
+    def numbers(self) -> list[int | None]:
+        """The number of each message's entry; `None` for recovered results."""
+        return self._history.all()[1]
+
+    def history_numbers(self, recorded: Mapping[int, int]) -> list[int]:
+        """The numbers of the history's entries. `recorded` has those of results recorded since, by object id."""
+        return [recorded[id(message)] if number is None else number for number, message in self._history.on_record()]
+
+    def context_parts(self, recorded: Mapping[int, int]) -> list[int | AgentMessage] | None:
+        """The context as a `ContextReplaced` has it; `recorded` as for `history_numbers`."""
+        if self._context is None:
+            return None
+        return [
+            recorded.get(id(message), message) if number is None or number < 0 else number
+            for number, message in self._context.on_record()
+        ]
+
+
+def _shared(before: Sequence[int | None], after: Sequence[int | None]) -> int:
+    """How many messages two histories share at their start. A recovered result may have got its number since."""
+    for at, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old is not None and old != new:
+            return at
+    return min(len(before), len(after))
+
+
+def _start_of(message: UserMessage) -> str:
+    return title_from(extract_text(message.content))

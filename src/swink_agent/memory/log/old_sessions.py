@@ -1,0 +1,98 @@
+"""Infers what sessions of earlier versions do not say. Format version 1 is the same, but these files have no facts.
+
+Since then, `RunStarted` has the kind and the schema of a run, `RunEnded` its `error_kind` and value, and results have
+`CallFacts`. Nothing here is used for a run that has them. This is the only module that knows how earlier versions
+worded their messages: no other code may read prose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    StopReason,
+    Text,
+    ToolOutcome,
+    ToolResultMessage,
+    UserBlock,
+    UserMessage,
+    extract_text,
+)
+
+if TYPE_CHECKING:
+    from .runs import StoredRun
+
+__all__ = [
+    "OLD_ABORT",
+    "kind_of_old_error",
+    "old_answer_tool",
+    "old_answer_tools",
+    "old_interruption",
+    "old_note",
+    "old_rejection",
+]
+
+_ANSWER = re.compile(r"final_answer_*")
+"""The name of the library's tool that takes a structured output."""
+_REMINDER = re.compile(f"Answer by calling the tool ({_ANSWER.pattern}), not in text")
+_REJECTED = "tool call rejected: "
+OLD_ABORT = "the run was aborted"
+"""The reason of a call that was rejected because the run was aborted while a person was asked about it."""
+_BY_THE_TOOL = frozenset({ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.INVALID})
+"""Outcomes that only calls of existing tools have."""
+
+
+def old_answer_tools(run: StoredRun, own: Collection[str]) -> frozenset[str]:
+    """The tools of the run that may have taken a structured output: the agent itself has no tool of that name."""
+    names = [call.name for turn in run.turns for call in turn.calls]
+    return frozenset([name for name in names if _ANSWER.fullmatch(name) and name not in own])
+
+
+def old_answer_tool(run: StoredRun, own: Collection[str]) -> str | None:
+    """The tool that took the structured output, if it is certain that the run was asked for one."""
+    if run.end is not None and run.end.stopped_by is not None and _ANSWER.fullmatch(run.end.stopped_by.policy):
+        return run.end.stopped_by.policy
+    possible = old_answer_tools(run, own)
+    for turn in run.turns:
+        for message in turn.messages("policy"):
+            if isinstance(message, UserMessage) and (asked := _REMINDER.match(extract_text(message.content))):
+                return asked[1]
+        # Once people are asked or calls start, every call of a missing tool has its result.
+        is_screened = turn.started or any(one.outcome is ToolOutcome.REJECTED for one in turn.results.values())
+        for index, result in turn.results.items():
+            if result.tool_name in possible:
+                is_there = turn.calls[index].partial_json is None and result.outcome in _BY_THE_TOOL
+                if is_there or (is_screened and result.outcome is ToolOutcome.CANCELLED):
+                    return result.tool_name
+    return None
+
+
+def old_interruption(run: StoredRun, turn: int) -> Literal["steering", "aborted", "tool"]:
+    """Why calls of this turn were cancelled: the run continued with a steering message, ended, or neither."""
+    if turn + 1 == len(run.turns):
+        return "aborted" if run.ends_early else "steering"
+    return "steering" if run.turns[turn + 1].messages("steering") else "tool"
+
+
+def old_rejection(result: ToolResultMessage | None) -> str:
+    """The reason of a rejected call, from the sentence that the model was sent."""
+    return "" if result is None else extract_text(result.content).removeprefix(_REJECTED)
+
+
+def old_note(content: Sequence[UserBlock]) -> str:
+    """What a person told the model about arguments that they changed: a block behind what the tool returned."""
+    last = content[-1] if len(content) > 1 else None
+    return last.text[1:] if isinstance(last, Text) and last.text.startswith("\n") else ""
+
+
+def kind_of_old_error(stop_reason: StopReason, messages: Sequence[AgentMessage]) -> ErrorKind | None:
+    """The kind of the error that ended a run."""
+    if stop_reason is StopReason.ABORTED:
+        return ErrorKind.ABORTED
+    last = messages[-1] if messages else None
+    return last.error_kind if isinstance(last, AssistantMessage) else None

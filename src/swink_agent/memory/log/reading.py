@@ -1,0 +1,283 @@
+"""Finding the records in the bytes of a session's file, whatever happened to them.
+
+A line with a correct checksum is a record. A line with a wrong one is searched for records: a lost newline joins two.
+All other bytes are damage, which is reported and skipped, and costs only the records that it hit. Nothing here changes
+a file.
+
+Owns finding and ordering the records. `decoding` decodes them, and `fold` adds them up.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from struct import pack
+from typing import NamedTuple
+
+from swink_agent.core.types import CustomMessage
+
+from ..sessions.info import Problem
+from .decoding import EntryDecoder
+from .records import VERSION, SessionRecord, SessionStarted
+
+__all__ = ["ByteRange", "ParsedFile", "problems_of_version", "read_records", "whole_lines"]
+
+_HEAD = re.compile(rb'\{"seq":(\d{1,18}),"at":(\d{1,18}),')
+_END = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
+_SUFFIX = len(b',"crc":"00000000"}')
+_LINE = re.compile(rb'(\{"seq":(\d{1,18}),"at":(\d{1,18}),.*),"crc":"(.{8})"\}\n|.*\n')
+"""A record whose checksum is still to be looked at, or any other line: a hostile one is tried at its start alone."""
+_PIECES = 1 + _LINE.groups
+"""How many pieces each line is when a file is split by `_LINE`: what is before it, which is nothing, and the groups."""
+_BEFORE_A_VALUE, _BEHIND_A_VALUE = frozenset({b":", b",", b"["}), frozenset({b",", b"}", b"]"})
+"""What stands around an object that is part of another."""
+_MOST_LOOKS = 16
+"""How often a damaged line is looked through in all, for records that may begin anywhere: a hostile one is long."""
+
+
+class ByteRange(NamedTuple):
+    """Some bytes of the file, from `start` up to `end`."""
+
+    start: int
+    end: int
+
+
+class ParsedFile(NamedTuple):
+    """What a file holds."""
+
+    records: list[SessionRecord]
+    """In the order of their numbers, each number once."""
+    problems: list[Problem]
+    damaged: list[ByteRange]
+    """Where no record is."""
+    ends_with_newline: bool
+
+    @property
+    def start(self) -> SessionStarted | None:
+        """The metadata, if they are there."""
+        for record in self.records[:1]:
+            if isinstance(record.entry, SessionStarted):
+                return record.entry
+        return None
+
+
+def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_whole: bool = True) -> ParsedFile:
+    """Reads all records in the bytes. With `is_whole=False` they are the end of a file, from the start of a line."""
+    decoder = EntryDecoder(types)
+    end = data.rfind(b"\n") + 1
+    records = _records_of_sound(data[:end], decoder) if end else None
+    if records is None:
+        records, end = [], 0
+    rest, damaged = _records_of_any(data, end, decoder)
+    records, disorder = _in_order(records + rest, is_whole=is_whole)
+    problems = [*map(Problem, _problems_of(data, damaged)), *map(Problem, disorder)]
+    problems += decoder.unknown
+    reading = ParsedFile(records, problems, damaged, data.endswith(b"\n"))
+    if is_whole and records:
+        _check_start(reading)
+    return reading
+
+
+def _records_of_sound(data: bytes, decoder: EntryDecoder) -> list[SessionRecord] | None:
+    """The records of whole lines, if each of them is one, as it almost always is; `None` otherwise.
+
+    What a long file needs for each of its lines is done here by one call for many of them.
+    """
+    pieces = _LINE.split(data)
+    bodies, numbers, times, sums = [pieces[at::_PIECES] for at in range(1, _PIECES)]
+    if None in sums or b"".join(sums) != _checksums(bodies):
+        return None
+    numbers = [*map(int, numbers)]
+    entries = decoder.decode_all(bodies, numbers)
+    return [*map(SessionRecord, numbers, map(int, times), entries)]
+
+
+def _checksums(bodies: list[bytes]) -> bytes:
+    """The checksums of the lines, as they are written there."""
+    return pack(f">{len(bodies)}I", *map(zlib.crc32, bodies)).hex().encode()
+
+
+def _records_of_any(data: bytes, at: int, decoder: EntryDecoder) -> tuple[list[SessionRecord], list[ByteRange]]:
+    """Looks for records from `at` on, line by line. Returns them, and the ranges without any."""
+    records: list[SessionRecord] = []
+    damaged: list[ByteRange] = []
+    for line in data[at:].split(b"\n"):
+        if line or at < len(data):
+            spans = [ByteRange(0, len(line))] if _is_record(line) else _salvaged(line)
+            for span in spans:
+                whole = line[span.start : span.end]
+                number, moment = _numbers_of(whole)
+                records.append(SessionRecord(number, moment, decoder.decode(whole, number)))
+            damaged += _gaps(line, at, spans)
+        at += len(line) + 1
+    return records, _joined(damaged)
+
+
+def _is_record(line: bytes) -> bool:
+    body, suffix = line[:-_SUFFIX], line[-_SUFFIX:]
+    return _HEAD.match(line) is not None and suffix == b',"crc":"%08x"}' % zlib.crc32(body)
+
+
+def whole_lines(data: bytes) -> list[bytes]:
+    """The lines of a file's records, without the damage."""
+    lines: list[bytes] = []
+    for line in data.split(b"\n"):
+        lines += [line[span.start : span.end] for span in _salvaged(line)]
+    return lines
+
+
+def _numbers_of(line: bytes) -> tuple[int, int]:
+    match = _HEAD.match(line)
+    assert match is not None, "what was salvaged begins like a record"
+    return int(match[1]), int(match[2])
+
+
+def _check_start(reading: ParsedFile) -> None:
+    start = reading.start
+    if start is None:
+        words = "the first line, which says what the session is, is missing or damaged"
+        reading.problems.insert(0, Problem(words))
+    else:
+        reading.problems[:0] = problems_of_version(start)
+
+
+def problems_of_version(start: SessionStarted) -> list[Problem]:
+    """A note about the version that wrote the file; empty for this version or an older one."""
+    if start.version <= VERSION:
+        return []
+    words = (
+        f"it was written by a newer version (format {start.version}; this one knows {VERSION}): "
+        "it is shown as far as it is understood"
+    )
+    return [Problem(words)]
+
+
+# -- damage --------------------------------------------------------------------------------------------------
+
+
+def _salvaged(line: bytes) -> list[ByteRange]:
+    """The whole records inside a line that is not one itself."""
+    found: list[ByteRange] = []
+    at, left = 0, _MOST_LOOKS * len(line)
+    while left > 0:
+        match = _HEAD.search(line, at)
+        if match is None:
+            break
+        end = _end_of(line, match.start())
+        if end is None:
+            left -= len(line) - match.start()
+            at = match.start() + 1
+        else:
+            span = ByteRange(match.start(), end)
+            if not _is_a_value(line, span, found[-1].end if found else 0):
+                found.append(span)
+            at = end
+    return found
+
+
+def _is_a_value(line: bytes, span: ByteRange, before: int) -> bool:
+    """Whether this only looks like a record, and is a value inside one: a model can write that as an argument.
+
+    `before` is where the last record in the line ends. A newline that was lost or damaged is one byte at most.
+    """
+    goes_on = line[span.end : span.end + 1] in _BEHIND_A_VALUE
+    if span.start <= before + 1:
+        return goes_on and _HEAD.match(line, span.end + 1) is None
+    return goes_on or line[span.start - 1 : span.start] in _BEFORE_A_VALUE
+
+
+def _end_of(line: bytes, start: int) -> int | None:
+    """Where the record ends that begins at `start`, if a whole one does."""
+    view = memoryview(line)
+    crc, at = 0, start
+    for match in _END.finditer(line, start):
+        crc = zlib.crc32(view[at : match.start()], crc)
+        at = match.start()
+        if match[0] == b',"crc":"%08x"}' % crc:
+            return match.end()
+    return None
+
+
+def _gaps(line: bytes, start: int, spans: list[ByteRange]) -> Iterator[ByteRange]:
+    """What is between the records in a line that begins at `start`; an empty line is a newline too many."""
+    at = 0
+    for span in spans:
+        if span.start > at:
+            yield ByteRange(start + at, start + span.start)
+        at = span.end
+    if at < len(line):
+        yield ByteRange(start + at, start + len(line))
+    elif not line:
+        yield ByteRange(start, start + 1)
+
+
+def _joined(damaged: list[ByteRange]) -> list[ByteRange]:
+    """Damage that has only a newline between it is one."""
+    joined: list[ByteRange] = []
+    for span in damaged:
+        if joined and span.start <= joined[-1].end + 1:
+            joined[-1] = ByteRange(joined[-1].start, span.end)
+        else:
+            joined.append(span)
+    return joined
+
+
+def _problems_of(data: bytes, damaged: list[ByteRange]) -> list[str]:
+    """Describes the damage. Damage that an editor does to every line is reported once."""
+    returns = {span for span in damaged if data[span.start : span.end + 1] == b"\r\n"}
+    said = [_describe(data, span) for span in damaged if span not in returns]
+    if returns:
+        lines = "1 line ends" if len(returns) == 1 else f"{len(returns)} lines end"
+        said.append(f"{lines} with a carriage return, as some editors leave it: nothing is lost by that")
+    return said
+
+
+def _describe(data: bytes, span: ByteRange) -> str:
+    size = span.end - span.start
+    amount = "1 byte" if size == 1 else f"{size} bytes"
+    if not data[span.start : span.end].strip(b"\0"):
+        return f"{amount} at {span.start} are zero, as a machine leaves them that lost its power"
+    if span.end >= len(data):
+        return f"the last record was cut off while it was written ({amount} at {span.start})"
+    return f"{amount} at {span.start} are damaged and were passed over"
+
+
+# -- order ---------------------------------------------------------------------------------------------------
+
+
+def _in_order(records: list[SessionRecord], *, is_whole: bool) -> tuple[list[SessionRecord], list[str]]:
+    """The records in the order of their numbers, each once, and what was wrong with that."""
+    if not records:
+        return records, []
+    first = 0 if is_whole else records[0].number
+    last = records[-1].number
+    if last - first + 1 == len(records) and all(
+        record.number == number for number, record in enumerate(records, first)
+    ):
+        return records, []
+    problems: list[str] = []
+    known: dict[int, SessionRecord] = {}
+    before = -1
+    for record in records:
+        if record.number in known:
+            same = known[record.number].entry == record.entry
+            problems.append(
+                f"record {record.number} is there twice"
+                + (", and is used once" if same else " with different contents, and the first is used")
+            )
+            continue
+        if record.number < before:
+            problems.append(f"record {record.number} stands behind record {before}: it is read in its place")
+        before = max(before, record.number)
+        known[record.number] = record
+    ordered = [known[number] for number in sorted(known)]
+    expected = first
+    for record in ordered:
+        missing = record.number - expected
+        if missing == 1 and expected:
+            problems.append(f"record {expected} is missing")
+        elif missing > 1:
+            problems.append(f"records {max(expected, 1)} to {record.number - 1} are missing")
+        expected = record.number + 1
+    return ordered, problems

@@ -1,0 +1,239 @@
+"""The lines of a session's file: one record each, with its number, its time and a checksum.
+
+    {"seq":12,"at":1794764730123,"type":"message", ... ,"crc":"0a1b2c3d"}
+
+`crc` is the CRC-32 of all bytes of the line before `,"crc":`. A record holds an entry of `core.journal`, or one of the
+few kinds that only a file needs, which are defined here.
+
+Owns the kinds and the encoding of lines. `reading` finds lines in a file, damaged or not; `decoding` decodes them,
+also those of other versions; `fold` builds the history, and `masking` removes secrets.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias, cast
+from zlib import crc32
+
+import msgspec
+from msgspec import field
+
+from swink_agent.core.journal import CallFacts, JournalEntry, MessageAdded, MessageSource, ToolStarted
+from swink_agent.core.types import AgentMessage, Cost, CustomMessage, ModelSpec, Usage
+from swink_agent.core.values.value import Value
+
+__all__ = [
+    "NO_USE",
+    "VERSION",
+    "LabelAdded",
+    "NoteAdded",
+    "RecordEntry",
+    "SessionRecord",
+    "SessionStarted",
+    "Summary",
+    "TitleChanged",
+    "UnknownMessage",
+    "UnknownRecord",
+    "as_json",
+    "encode_line",
+    "fill_line",
+]
+
+VERSION = 1
+"""The version of the format. It grows only if an older reader would misread a new file."""
+
+
+class SessionStarted(Value, frozen=True, kw_only=True, tag="session"):
+    """The first line: what the session is."""
+
+    id: str
+    version: int = VERSION
+    created: int = 0
+    cwd: str = ""
+    title: str = ""
+    metadata: dict[str, Any] = {}
+    parent: str | None = None
+
+
+class TitleChanged(Value, frozen=True, tag="title"):
+    """The session was renamed."""
+
+    title: str
+
+
+class LabelAdded(Value, frozen=True, tag="label"):
+    """A name for a place in the history: behind the first `position` messages."""
+
+    text: str
+    position: int
+
+
+class NoteAdded(Value, frozen=True, tag="note"):
+    """An entry of the application's own."""
+
+    kind: str
+    data: Any = None
+
+
+class Summary(Value, frozen=True, kw_only=True, tag="summary"):
+    """What the records so far add up to, so that a list need not read them."""
+
+    messages: int
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
+    run_usage: Usage = field(default_factory=Usage)
+    """Usage of replies and compactions since the last run ended. The next end of a run has the usage of that run."""
+    run_cost: Cost = field(default_factory=Cost)
+    model: ModelSpec | None = None
+    title: str = ""
+    """The title that the application gave."""
+    first: str = ""
+    """The start of the first user message."""
+    first_number: int | None = None
+    """The number of the record that added that message."""
+    updated: int = 0
+
+
+class UnknownRecord(Value, frozen=True):
+    """A record of a kind that this version does not know."""
+
+    type_name: str
+    data: dict[str, Any] = {}
+
+
+class UnknownMessage(CustomMessage, tag="unknown"):
+    """A message of a type that the store was not given. It keeps its place and its fields; models do not see it."""
+
+    data: dict[str, Any] = {}
+
+
+NO_USE = frozenset({Summary, TitleChanged})
+"""Records that do not count as a use of the session."""
+RecordEntry: TypeAlias = JournalEntry | SessionStarted | TitleChanged | LabelAdded | NoteAdded | Summary | UnknownRecord
+
+
+class SessionRecord(Value, frozen=True, gc=False):
+    """One line of a session: its number, when it was recorded (milliseconds), and its entry."""
+
+    # Not tracked by the garbage collector, as entries are not: a long session has many.
+
+    number: int
+    at: int
+    entry: RecordEntry
+
+
+# -- encoding ------------------------------------------------------------------------------------------------
+
+
+class _MessageLine(msgspec.Struct, gc=False):
+    """A line with a `MessageAdded`, its fields in their order on disk."""
+
+    seq: int
+    at: int
+    type: str
+    message: AgentMessage
+    source: MessageSource
+    call: int | None
+
+
+class _ResultLine(_MessageLine, gc=False):
+    """The same for a result, with what else is known of its call."""
+
+    facts: CallFacts
+
+
+class _StartLine(msgspec.Struct, gc=False):
+    """A line with a `ToolStarted`, its fields in their order on disk."""
+
+    seq: int
+    at: int
+    type: str
+    call: int
+    call_id: str
+    name: str
+    arguments: dict[str, Any] | None
+
+
+class _ApprovedStartLine(_StartLine, gc=False):
+    """The same for a call that was approved."""
+
+    facts: CallFacts
+
+
+class _Stamp(msgspec.Struct, gc=False):
+    """What any line begins with."""
+
+    seq: int
+    at: int
+
+
+def encode_line(number: int, at: int, entry: RecordEntry) -> bytes:
+    """The record as a line, with its newline. Values that are not JSON are written as text."""
+    line = bytearray()
+    fill_line(line, number, at, entry)
+    return bytes(line)
+
+
+def fill_line(line: bytearray, number: int, at: int, entry: RecordEntry) -> None:
+    """Replaces the content of `line` by the record's line: a writer of many lines uses one buffer."""
+    try:
+        # The most frequent entries are encoded in one step. The others take half as long again.
+        if type(entry) is MessageAdded:
+            if (facts := entry.facts) is None:
+                _encode_into(_MessageLine(number, at, "message", entry.message, entry.source, entry.call), line)
+            else:
+                _encode_into(_ResultLine(number, at, "message", entry.message, entry.source, entry.call, facts), line)
+        elif type(entry) is ToolStarted:
+            start = (number, at, "tool_started", entry.call, entry.call_id, entry.name, entry.arguments)
+            _encode_into(_StartLine(*start) if entry.facts is None else _ApprovedStartLine(*start, entry.facts), line)
+        else:
+            _fill_with_any(line, number, at, entry)
+    except (TypeError, ValueError, OverflowError, UnicodeError):
+        _fill_with_any(line, number, at, _plain(entry))
+    line.pop()  # the checksum comes before the closing brace
+    line += b',"crc":"%08x"}\n' % crc32(line)
+
+
+def _fill_with_any(line: bytearray, number: int, at: int, entry: Any) -> None:
+    """Two objects become one: the second begins where the first would end."""
+    _encode_into(_Stamp(number, at), line)
+    seam = len(line) - 1
+    _encode_into(entry, line, seam)
+    line[seam] = ord(",")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+_encode_into = _encoder.encode_into
+
+
+def as_json(value: Any) -> bytes:
+    """Any value as it is written in a record."""
+    try:
+        return _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, UnicodeError):
+        return _encoder.encode(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """A copy in which everything is JSON: odd keys and values become text, broken characters question marks."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_key(key): _plain(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**64 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        tag = {} if config.tag is None else {cast("str", config.tag_field): config.tag}
+        return tag | {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    return _plain(str(value))
+
+
+def _key(key: object) -> str:
+    return _plain(key) if isinstance(key, str) else str(key)

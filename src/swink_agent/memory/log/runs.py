@@ -1,0 +1,455 @@
+"""Finds the runs in a session's records, and describes each as a `RunRecord`.
+
+A stored run turns its entries back into the events that it sent, and the core's `RunRecord` folds them: a run read from
+disk equals the one that was watched. Sessions of earlier versions give records too, with defaults for what they lack.
+
+Owns the grouping of entries into runs and turns, and what a record does not keep because only a replay needs it:
+replies and results as they were before policies replaced them, who sent a message, the agent's state. What a session's
+history is when it continues is in `fold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from swink_agent.core.events import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    CompactionReport,
+    MessageEnd,
+    MessagesInjected,
+    ToolApprovalRequested,
+    ToolApprovalResolved,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    TurnEnd,
+    TurnEndReason,
+    TurnStart,
+    UsageAdded,
+)
+from swink_agent.core.journal import (
+    CallFacts,
+    ContextReplaced,
+    HistoryCut,
+    MessageAdded,
+    MessageReplaced,
+    MessageSource,
+    RunEnded,
+    RunStarted,
+    StateChanged,
+    ToolStarted,
+)
+from swink_agent.core.record import RunRecord
+from swink_agent.core.tool import AgentToolResult
+from swink_agent.core.types import (
+    AgentMessage,
+    AgentResult,
+    AssistantMessage,
+    StopReason,
+    ToolCall,
+    ToolOutcome,
+    ToolResultMessage,
+)
+
+from .old_sessions import kind_of_old_error
+
+if TYPE_CHECKING:
+    from ..sessions.session import LoadedSession
+
+__all__ = [
+    "AddedMessage",
+    "MessageRun",
+    "Record",
+    "RecordedSession",
+    "StoredRun",
+    "StoredTurn",
+    "message_runs",
+    "read_runs",
+    "run_records",
+]
+
+
+class Record(Protocol):
+    """One record of a session: its number and its entry."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def entry(self) -> Any: ...
+
+
+class RecordedSession(Protocol):
+    """What can be replayed: a session, a loaded one, or anything else that kept a journal's entries."""
+
+    @property
+    def messages(self) -> Sequence[AgentMessage]: ...
+    def records(self) -> Iterable[Record]: ...
+
+
+class AddedMessage(NamedTuple):
+    """A message that a run added to the history, as it is there now."""
+
+    message: AgentMessage
+    source: MessageSource
+    turn: int
+    """The index of its turn in the run; -1 for the prompts."""
+    call: int | None = None
+    """For a result, the index of its call in the reply."""
+    is_known: bool = True
+    """False for what a crash left unfinished: a replay does not compare it."""
+    number: int | None = None
+    """The number of its entry; `None` for a result that is not on record."""
+
+
+class StoredTurn:
+    """One reply, the messages that entered the history before it, and the results of its calls."""
+
+    __slots__ = ("facts", "injected", "reply", "reply_number", "result_numbers", "results", "started", "state")
+
+    def __init__(self) -> None:
+        self.injected: list[tuple[int, MessageSource, AgentMessage]] = []
+        self.reply: AssistantMessage | None = None
+        """As the model sent it, before policies replaced it."""
+        self.reply_number = -1
+        self.results: dict[int, ToolResultMessage] = {}
+        """As the tools returned them, by the index of their calls."""
+        self.result_numbers: dict[int, int] = {}
+        self.facts: dict[int, CallFacts] = {}
+        self.started: dict[int, ToolStarted] = {}
+        self.state: dict[str, Any] | None = None
+        """The agent's state after the tools ran, if they changed it."""
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return () if self.reply is None else self.reply.tool_calls
+
+    def messages(self, source: MessageSource) -> list[AgentMessage]:
+        """The messages from this source that entered the history before the reply."""
+        return [message for _, origin, message in self.injected if origin == source]
+
+    def place(self, number: int, message: ToolResultMessage, call: int | None) -> int | None:
+        """Stores a result with its call. Returns the call's index, or `None` if no call without a result fits."""
+        for index, asked in enumerate(self.calls):
+            if index not in self.results and call in (None, index) and asked.id == message.tool_call_id:
+                self.results[index], self.result_numbers[index] = message, number
+                return index
+        return None
+
+
+class StoredRun:
+    """One run: what it began with, its turns, and how it ended, if it did."""
+
+    def __init__(self, start: int, before: tuple[AgentMessage, ...] | None, state: dict[str, Any] | None) -> None:
+        self.start = start
+        """How many messages the history had before the run."""
+        self.before = before
+        """The history to begin with; `None` for the one that the previous run left."""
+        self.state = state
+        self.prompts: list[tuple[int, AgentMessage]] = []
+        self.turns: list[StoredTurn] = []
+        self.replaced: dict[int, AgentMessage] = {}
+        self.reports: list[CompactionReport] = []
+        self.started: RunStarted | None = None
+        self.end: RunEnded | None = None
+        self.added: list[AddedMessage] = []
+        """What the run added to the history. Complete once all of its entries are read."""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether an earlier version recorded the run, without its kind and the facts of its calls."""
+        return self.started is None or self.started.kind is None
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether it may have ended where the agent would have continued: a crash, an abort, a full disk."""
+        return self.end is None or self.end.stop_reason in (StopReason.ABORTED, StopReason.ERROR)
+
+    def is_lost(self, index: int, call: int) -> bool:
+        """Whether a call of this turn has no result of its own because the program ended."""
+        result = self.turns[index].results.get(call)
+        if result is None or result.outcome is ToolOutcome.LOST:
+            return True
+        # If the run continued, its next messages show why the call never ran or was cancelled.
+        is_last = self.end is None and all(turn.reply is None for turn in self.turns[index + 1 :])
+        return is_last and result.outcome in (ToolOutcome.NEVER_RAN, ToolOutcome.CANCELLED)
+
+    def close(self, found: Sequence[AgentMessage]) -> None:
+        """Lists what the run added. A result that is not on record is taken from `found`, the session's history, or
+        made up."""
+        self.added = [AddedMessage(self._now(number, one), "prompt", -1, number=number) for number, one in self.prompts]
+        for index, turn in enumerate(self.turns):
+            # Where the recording breaks off, other messages may have been about to enter, in any order.
+            is_known = turn.reply is not None or self.end is not None
+            self.added += [
+                AddedMessage(self._now(number, message), source, index, None, is_known, number)
+                for number, source, message in turn.injected
+            ]
+            if turn.reply is None:
+                continue
+            reply = self._now(turn.reply_number, turn.reply)
+            self.added.append(AddedMessage(reply, "reply", index, number=turn.reply_number))
+            for position, call in enumerate(turn.calls):
+                number, result = turn.result_numbers.get(position), turn.results.get(position)
+                if number is None or result is None:
+                    message = _recovered(call, found, self.start + len(self.added))
+                else:
+                    message = self._now(number, result)
+                is_known = not self.is_lost(index, position)
+                self.added.append(AddedMessage(message, "result", index, position, is_known, number))
+
+    def _now(self, number: int, message: AgentMessage) -> AgentMessage:
+        return self.replaced.get(number, message)
+
+    # -- the record ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def record(self) -> RunRecord:
+        """What the run did. It is not over if the run broke off."""
+        return RunRecord.of(self._events())
+
+    def _events(self) -> Generator[AgentEvent]:
+        prompts = tuple([one.message for one in self.added if one.turn < 0])
+        start = self.started or RunStarted("")
+        yield AgentStart(start.run_id, start.kind or ("prompt" if prompts else "continue"), start.schema, prompts)
+        if self.end is None:  # otherwise the end has the usage of the whole run
+            for report in self.reports:
+                yield UsageAdded(report.usage, report.cost)
+        for index, turn in enumerate(self.turns):
+            yield from self._turn_events(index, turn, [one for one in self.added if one.turn == index])
+        if self.end is not None:
+            yield self._end_event(self.end)
+
+    def _turn_events(self, index: int, turn: StoredTurn, added: Sequence[AddedMessage]) -> Generator[AgentEvent]:
+        yield TurnStart(index)
+        for one in added:
+            if one.source in ("steering", "follow_up", "policy"):
+                yield MessagesInjected((one.message,), one.source)
+        if turn.reply is None:
+            if self.end is not None:
+                yield TurnEnd(index, None, (), TurnEndReason.STOPPED)
+            return
+        yield MessageEnd(turn.reply)
+        results: list[ToolResultMessage] = []
+        for one in added:
+            if one.call is not None and isinstance(one.message, ToolResultMessage):
+                yield from _call_events(turn, one.call, one.message)
+                results.append(one.message)
+        reply = next(one.message for one in added if one.source == "reply")
+        assert isinstance(reply, AssistantMessage)
+        yield TurnEnd(index, reply, tuple(results), TurnEndReason.TOOLS_EXECUTED if results else TurnEndReason.COMPLETE)
+
+    def _end_event(self, end: RunEnded) -> AgentEnd:
+        messages = tuple([one.message for one in self.added])
+        kind = end.error_kind
+        if self.is_old and kind is None and end.error is not None:
+            kind = kind_of_old_error(end.stop_reason, messages)
+        result = AgentResult(
+            messages=messages,
+            stop_reason=end.stop_reason,
+            usage=end.usage,
+            cost=end.cost,
+            error=end.error,
+            stopped_by=end.stopped_by,
+            error_kind=kind,
+            value=end.value,
+            has_value=end.has_value,
+        )
+        return AgentEnd(messages, end.stopped_by, result)
+
+
+def _call_events(turn: StoredTurn, index: int, message: ToolResultMessage) -> Generator[AgentEvent]:
+    call, started = turn.calls[index], turn.started.get(index)
+    at_start = None if started is None else started.facts  # all that is known of a call whose result never came
+    facts = turn.facts.get(index) or at_start or CallFacts(is_started=started is not None)
+    changed = facts.arguments if started is None or started.arguments is None else started.arguments
+    arguments = call.arguments if changed is None else changed
+    if facts.approval is not None:
+        yield ToolApprovalRequested(call.id, call.name, arguments)
+        is_approved = facts.approval == "approved"
+        yield ToolApprovalResolved(call.id, call.name, is_approved, "" if is_approved else facts.reason, facts.note)
+    if facts.is_started and started is not None:
+        yield ToolExecutionStart(call.id, call.name, arguments, facts.scope)
+    result = AgentToolResult(message.content, message.details, message.is_error)
+    yield ToolExecutionEnd(
+        call.id, call.name, result, message.is_error, message.outcome, facts.reason, facts.seconds, arguments
+    )
+
+
+def _recovered(call: ToolCall, found: Sequence[AgentMessage], position: int) -> ToolResultMessage:
+    there = found[position] if position < len(found) else None
+    if isinstance(there, ToolResultMessage) and there.tool_call_id == call.id:
+        return there
+    return ToolResultMessage(
+        call.id, "outcome unknown: it is not on record", True, tool_name=call.name, outcome=ToolOutcome.LOST
+    )
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def run_records(session: RecordedSession) -> tuple[RunRecord, ...]:
+    """One record for each run, in order. A run that broke off is not over."""
+    return tuple([run.record for run in read_runs(session)[0]])
+
+
+def read_runs(session: RecordedSession) -> tuple[list[StoredRun], int]:
+    """The runs in order, and how many messages the history has where it is longest."""
+    reader = _Reader(tuple(session.messages))
+    for record in session.records():
+        reader.read(record.number, record.entry)
+    reader.close_run()
+    reader.measure()
+    return reader.runs, reader.longest
+
+
+class MessageRun(NamedTuple):
+    """The run in which a message entered the history. `at` is in milliseconds since the epoch."""
+
+    run_id: str
+    at: int
+
+
+def message_runs(loaded: LoadedSession) -> list[MessageRun | None]:
+    """One for each message of the history; `None` for a message that no run of this session added."""
+    times = {record.number: record.at for record in loaded.records()}
+    found: dict[int | None, MessageRun] = {}
+    for run in read_runs(loaded)[0]:
+        if run.started is not None:
+            for one in run.added:
+                if one.number is not None:
+                    found[one.number] = MessageRun(run.started.run_id, times[one.number])
+    return [found.get(number) for number in loaded.fold.numbers]
+
+
+class _Reader:
+    """Takes entries one by one. An entry that is missing or out of place costs that entry, never the others."""
+
+    def __init__(self, found: Sequence[AgentMessage]) -> None:
+        self.runs: list[StoredRun] = []
+        self.history: list[tuple[int | None, AgentMessage]] = []
+        self.longest = 0
+        self._found = found
+        self._run: StoredRun | None = None
+        self._state: dict[str, Any] | None = None
+        self._known: dict[int, AgentMessage] = {}
+        self._is_set = True
+        """Whether the history differs from the one that the previous run leaves in a replaying agent."""
+        self._has_just_ended = False
+
+    def read(self, number: int, entry: Any) -> None:
+        match entry:
+            case RunStarted():
+                self.close_run()
+                self._open_run().started = entry
+            case RunEnded():
+                if self._run is not None:
+                    self._run.end = entry
+                    self.close_run()
+                    self._has_just_ended = True
+                    return
+            case MessageAdded(source="given"):
+                self.close_run()
+                self._add(number, entry.message)
+                self._is_set = True
+            case MessageAdded(source="result") if self._run is None:
+                self._recover(number, entry)
+            case MessageAdded():
+                self._message(self._run or self._open_run(), number, entry)
+            case MessageReplaced():
+                if self._run is not None:
+                    self._run.replaced[entry.number] = entry.message
+            case ContextReplaced():
+                if self._run is not None and entry.report is not None:
+                    self._run.reports.append(entry.report)
+            case ToolStarted():
+                if (turn := self._turn()) is not None:
+                    turn.started.setdefault(entry.call, entry)
+            case StateChanged():
+                self._change_state(entry.state)
+            case HistoryCut():
+                self.close_run()
+                self.history = [(kept, self._known[kept]) for kept in entry.numbers if kept in self._known]
+                self._is_set = True
+            case _:
+                pass  # models, titles and the like change no message
+        self._has_just_ended = False
+
+    def measure(self) -> None:
+        """Counts the history as one that an agent had: between runs it may be half of another."""
+        self.longest = max(self.longest, len(self.history))
+
+    def _open_run(self) -> StoredRun:
+        self.measure()
+        before = tuple([message for _, message in self.history]) if self._is_set else None
+        self._run = StoredRun(len(self.history), before, self._state)
+        self._state, self._is_set = None, False
+        return self._run
+
+    def close_run(self) -> None:
+        run, self._run = self._run, None
+        if run is None:
+            return
+        self.runs.append(run)
+        run.close(self._found)
+        for one in run.added:
+            self._add(one.number, one.message)
+            self._is_set = self._is_set or not one.is_known
+        self._is_set = self._is_set or run.ends_early
+        self.measure()
+
+    def _add(self, number: int | None, message: AgentMessage) -> None:
+        self.history.append((number, message))
+        if number is not None:
+            self._known[number] = message
+
+    def _recover(self, number: int, entry: MessageAdded) -> None:
+        """Adds a result that no run has left, if it answers a call in a history that was given or cut. Any other is in
+        its place already."""
+        replies = [at for at, (_, message) in enumerate(self.history) if isinstance(message, AssistantMessage)]
+        if not replies or not isinstance(entry.message, ToolResultMessage):
+            return
+        turn, first = StoredTurn(), replies[-1] + 1
+        turn.reply = cast("AssistantMessage", self.history[replies[-1]][1])
+        for at, (_, message) in enumerate(self.history[first:]):
+            if isinstance(message, ToolResultMessage):
+                turn.place(at, message, None)
+        there = set(turn.results)
+        index = turn.place(number, entry.message, entry.call)
+        if index is not None:
+            self._add(number, entry.message)
+            self.history.insert(first + sum(other < index for other in there), self.history.pop())
+
+    def _turn(self) -> StoredTurn | None:
+        return self._run.turns[-1] if self._run is not None and self._run.turns else None
+
+    def _message(self, run: StoredRun, number: int, entry: MessageAdded) -> None:
+        message, turn = entry.message, self._turn()
+        if entry.source == "prompt":
+            run.prompts.append((number, message))
+        elif entry.source == "result":
+            if turn is not None and isinstance(message, ToolResultMessage):
+                index = turn.place(number, message, entry.call)
+                if index is not None and entry.facts is not None:
+                    turn.facts[index] = entry.facts
+        else:
+            if turn is None or turn.reply is not None:
+                turn = StoredTurn()
+                run.turns.append(turn)
+            if entry.source != "reply":
+                turn.injected.append((number, entry.source, message))
+            elif isinstance(message, AssistantMessage):
+                turn.reply, turn.reply_number = message, number
+
+    def _change_state(self, state: dict[str, Any]) -> None:
+        turn = self._turn()
+        if turn is not None and turn.reply is not None:
+            turn.state = state
+        elif self._run is not None:
+            self._run.state = state  # recorded when the model is asked, and true from the start of the run
+        else:
+            self._state = state
+            if self._has_just_ended and self.runs[-1].turns:
+                self.runs[-1].turns[-1].state = state  # the last change of a run is recorded after its end

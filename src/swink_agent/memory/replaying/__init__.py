@@ -1,0 +1,1 @@
+"""A recorded session, played again offline, and the first difference."""

@@ -1,0 +1,203 @@
+"""Compares messages of a replay with the recorded ones, and reports the first difference.
+
+Owns the comparison and the report. Time, model, usage and cost of a message are not compared: an agent does not decide
+them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    CustomMessage,
+    Extension,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolOutcome,
+    ToolResultMessage,
+    UserMessage,
+)
+from swink_agent.core.values.nesting import kept_shallow
+from swink_agent.core.values.value import Value, show
+
+from ..log.records import as_json
+
+__all__ = ["Comparison", "Divergence", "ReplayReport"]
+
+_MOST_LINES = 40
+_LONGEST_LINE = 200
+
+_SAME_IN_ANY_WORDS = frozenset({ToolOutcome.UNKNOWN_TOOL, ToolOutcome.CANCELLED})
+"""Outcomes whose text is not compared: it lists the other tools, or repeats why the run was interrupted."""
+
+_DIGEST = re.compile(rb"(\[redacted:[A-Za-z0-9_.-]{1,40}):[0-9a-f]{8}\]")
+"""The end of a placeholder. It depends on the redactor's key."""
+
+Compared: TypeAlias = AgentMessage | ToolCall
+
+
+class Divergence(Value, frozen=True, kw_only=True):
+    """The first place where a replay differs from the recording."""
+
+    position: int
+    """The index of the message in the history, from 0."""
+    expected: Compared | None = None
+    """What was recorded: a message, or the call that a tool was run with. `None`: there was nothing more."""
+    actual: Compared | None = None
+    """What came instead; `None` if nothing came."""
+    reason: str = ""
+    """What happened, in words."""
+    run: int = 0
+    """The index of the run in the session, from 0."""
+
+    def __str__(self) -> str:
+        # For people, who count from 1, as `swink sessions show` does.
+        where = f"message {self.position + 1}, in run {self.run + 1}: {self.reason}"
+        if self.expected is None and self.actual is None:
+            return where
+        lines = list(_lines(self.expected)), list(_lines(self.actual))
+        diff = list(difflib.unified_diff(*lines, "recorded", "replayed", lineterm="", n=3))
+        if not diff:  # they look the same
+            diff = ["--- recorded", f"-{show(self.expected)}", "+++ replayed", f"+{show(self.actual)}"]
+        if len(diff) > _MOST_LINES:
+            diff = [*diff[:_MOST_LINES], f"… and {len(diff) - _MOST_LINES} lines more"]
+        return "\n".join([where, *diff])
+
+
+class ReplayReport(Value, frozen=True, kw_only=True):
+    """How a replay went."""
+
+    divergence: Divergence | None = None
+    """The first difference, or `None`."""
+    messages: int = 0
+    """How many messages of the recording were reproduced, prompts and queued messages included."""
+    total: int = 0
+    """How many messages the recording has, where its history is longest."""
+    runs: int = 0
+    """How many runs were replayed or begun."""
+
+    def __str__(self) -> str:
+        if self.divergence is None:
+            runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
+            return f"the same {self.messages} message{'s' * (self.messages != 1)} in {runs}"
+        return f"the replay went another way after {self.messages} of {self.total} messages\n{self.divergence}"
+
+
+class Comparison:
+    """Compares what an agent does with a recording.
+
+    A recording holds masked JSON, so two values are equal if they would be written alike. Placeholders are equal
+    whichever key made them.
+    """
+
+    def __init__(self, redactor: Redactor | None) -> None:
+        self._redactor = Redactor() if redactor is None else redactor
+
+    def is_same(self, expected: AgentMessage, actual: AgentMessage, answer_tools: Collection[str] = ()) -> bool:
+        """Whether the agent did the same: said, called and got the same. Errors of `answer_tools`, which take
+        structured outputs, are the same whatever they say."""
+        if type(expected) is not type(actual):
+            return False
+        if isinstance(expected, UserMessage) and isinstance(actual, UserMessage):
+            return self.is_equal(expected.content, actual.content)
+        if isinstance(expected, AssistantMessage) and isinstance(actual, AssistantMessage):
+            return (
+                self.is_equal(_streamed(expected), _streamed(actual))
+                and expected.stop_reason == actual.stop_reason
+                and expected.error_kind == actual.error_kind
+                and self.is_equal(expected.error_message or "", actual.error_message or "")
+            )
+        if isinstance(expected, ToolResultMessage) and isinstance(actual, ToolResultMessage):
+            return self._is_same_result(expected, actual, answer_tools)
+        return self.is_equal(_timeless(expected), _timeless(actual))
+
+    def is_equal(self, expected: Any, actual: Any) -> bool:
+        """Whether two values are the same when they are on record."""
+        return expected == actual or self._on_record(expected) == self._on_record(actual)
+
+    def _on_record(self, value: Any) -> Any:
+        data = as_json(self._redactor.redact_value(kept_shallow(value)))
+        return msgspec.json.decode(_DIGEST.sub(rb"\1]", data))
+
+    def _is_same_result(
+        self, expected: ToolResultMessage, actual: ToolResultMessage, answer_tools: Collection[str]
+    ) -> bool:
+        if (expected.tool_call_id, expected.is_error) != (actual.tool_call_id, actual.is_error):
+            return False
+        if not self.is_equal(expected.tool_name, actual.tool_name):
+            return False
+        if expected.is_error and expected.tool_name in answer_tools:
+            return True  # the replay has another schema, which finds something else wrong
+        if expected.outcome in _SAME_IN_ANY_WORDS:
+            return actual.outcome is expected.outcome
+        # What never ran, since a disk was full or a strategy failed, has a stand-in now.
+        has_same_outcome = expected.outcome == actual.outcome or expected.outcome is ToolOutcome.NEVER_RAN
+        return has_same_outcome and self.is_equal(expected.content, actual.content)
+
+
+def _streamed(message: AssistantMessage) -> list[Any]:
+    return [block for block in message.content if not isinstance(block, Extension)]
+
+
+def _timeless(message: Any) -> Any:
+    return structs.replace(message, timestamp=0) if "timestamp" in message.__struct_fields__ else message
+
+
+# -- for people ----------------------------------------------------------------------------------------------
+
+
+def _lines(compared: Compared | None) -> Iterator[str]:
+    """A message as lines that show what is compared."""
+    for text in _texts(compared):
+        for line in text.splitlines() or [""]:
+            yield line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
+
+
+def _texts(compared: Compared | None) -> Iterator[str]:
+    match compared:
+        case None:
+            yield "(nothing)"
+        case ToolCall():
+            yield _called(compared)
+        case UserMessage():
+            yield "user:"
+            yield from map(_shown, compared.content)
+        case AssistantMessage():
+            yield f"assistant ({compared.stop_reason.value}):"
+            yield from map(_shown, compared.content)
+            if compared.error_message:
+                yield f"error: {compared.error_message}"
+        case ToolResultMessage():
+            yield f"result of {compared.tool_name or compared.tool_call_id} ({compared.outcome.value}):"
+            yield from map(_shown, compared.content)
+        case CustomMessage():
+            yield show(compared)
+
+
+def _shown(block: object) -> str:
+    match block:
+        case Text():
+            return block.text
+        case Thinking():
+            return f"thinking: {block.thinking}"
+        case ToolCall():
+            return _called(block)
+        case _:
+            return show(block)
+
+
+def _called(call: ToolCall) -> str:
+    if call.partial_json is not None:
+        return f"call {call.name} {call.partial_json}"
+    arguments = msgspec.json.decode(as_json(call.arguments))  # as it would be on record
+    return f"call {call.name} {msgspec.json.encode(arguments, order='sorted').decode()}"

@@ -1,0 +1,556 @@
+"""Replays a recorded session: an agent with stand-ins for everything outside it.
+
+    the model        sends the recorded replies
+    the tools        return the recorded results; the real ones never run
+    people           act at the same places: prompts, steering, follow-ups, aborts
+    the agent        does all the rest itself: policies, approvals, validation, the loop
+
+Owns the stand-ins and when they act. What is on record is read in `log.runs`, and in `log.old_sessions` for sessions of
+earlier versions; what counts as a difference is in `divergence`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
+
+from swink_agent.core.agent.agent import Agent
+from swink_agent.core.agent.queues import QueueName
+from swink_agent.core.approval import ApproveFn, ProposedCall, Reject
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import AgentError, ErrorKind
+from swink_agent.core.events import (
+    AgentEvent,
+    MessageEnd,
+    MessageStart,
+    ToolApprovalRequested,
+    ToolApprovalResolved,
+    ToolExecutionEnd,
+    TurnEnd,
+)
+from swink_agent.core.playback import events_of
+from swink_agent.core.record import CallRecord
+from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
+from swink_agent.core.structured import answer_tool_name
+from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
+from swink_agent.core.types import (
+    AgentContext,
+    AgentMessage,
+    AgentResult,
+    AssistantMessage,
+    ModelSpec,
+    ToolCall,
+    ToolOutcome,
+    UserMessage,
+)
+from swink_agent.core.values.value import copy_json
+
+from ..log.old_sessions import (
+    OLD_ABORT,
+    old_answer_tool,
+    old_answer_tools,
+    old_interruption,
+    old_note,
+    old_rejection,
+)
+from ..log.runs import AddedMessage, StoredRun, StoredTurn
+from .divergence import Compared, Comparison, Divergence
+
+__all__ = ["ReplayStage"]
+
+_LONGEST_WAIT = 5.0
+"""Seconds that a call waits to be cancelled, if it was cancelled in the recording."""
+_REFUSED = frozenset(
+    {
+        ToolOutcome.REJECTED,
+        ToolOutcome.SKIPPED,
+        ToolOutcome.UNKNOWN_TOOL,
+        ToolOutcome.INCOMPLETE,
+        ToolOutcome.INVALID,
+    }
+)
+"""Outcomes of calls that end without a start. A tool may also report invalid arguments itself, once it has started."""
+
+
+class ReplayStage:
+    """Replays one session with one agent, and compares what the agent does."""
+
+    def __init__(self, patience: float) -> None:
+        self.divergence: Divergence | None = None
+        self.reached = 0
+        """How many messages are known to be equal."""
+        self._made: Agent | None = None
+        self._agent: Agent | None = None
+        self._patience = patience
+        self._clock: asyncio.Timeout | None = None
+        self._length = 0
+        """How many messages the agent had at its last event."""
+        self._asked_about: str | None = None
+        """The tool of the call that `approve` is being asked about."""
+        self._run: StoredRun | None = None
+        self._run_index = 0
+        self._expected: list[AddedMessage] = []
+        self._answer_tool: str | None = None
+        """The tool that takes the value, if the run was asked for one."""
+        self._answer_tools: frozenset[str] = frozenset()
+        """The same, and in old sessions each tool that may have been it: their errors are not compared."""
+        self._begin_turn(-1)
+        self._is_asking = False
+        self._fed: set[tuple[int, str]] = set()
+        self._given: dict[str, Any] = {}
+        """The reply and the results of a turn before policies saw them, by call id; the reply's key is empty."""
+        self._replaced: set[int] = set()
+        self._comparison = Comparison(None)
+
+    # -- the agent ---------------------------------------------------------------------------------------------
+
+    @property
+    def agent(self) -> Agent:
+        assert self._agent is not None
+        return self._agent
+
+    def take(self, agent: Agent) -> None:
+        """Makes an agent like this one, with stand-ins for everything outside it.
+
+        So a replay does not depend on how `make_agent` was written. The results of retries, fallbacks and transforms
+        are on record.
+        """
+        agent.detach_journal()
+        approve = agent.config.approve
+        self._made = agent
+        self._agent = agent.replaced(
+            tools=[tool if isinstance(tool, _RecordedTool) else self.wrap_tool(tool) for tool in agent.tools],
+            stream_fn=self.stream,
+            retry_strategy=_NoRetry(),
+            async_transform_context=None,
+            transform_context=None,
+            approve=None if approve is None else self._approving(approve),
+            message_provider=self,
+        )
+        self._comparison = Comparison(agent.redactor)
+        self._agent.subscribe(self._observe)
+
+    def give_back(self) -> None:
+        """Copies history and state to the agent that `take` was given: its owner may look at them."""
+        if self._made is not None:
+            self._made.messages = self.agent.messages
+            self._made.state.clear()
+            self._made.state.update(copy_json(dict(self.agent.state)))
+
+    async def play(self, index: int, run: StoredRun) -> None:
+        """Plays one run, and compares what it added to the history."""
+        agent = self.agent
+        if run.before is not None:
+            agent.messages = run.before
+        if run.state is not None:
+            self._set_state(run.state)
+        self._run, self._run_index = run, index
+        self._expected = run.added
+        self._find_answer_tool(run, [tool.name for tool in agent.tools])
+        self._fed.clear()
+        self._replaced.clear()
+        self._begin_turn(-1)
+        self.reached = run.start
+        how_it_ended = "the run ended"
+        try:
+            async with asyncio.timeout(self._patience) as self._clock:
+                result = await self._go(run)
+            if result is not None and result.stopped_by is not None:
+                stop = result.stopped_by
+                how_it_ended = f"policy {stop.policy} stopped the run ({stop.reason})"
+            elif result is not None and result.error is not None:
+                how_it_ended = f"the run ended with an error: {result.error}"
+        except TimeoutError:
+            if self._compare(self._length):
+                about = self._asked_about
+                waits_for = "" if about is None else f": `approve` has not answered about the tool {about}"
+                self._diverge(self.reached, reason=f"nothing happened for {self._patience:g} s{waits_for}")
+        except AgentError as error:
+            how_it_ended = f"the agent refused to run: {error}"
+        finally:
+            self._clock = None
+            agent.clear_queues()
+        if self.divergence is None:
+            self._compare_rest(run, how_it_ended)
+        self._run = None
+
+    def _find_answer_tool(self, run: StoredRun, own: Sequence[str]) -> None:
+        if run.is_old:
+            self._answer_tool, self._answer_tools = old_answer_tool(run, own), old_answer_tools(run, own)
+        else:
+            self._answer_tool = answer_tool_name(own) if run.record.kind == "structured" else None
+            self._answer_tools = frozenset() if self._answer_tool is None else frozenset({self._answer_tool})
+
+    async def _go(self, run: StoredRun) -> AgentResult | None:
+        prompts = [message for _, message in run.prompts]
+        if self._answer_tool is not None and prompts:
+            await self._go_for_an_answer(run, prompts, self._answer_tool)
+            return None
+        return await (self.agent.prompt(prompts) if prompts else self.agent.continue_loop())
+
+    async def _go_for_an_answer(self, run: StoredRun, prompts: list[AgentMessage], answer_tool: str) -> None:
+        """Asks for a value that the accepted answers fit, and nothing else.
+
+        The recorded schema would not do: the caller's type may have refused what its schema allows.
+        """
+        accepted = [
+            call.arguments
+            for call in run.record.calls
+            if call.name == answer_tool and call.result is not None and not call.result.is_error
+        ]
+        schema: dict[str, Any] = {"type": "object", "enum": accepted} if accepted else {"type": "object", "not": {}}
+        stop = run.record.stopped_by
+        retries = len(run.turns)
+        if stop is not None and stop.policy == answer_tool and not accepted:
+            replies = [turn.reply for turn in run.turns if turn.reply is not None and not turn.reply.is_failed]
+            tried = [not one.tool_calls or any(call.name == answer_tool for call in one.tool_calls) for one in replies]
+            retries = sum(tried) - 1
+        try:
+            await self.agent.structured_output(prompts, schema, max(0, retries))
+        except AgentError:
+            pass  # that no answer came, or an error, is on record as well
+
+    # -- what it does ------------------------------------------------------------------------------------------
+
+    def _observe(self, event: AgentEvent) -> None:
+        if self._clock is not None and not self._clock.expired():
+            self._clock.reschedule(asyncio.get_running_loop().time() + self._patience)
+            self._length = len(self.agent.messages)
+            if isinstance(event, (ToolApprovalRequested, ToolApprovalResolved)):
+                self._asked_about = event.name if isinstance(event, ToolApprovalRequested) else None
+        if isinstance(event, MessageStart):
+            self._is_asking = True
+        elif isinstance(event, MessageEnd):
+            self._given = {"": event.message.content}
+            self._interrupt_if_due(may_steer=False)
+        elif isinstance(event, ToolExecutionEnd):
+            self._given[event.call_id] = event.result.content
+            self._open.pop(event.call_id, None)
+            if not self._open and self._turn is not None and self._turn.state is not None:
+                self._set_state(self._turn.state)
+            self._interrupt_if_due()
+        elif isinstance(event, TurnEnd):
+            self._is_in_batch = False
+            self._note_replaced(event)
+
+    def _note_replaced(self, event: TurnEnd) -> None:
+        """Notes what policies replaced in a turn where the recording broke off: that is not on record."""
+        run = self._run
+        if run is None or run.end is not None or self._turn_index != len(run.turns) - 1:
+            return
+        if event.message is not None and event.message.content != self._given.get(""):
+            self._replaced.add(id(event.message))
+        for result in event.tool_results:
+            if result.content != self._given.get(result.tool_call_id):
+                self._replaced.add(id(result))
+
+    def _begin_turn(self, index: int) -> None:
+        self._turn_index = index
+        turn = self._turn
+        self._open = {} if turn is None else {call.id: index for index, call in enumerate(turn.calls)}
+        self._is_in_batch = bool(self._open)
+        self._is_steered = self._is_aborted = False
+
+    @property
+    def _turn(self) -> StoredTurn | None:
+        return self._run.turns[self._turn_index] if self._run is not None and self._turn_index >= 0 else None
+
+    @property
+    def _calls(self) -> tuple[CallRecord, ...]:
+        """The recorded calls of this turn."""
+        return () if self._turn is None or self._run is None else self._run.record.turns[self._turn_index].calls
+
+    def _diverge(
+        self, position: int, expected: Compared | None = None, actual: Compared | None = None, reason: str = ""
+    ) -> None:
+        """Notes the first difference, and aborts the agent."""
+        if self.divergence is None:
+            self.divergence = Divergence(
+                position=position, expected=expected, actual=actual, reason=reason, run=self._run_index
+            )
+        self.agent.abort()
+
+    def _compare(self, until: int | None = None) -> bool:
+        """Compares all that the run has added so far, or its first messages up to `until`."""
+        run = self._run
+        assert run is not None
+        for actual in self.agent.messages[self.reached : until]:
+            index = self.reached - run.start
+            if index >= len(self._expected):
+                if not run.ends_early:
+                    self._diverge(self.reached, None, actual, "the agent said more than is on record")
+                return run.ends_early
+            expected = self._expected[index]
+            is_known = expected.is_known and id(actual) not in self._replaced
+            if is_known and not self._comparison.is_same(expected.message, actual, self._answer_tools):
+                self._diverge(self.reached, expected.message, actual, _difference(expected, actual))
+                return False
+            if not expected.is_known and (gone := self._gone_tool(run, expected)) is not None:
+                reason = f"the tool {gone.name} had started when it was recorded, and the agent does not have it now"
+                self._diverge(self.reached, gone, actual, reason)
+                return False
+            self.reached += 1
+        return True
+
+    def _gone_tool(self, run: StoredRun, expected: AddedMessage) -> ToolCall | None:
+        """The call of a lost result, if it had started and the agent no longer has its tool."""
+        turn = run.turns[expected.turn]
+        if expected.call is None or expected.call not in turn.started:
+            return None
+        call = turn.calls[expected.call]
+        is_there = call.name in self._answer_tools or any(tool.name == call.name for tool in self.agent.tools)
+        return None if is_there else call
+
+    def _compare_rest(self, run: StoredRun, how_it_ended: str) -> None:
+        if self._compare() and self.reached < run.start + len(self._expected):
+            expected = self._expected[self.reached - run.start]
+            if expected.is_known:
+                self._diverge(self.reached, expected.message, None, f"{how_it_ended}, and more was recorded")
+
+    # -- the model ---------------------------------------------------------------------------------------------
+
+    async def stream(
+        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+    ) -> AsyncIterator[AssistantMessageEvent]:
+        """Streams the recorded replies, one for each turn."""
+        if self._run is None or not self._is_asking:
+            text = "this is a replay: only the agent's own replies are on record, and nobody else's"
+            yield StreamFailed(text, ErrorKind.INVALID_REQUEST)
+            return
+        self._is_asking = False
+        reply = self._next_reply()
+        if reply is None:
+            yield StreamFailed("the replay ends here", ErrorKind.ABORTED)
+            return
+        for event in events_of(reply):
+            yield event
+
+    def _next_reply(self) -> AssistantMessage | None:
+        run = self._run
+        assert run is not None
+        if self.divergence is not None or not self._compare():
+            return None
+        index = self.reached - run.start
+        if index >= len(self._expected):
+            if not run.ends_early:
+                self._diverge(self.reached, reason="the agent asks the model again, and the recorded run ends here")
+            return None
+        expected = self._expected[index]
+        if not expected.is_known:
+            return None
+        if expected.source != "reply":
+            self._diverge(self.reached, expected.message, None, f"{_NAMES[expected.source]} did not come")
+            return None
+        self._begin_turn(expected.turn)
+        return None if self._turn is None else self._turn.reply
+
+    # -- the tools ---------------------------------------------------------------------------------------------
+
+    def wrap_tool(self, tool: AgentTool) -> AgentTool:
+        """A tool with this one's name and schema that returns what is on record."""
+        return _RecordedTool(tool, self)
+
+    async def result_of(self, name: str, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
+        """Returns the recorded result, or notes that this is another call."""
+        run, turn, index = self._run, self._turn, self._open.get(ctx.call_id)
+        if run is None or turn is None or index is None:
+            return AgentToolResult.error("this is a replay, and this call is not on record")
+        recorded, call = turn.results.get(index), self._calls[index]
+        now = ToolCall(call.id, name, copy_json(arguments))
+        position = self._position_of(index)
+        is_lost = run.is_lost(self._turn_index, index)
+        if not is_lost and recorded is not None and recorded.outcome in _REFUSED and not call.is_started:
+            self._diverge(position, recorded, now, f"the tool {name} runs now, and did not when it was recorded")
+        elif not self._comparison.is_equal(call.arguments, arguments) and (call.is_started or not is_lost):
+            then = ToolCall(call.id, name, call.arguments)
+            self._diverge(position, then, now, f"the tool {name} is run with other arguments")
+        elif is_lost or recorded is None or recorded.outcome is ToolOutcome.CANCELLED:
+            return await self._wait_for_the_end(index, ctx)
+        else:
+            ctx.has_invalid_arguments = recorded.outcome is ToolOutcome.INVALID
+            note = call.note
+            if run.is_old and (started := turn.started.get(index)) is not None and started.arguments is not None:
+                note = old_note(recorded.content)
+            content = recorded.content[:-1] if note else recorded.content  # the agent's own approval adds it again
+            return AgentToolResult(content, recorded.details, recorded.is_error)
+        return AgentToolResult.error("the replay ends here")
+
+    def foreseen(self, ctx: ToolContext) -> AgentToolResult | None:
+        """The recorded refusal of a call that its tool refused before the approval."""
+        turn, index = self._turn, self._open.get(ctx.call_id)
+        recorded = None if turn is None or index is None else turn.results.get(index)
+        if index is None or recorded is None or recorded.outcome is not ToolOutcome.FAILED:
+            return None
+        if self._calls[index].is_started:
+            return None
+        return AgentToolResult(recorded.content, recorded.details, recorded.is_error)
+
+    def _position_of(self, call: int) -> int:
+        """The position of the result of a call of this turn."""
+        start = 0 if self._run is None else self._run.start
+        for index in range(self.reached - start, len(self._expected)):
+            if (self._expected[index].turn, self._expected[index].call) == (self._turn_index, call):
+                return start + index
+        return self.reached
+
+    def _set_state(self, state: dict[str, Any]) -> None:
+        self.agent.state.clear()
+        self.agent.state.update(copy_json(state))
+
+    # -- people ------------------------------------------------------------------------------------------------
+
+    def poll_steering(self) -> Sequence[AgentMessage]:
+        """The recorded steering messages, when they can enter the history at the same place."""
+        return self._feed("steering") if self._is_steered or not self._is_in_batch else ()
+
+    def poll_follow_up(self) -> Sequence[AgentMessage]:
+        return self._feed("follow_up")
+
+    def _feed(self, source: QueueName) -> Sequence[AgentMessage]:
+        key = (self._turn_index, source)
+        if self._run is None or key in self._fed:
+            return ()
+        self._fed.add(key)
+        following = self._turn_index + 1
+        if following < len(self._run.turns):
+            return self._run.turns[following].messages(source)
+        # Steering cancelled the tools, and a policy ended the run before the message was recorded.
+        return (UserMessage("not on record"),) if self._is_in_batch and source == "steering" else ()
+
+    def _approving(self, approve: ApproveFn) -> ApproveFn:
+        """The agent's own approval, except for a call whose question was aborted in the recording."""
+
+        def ask(request: ProposedCall) -> Any:
+            self._interrupt_if_due()
+            if self._is_aborted:
+                return asyncio.sleep(_LONGEST_WAIT, False)  # the recorded question was never answered
+            if (words := self._aborted_when_asked(request.call_id)) is not None:
+                self._is_aborted = True
+                self.agent.abort()
+                return Reject(words)
+            self.give_back()  # the callback may look at the history
+            return approve(request)
+
+        return ask
+
+    def _aborted_when_asked(self, call_id: str) -> str | None:
+        """The reason of a rejected call, if the run was aborted during its approval."""
+        run, index = self._run, self._open.get(call_id)
+        if run is None or index is None or self._calls[index].outcome is not ToolOutcome.REJECTED:
+            return None
+        if run.is_old:
+            words = old_rejection(self._turn and self._turn.results.get(index))
+            return words if words == OLD_ABORT else None
+        reason = self._calls[index].reason
+        return reason if reason == "aborted" and run.ends_early else None
+
+    def _interrupt_if_due(self, *, may_steer: bool = True) -> None:
+        """Steers or aborts once the only calls left are those that this interrupted."""
+        run = self._run
+        if run is None or not self._is_in_batch or self._is_steered or self._is_aborted:
+            return
+        left = set(self._open.values())
+        if not left:
+            self._is_steered = self._is_steered_early(run)
+        elif (interruption := self._interruption(left)) is not None:
+            self._is_steered = interruption == "steering" and may_steer
+            if interruption == "aborted":
+                self._is_aborted = True
+                self.agent.abort()
+
+    def _is_steered_early(self, run: StoredRun) -> bool:
+        """Whether the steering message before the next reply came while tools ran: before a policy's message."""
+        if self._turn_index + 1 == len(run.turns):
+            return False
+        sources = [source for _, source, _ in run.turns[self._turn_index + 1].injected]
+        return "steering" in sources and "policy" in sources[sources.index("steering") :]
+
+    def _interruption(self, calls: Iterable[int]) -> str | None:
+        """Why all of these calls were cut short: `steering` or `aborted`. `None` if one was not."""
+        reasons = {self._why_cut_short(call) for call in calls}
+        return None if None in reasons else "aborted" if "aborted" in reasons else "steering"
+
+    def _why_cut_short(self, index: int) -> str | None:
+        """Why a call of this turn has no result of its own: `steering` or `aborted`. `None` if it has one, or the tool
+        cancelled itself."""
+        run = self._run
+        assert run is not None
+        if run.is_lost(self._turn_index, index):
+            return "aborted"
+        call = self._calls[index]
+        if call.outcome is not ToolOutcome.CANCELLED:
+            return None
+        reason = old_interruption(run, self._turn_index) if run.is_old else call.reason
+        following = run.turns[self._turn_index + 1 : self._turn_index + 2]
+        if reason == "steering" and following and not following[0].messages("steering"):
+            return None  # damage to the file has cost the message, and nothing else would end the call
+        return reason if reason in ("steering", "aborted") else None
+
+    async def _wait_for_the_end(self, index: int, ctx: ToolContext) -> AgentToolResult:
+        """Waits until a call is cancelled as in the recording, or cancels it if the tool did that itself."""
+        self._interrupt_if_due()
+        if self._is_steered and (messages := self._feed("steering")):
+            self.agent.steer(messages)  # it is polled only after a tool has finished
+        reason = self._why_cut_short(index)
+        if reason is None:
+            raise asyncio.CancelledError
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT):
+                # On an abort, a tool that watches `ctx.cancel` gets time to end by itself. These calls did not.
+                await (ctx.cancel.wait() if reason == "steering" else asyncio.Event().wait())
+        except TimeoutError:
+            return AgentToolResult.error("it was cancelled when it was recorded, and now it is not")
+        raise asyncio.CancelledError
+
+
+class _RecordedTool:
+    """Stands in for a tool: same name, schema and options, but it returns recorded results."""
+
+    def __init__(self, tool: AgentTool, stage: ReplayStage) -> None:
+        self._stage = stage
+        self.name = tool.name
+        self.label = tool.label
+        self.description = tool.description
+        self.parameters_schema = tool.parameters_schema
+        self.requires_approval = tool.requires_approval
+        self.on_steer = getattr(tool, "on_steer", "cancel")
+        if hasattr(tool, "foresee") or hasattr(tool, "approval_scope"):
+            self.foresee = self._foresee
+
+    def __repr__(self) -> str:
+        return f"<stand-in for the tool {self.name}>"
+
+    def _foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
+        return self._stage.foreseen(ctx)
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+        """Returns the recorded result. The real tool never runs."""
+        return await self._stage.result_of(self.name, arguments, ctx)
+
+
+class _NoRetry:
+    """Never retries: a recorded failure is the one after the last attempt."""
+
+    def should_retry(self, error: AgentError, attempt: int, /) -> bool:
+        return False
+
+    def delay(self, attempt: int, /) -> float:
+        return 0.0
+
+
+_NAMES = {
+    "prompt": "a prompt",
+    "steering": "what a person said meanwhile",
+    "follow_up": "a follow-up",
+    "policy": "what a policy injected",
+    "reply": "a reply",
+    "result": "a result",
+}
+
+
+def _difference(expected: AddedMessage, actual: AgentMessage) -> str:
+    if type(expected.message) is not type(actual):
+        return f"recorded is {_NAMES.get(expected.source, 'a message')}, and something else came"
+    name = getattr(actual, "tool_name", "")
+    return f"another result of the tool {name}" if name else f"{_NAMES.get(expected.source, 'a message')} is another"

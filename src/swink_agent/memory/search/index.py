@@ -1,0 +1,417 @@
+"""Full text search over all sessions of a folder, with an index file in that folder.
+
+The index is a cache. Every search first updates it, and reads only sessions whose files have changed. If it is missing,
+damaged or of another version, the search creates it anew; if it cannot be written, the search uses an index in memory.
+
+Owns the index file. `words` splits texts and queries; the session store finds and loads sessions.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from swink_agent.core.types import AgentMessage
+from swink_agent.core.values.decoders import json_decoder
+
+from ..errors import SessionDamaged, SessionError, SessionNotFound, reason_of
+from ..sessions.info import SearchHit, SessionInfo
+from .words import Query, parse_query, snippet_of, text_of, words_of
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    try:
+        import sqlite3
+    except ImportError:  # Python was built without it; the first search reports that
+        sqlite3 = None
+
+__all__ = ["LoadFn", "SearchHit", "Searchable", "SessionIndex"]
+
+INDEX_NAME = "search-index.sqlite3"
+
+_VERSION = 3
+"""Version of the tables and of the splitting into words. Increase it when either changes."""
+_LEAST, _MOST = -(2**63), 2**63 - 1
+"""The range of SQLite's integers."""
+_SESSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
+_LONGEST_TEXT = 1_000_000
+"""The most characters of one message that are indexed."""
+_PATIENCE = 2.0
+"""Seconds to wait while another process writes the index."""
+_MOST_AT_ONCE = 4_000_000
+"""Characters that are indexed in one transaction, during which other writers wait."""
+_SHIFT = 32
+"""A row number is the session's number, shifted by this many bits, plus the position of the message."""
+_UNUSABLE = ("BUSY", "LOCKED", "READONLY", "CANTOPEN", "FULL", "IOERR", "PERM", "AUTH", "NOMEM", "NOLFS", "PROTOCOL")
+
+_TABLES = """
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, size INTEGER, time INTEGER, inode INTEGER,
+    updated INTEGER, info BLOB
+);
+CREATE VIRTUAL TABLE messages USING fts5(words, text UNINDEXED, tokenize = 'ascii');
+"""
+
+
+_STATES = "SELECT id, size, time, inode FROM sessions"
+
+
+log = logging.getLogger("swink_agent")
+
+
+class Searchable(Protocol):
+    """The part of a session that is indexed."""
+
+    @property
+    def info(self) -> SessionInfo: ...
+    @property
+    def messages(self) -> Sequence[AgentMessage]: ...
+
+
+LoadFn = Callable[[str], Searchable]
+ProgressFn = Callable[[int, int], None]
+
+
+_State: TypeAlias = tuple[int, int, int]
+"""Size, change time and inode of a session file: if they are equal, the file has not changed since it was indexed.
+The change time is `ctime`, because copying a file can set its modification time back. A plain tuple saves memory."""
+
+
+class SessionIndex:
+    """The index of one folder of sessions. It keeps no file open between searches."""
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, connect: Callable[..., sqlite3.Connection] | None = None
+    ) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / INDEX_NAME
+        self._connect = connect
+
+    def __repr__(self) -> str:
+        return f"SessionIndex({str(self.folder)!r})"
+
+    def search(self, query: str, limit: int, load: LoadFn, on_progress: ProgressFn | None = None) -> list[SearchHit]:
+        """Returns the messages in which all words of the query occur, best first, then newest first.
+
+        Words in double quotes must be next to each other, and the last word may be the beginning of a word. An empty
+        query finds nothing. `load` reads a session; one that it cannot read is left out. `on_progress` is called with
+        the number of sessions read so far and the number of sessions that changed since the last search.
+
+        Raises `SessionError` if the folder cannot be read, or SQLite has no full text search.
+        """
+        wanted = parse_query(query)
+        if not wanted.terms or limit <= 0:
+            return []
+        files = self._files()
+        if not files:
+            return []
+        return self._with_index(lambda database: self._search(database, files, load, wanted, limit, on_progress))
+
+    def forget(self, *session_ids: str) -> None:
+        """Removes sessions from the index now, not at the next search. Ignores errors of SQLite and the disk."""
+        if not self.path.exists():
+            return
+        sqlite = _sqlite()
+        with suppress(sqlite.Error, OSError), closing(self._open(sqlite)) as database:
+            _drop(database, *session_ids)
+            # Without this, their words would stay in the file.
+            database.execute("INSERT INTO messages (messages) VALUES ('optimize')")
+
+    def _search(
+        self,
+        database: sqlite3.Connection,
+        files: dict[str, _State],
+        load: LoadFn,
+        query: Query,
+        limit: int,
+        on_progress: ProgressFn | None,
+    ) -> list[SearchHit]:
+        _refresh(database, files, load, on_progress)
+        return _hits(database, query, limit)
+
+    def _files(self) -> dict[str, _State]:
+        """Returns the state of each file that may be a session, by session id."""
+        found: dict[str, _State] = {}
+        try:
+            with os.scandir(self.folder) as entries:
+                for entry in entries:
+                    match = _SESSION.fullmatch(entry.name)
+                    if match is None:
+                        continue
+                    try:
+                        status = entry.stat()
+                    except OSError as error:
+                        if isinstance(error, PermissionError) and not entry.is_symlink():
+                            raise  # the folder denies access to all its files
+                        continue  # deleted in the meantime, or a broken link
+                    if stat.S_ISREG(status.st_mode):
+                        found[match[1]] = (status.st_size, status.st_ctime_ns, status.st_ino)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise SessionError(f"{self.folder} cannot be read: {reason_of(error)}", path=str(self.folder)) from error
+        return found
+
+    # -- the index file ----------------------------------------------------------------------------------------
+
+    def _with_index(self, work: Callable[[sqlite3.Connection], list[SearchHit]]) -> list[SearchHit]:
+        """Calls `work` with the index file, else with a new index file, else with an index in memory."""
+        sqlite = _sqlite()
+        for _ in range(2):
+            try:
+                with closing(self._open(sqlite)) as database:
+                    return work(database)
+            except sqlite.Error as error:
+                _check_module(error)
+                if _is_unusable(error):
+                    break
+                self._remove()
+            except OSError:
+                break
+        with closing(self._in_memory(sqlite)) as database:
+            return work(database)
+
+    def _open(self, sqlite: Any) -> sqlite3.Connection:
+        with suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        if os.stat(self.path).st_mode & 0o077:
+            os.chmod(self.path, 0o600)
+        database = self._connection(sqlite, str(self.path))
+        try:
+            database.execute("PRAGMA journal_mode = WAL")  # searches do not wait for a process that writes
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute("PRAGMA secure_delete = ON")
+            _prepare(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _connection(self, sqlite: Any, name: str, **options: Any) -> sqlite3.Connection:
+        connect = sqlite.connect if self._connect is None else self._connect
+        return connect(name, timeout=_PATIENCE, isolation_level=None, **options)
+
+    def _in_memory(self, sqlite: Any) -> sqlite3.Connection:
+        """Returns an index in memory for one search. It begins as a copy of the file, if that can be read."""
+        for options in ("mode=ro", "immutable=1"):
+            database = sqlite.connect(":memory:", isolation_level=None)
+            try:
+                with closing(self._connection(sqlite, f"{self.path.absolute().as_uri()}?{options}", uri=True)) as found:
+                    found.backup(database)
+                _prepare(database)
+                return database
+            except sqlite.Error:
+                database.close()
+        database = sqlite.connect(":memory:", isolation_level=None)
+        try:
+            _prepare(database)
+        except sqlite.Error as error:
+            database.close()
+            _check_module(error)
+            raise SessionError(f"the sessions in {self.folder} cannot be searched: {error}") from error
+        return database
+
+    def _remove(self) -> None:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            with suppress(OSError):
+                os.unlink(f"{self.path}{suffix}")
+
+
+def _sqlite() -> Any:
+    module: Any = sqlite3
+    if module is None:
+        raise SessionError("search needs Python's sqlite3 module, which this Python was built without")
+    return module
+
+
+def _check_module(error: Exception) -> None:
+    if "no such module" in str(error):
+        raise SessionError("search needs SQLite with FTS5, which the SQLite of this Python does not have") from error
+
+
+def _is_unusable(error: Exception) -> bool:
+    """Whether the error means that the index cannot be used now, though it may be intact."""
+    name: str = getattr(error, "sqlite_errorname", None) or ""
+    return name.removeprefix("SQLITE_").startswith(_UNUSABLE)
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    """Creates the tables, and replaces those of another version."""
+    if _version(database) == _VERSION:
+        return
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(database) != _VERSION:  # no other process did it while this one waited for the lock
+            for (name,) in database.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('sessions', 'messages')"
+            ).fetchall():
+                database.execute(f"DROP TABLE {name}")
+            for statement in _TABLES.split(";"):
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {_VERSION}")
+        database.execute("COMMIT")
+    except BaseException:
+        _roll_back(database)
+        raise
+
+
+def _version(database: sqlite3.Connection) -> int:
+    return database.execute("PRAGMA user_version").fetchone()[0]
+
+
+def _roll_back(database: sqlite3.Connection) -> None:
+    if database.in_transaction:
+        database.execute("ROLLBACK")
+
+
+# -- updating the index ----------------------------------------------------------------------------------------
+
+
+class _ReadSession(NamedTuple):
+    """A session that was read and will be written to the index."""
+
+    id: str
+    state: _State
+    info: SessionInfo | None
+    rows: list[tuple[int, str, str]]
+
+
+def _refresh(
+    database: sqlite3.Connection, files: dict[str, _State], load: LoadFn, on_progress: ProgressFn | None = None
+) -> None:
+    """Indexes changed sessions and drops deleted ones, in short transactions, so other processes do not wait long."""
+    known: dict[str, _State] = {row[0]: row[1:] for row in database.execute(_STATES)}
+    for session_id in known.keys() - files.keys():
+        _drop(database, session_id)
+    fresh: list[_ReadSession] = []
+    size = 0
+    changed = [(session_id, state) for session_id, state in files.items() if known.get(session_id) != state]
+    for done, (session_id, state) in enumerate(changed):
+        if on_progress is not None:
+            on_progress(done, len(changed))
+        if _is_indexed(database, session_id, state):
+            continue
+        try:
+            session = load(session_id)
+            info, rows = session.info, list(_rows(session.messages))
+        except SessionDamaged:
+            info, rows = None, []  # nothing in it is readable: not tried again until the file changes
+        except SessionNotFound:
+            _drop(database, session_id)  # deleted in the meantime
+            continue
+        except Exception:
+            log.warning("session %s could not be read: the search uses its earlier contents", session_id)
+            log.debug("reading session %s failed", session_id, exc_info=True)
+            continue  # its earlier entries, if any, stay in the index
+        fresh.append(_ReadSession(session_id, state, info, rows))
+        size += sum(len(text) for _, _, text in rows)
+        if size > _MOST_AT_ONCE:
+            _store(database, fresh)
+            fresh, size = [], 0
+    _store(database, fresh)
+    if on_progress is not None and changed:
+        on_progress(len(changed), len(changed))
+
+
+def _is_indexed(database: sqlite3.Connection, session_id: str, state: _State) -> bool:
+    """Whether another process has indexed this state of the session in the meantime."""
+    row = database.execute(f"{_STATES} WHERE id = ?", (session_id,)).fetchone()
+    return row is not None and row[1:] == state
+
+
+def _store(database: sqlite3.Connection, sessions: Sequence[_ReadSession]) -> None:
+    if not sessions:
+        return
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        for session in sessions:
+            _store_one(database, session)
+        database.execute("COMMIT")
+    except BaseException:
+        _roll_back(database)
+        raise
+
+
+def _store_one(database: sqlite3.Connection, session: _ReadSession) -> None:
+    number = _clear(database, session.id)
+    encoded = None if session.info is None else msgspec.json.encode(session.info)
+    updated = 0 if session.info is None else min(max(session.info.updated, _LEAST), _MOST)
+    stored = database.execute(
+        "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (number, session.id, *session.state, updated, encoded),
+    )
+    first = (stored.lastrowid or 0) << _SHIFT
+    database.executemany(
+        "INSERT INTO messages (rowid, words, text) VALUES (?, ?, ?)",
+        [(first + position, words, text) for position, words, text in session.rows],
+    )
+
+
+def _rows(messages: Sequence[AgentMessage]) -> Iterator[tuple[int, str, str]]:
+    for position, message in enumerate(messages):
+        text = text_of(message)[:_LONGEST_TEXT].encode("utf-8", "replace").decode().replace("\0", " ")
+        if text.strip():
+            yield position, " ".join(words_of(text)), text
+
+
+def _clear(database: sqlite3.Connection, session_id: str) -> int | None:
+    """Removes the messages of a session from the index. Returns the number of the session, if it has one."""
+    row = database.execute("SELECT number FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row is None:
+        return None
+    first = row[0] << _SHIFT
+    database.execute("DELETE FROM messages WHERE rowid BETWEEN ? AND ?", (first, first + (1 << _SHIFT) - 1))
+    return row[0]
+
+
+def _drop(database: sqlite3.Connection, *session_ids: str) -> None:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        for session_id in session_ids:
+            _clear(database, session_id)
+            database.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+        database.execute("COMMIT")
+    except BaseException:
+        _roll_back(database)
+        raise
+
+
+# -- queries ---------------------------------------------------------------------------------------------------
+
+
+def _hits(database: sqlite3.Connection, query: Query, limit: int) -> list[SearchHit]:
+    """Returns the hits by relevance, then by the last use of their session, then later messages first."""
+    expression, literals = query.expression, query.literals
+    conditions = ["messages MATCH ?"] if expression else []
+    conditions += ["instr(lower(messages.text), lower(?)) > 0"] * len(literals)
+    order = "messages.rank, " if expression else ""
+    statement = (
+        "SELECT messages.rowid, sessions.info FROM messages "
+        f"JOIN sessions ON sessions.number = messages.rowid >> {_SHIFT} WHERE {' AND '.join(conditions)} "
+        f"ORDER BY {order}sessions.updated DESC, messages.rowid DESC LIMIT ?"
+    )
+    values = [*([expression] if expression else []), *literals, min(limit, 2**31)]
+    infos: dict[bytes, SessionInfo] = {}
+    hits: list[SearchHit] = []
+    database.execute("BEGIN")  # so that no other process deletes a hit before its text is read
+    try:
+        for row, encoded in database.execute(statement, values).fetchall():
+            (text,) = database.execute("SELECT text FROM messages WHERE rowid = ?", (row,)).fetchone()
+            info = infos.get(encoded)
+            if info is None:
+                info = infos[encoded] = json_decoder(SessionInfo).decode(encoded)
+            hits.append(SearchHit(info, row & ((1 << _SHIFT) - 1), snippet_of(text, query)))
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise _sqlite().DatabaseError(f"the index contains invalid data: {error}") from error
+    finally:
+        _roll_back(database)
+    return hits

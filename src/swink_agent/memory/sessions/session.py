@@ -1,0 +1,364 @@
+"""One session: what an agent said and did, to go on with (`Session`) or to look at (`LoadedSession`).
+
+Owns attaching to an agent, and what an application adds of its own. The file is behind `log` and `opening`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from swink_agent.core.agent.agent import Agent
+from swink_agent.core.errors import AlreadyRunning
+from swink_agent.core.journal import decoded_state
+from swink_agent.core.record import RunRecord
+from swink_agent.core.secrets.placeholders import holds_placeholder
+from swink_agent.core.types import AgentMessage, CustomMessage
+from swink_agent.core.values.nesting import is_too_deep, too_deep
+from swink_agent.core.values.value import copy_json
+
+from ..errors import SessionError
+from ..log.file_journal import SessionLog
+from ..log.fold import Fold
+from ..log.reading import ParsedFile
+from ..log.records import LabelAdded, NoteAdded, SessionRecord, SessionStarted, TitleChanged
+from ..log.runs import run_records
+from .info import Problem, SessionInfo
+from .opening import SessionOnDisk, read_contents
+from .resuming import past_of
+
+__all__ = ["LoadedSession", "Session"]
+
+log = logging.getLogger("swink_agent")
+
+_CLOSING = 30.0
+"""Seconds that `close` waits for the disk at most."""
+_LONGEST_NAME = 10_000
+
+
+class LoadedSession:
+    """A session as it was when it was read. It holds no file open, and nothing of it can be changed."""
+
+    def __init__(self, path: Path, contents: SessionOnDisk) -> None:
+        self.path = path
+        self.fold = contents.fold
+        """What the records come to; for the rest of this package."""
+        self._contents = contents
+        self._messages = contents.fold.messages
+
+    def __repr__(self) -> str:
+        return f"<LoadedSession {self.id}, {len(self._messages)} messages>"
+
+    @property
+    def id(self) -> str:
+        return self.path.stem
+
+    @property
+    def info(self) -> SessionInfo:
+        return info_of(self.path, self._contents.start, self.fold, self._contents.reading.problems)
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """The history, in which every call has a result."""
+        return self._messages
+
+    @property
+    def context(self) -> tuple[AgentMessage, ...] | None:
+        """What the model is sent of the history since a compaction; `None` for all of it."""
+        return self.fold.context
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return copy_json(self.fold.state)
+
+    @property
+    def labels(self) -> tuple[LabelAdded, ...]:
+        return tuple(self.fold.labels)
+
+    @property
+    def notes(self) -> tuple[NoteAdded, ...]:
+        return tuple(self.fold.notes)
+
+    def records(self) -> tuple[SessionRecord, ...]:
+        """All that is on record, in order."""
+        return records_of(self._contents.reading)
+
+    def runs(self) -> tuple[RunRecord, ...]:
+        """What each run did, in order: the records that its events gave. A run that broke off is not over."""
+        return run_records(self)
+
+
+class Session:
+    """A session that goes on. It is its file's one writer until it is closed."""
+
+    def __init__(
+        self,
+        log: SessionLog,
+        start: SessionStarted,
+        *,
+        types: Sequence[type[CustomMessage]] = (),
+        problems: Sequence[Problem] = (),
+    ) -> None:
+        self.log = log
+        """Where it is written; for the rest of this package."""
+        self._start = start
+        self._types = types
+        self._problems = tuple(problems)
+        self._agent: Agent | None = None
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}, {'closed' if self.log.is_closed else 'open'}>"
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except SessionError:
+            if error is None:  # else what went wrong first is what the caller should see
+                raise
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.aclose()
+        except SessionError:
+            if error is None:
+                raise
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        return self.path.stem
+
+    @property
+    def path(self) -> Path:
+        return self.log.path
+
+    # Reads while nothing is being recorded: half a fold is not a history.
+
+    @property
+    def info(self) -> SessionInfo:
+        with self.log.guard:
+            return info_of(self.path, self._start, self.log.fold, self._problems)
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """The history, in which every call has a result."""
+        with self.log.guard:
+            return self.log.fold.messages
+
+    @property
+    def context(self) -> tuple[AgentMessage, ...] | None:
+        """What the model is sent of the history since a compaction; `None` for all of it."""
+        with self.log.guard:
+            return self.log.fold.context
+
+    @property
+    def state(self) -> dict[str, Any]:
+        with self.log.guard:
+            return copy_json(self.log.fold.state)
+
+    @property
+    def labels(self) -> tuple[LabelAdded, ...]:
+        with self.log.guard:
+            return tuple(self.log.fold.labels)
+
+    @property
+    def notes(self) -> tuple[NoteAdded, ...]:
+        with self.log.guard:
+            return tuple(self.log.fold.notes)
+
+    def records(self) -> tuple[SessionRecord, ...]:
+        """All that is on record, in order, as it is on disk."""
+        if not self.log.is_closed:
+            self.log.flush(_CLOSING)
+        return records_of(read_contents(self.path, self._types).reading)
+
+    def runs(self) -> tuple[RunRecord, ...]:
+        """What each run did, in order: the records that its events gave."""
+        return run_records(self)
+
+    # -- an agent ----------------------------------------------------------------------------------------------
+
+    def attach(self, agent: Agent) -> None:
+        """Records what the agent does from now on.
+
+        A new session takes the agent's history. One with a past gives the agent its own: history, model, thinking
+        level, state and compacted context.
+
+        Warning: what the agent had of these before is replaced then, and not kept anywhere.
+
+        Raises `AlreadyRunning` during a run, and `SessionError` if the session or the agent is attached already, the
+        session can no longer be written, or the agent's state is not JSON.
+        """
+        self.log.check()
+        if self._agent is not None:
+            whose = "this" if self._agent is agent else "another"
+            raise SessionError(
+                f"session {self.id} is attached to {whose} agent already: detach() it first", path=str(self.path)
+            )
+        if agent.is_running:
+            raise AlreadyRunning()
+        other = agent.journal
+        if other is not None and not (isinstance(other, SessionLog) and other.is_closed):
+            what = f"session {other.path.stem}" if isinstance(other, SessionLog) else "a journal of its own"
+            raise SessionError(
+                f"the agent is attached to {what} already: detach that before it goes to session {self.id}",
+                path=str(self.path),
+            )
+        if self._has_a_past:
+            with self.log.guard:
+                past = past_of(self.log)
+            agent.attach_journal(self.log, past)
+            self._tell_of_masks(agent)
+        else:
+            self._refuse_odd_state(agent)
+            agent.attach_journal(self.log)
+        self._agent = agent
+
+    def _tell_of_masks(self, agent: Agent) -> None:
+        """A tool would take a placeholder in the state for what it kept there."""
+        masked = [key for key, value in agent.state.items() if holds_placeholder(msgspec.json.encode(value).decode())]
+        if masked:
+            words = "the state of session %s was masked on its way to disk, and holds placeholders: %s"
+            log.warning(words, self.id, ", ".join(masked))
+
+    def _refuse_odd_state(self, agent: Agent) -> None:
+        """What cannot be recorded is refused before anything is."""
+        try:
+            decoded_state(msgspec.json.encode(dict(agent.state)), agent.state)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise SessionError(
+                f"the agent's state cannot be recorded in session {self.id}, since not all of it is JSON: {error}",
+                path=str(self.path),
+            ) from error
+
+    @property
+    def _has_a_past(self) -> bool:
+        fold = self.log.fold
+        return fold.has_messages or bool(fold.state)
+
+    def detach(self) -> None:
+        """Records nothing more of the agent. Raises `AlreadyRunning` during a run."""
+        agent = self._agent
+        if agent is not None:
+            if agent.journal is self.log:
+                agent.detach_journal()
+            self._agent = None
+
+    # -- what an application adds --------------------------------------------------------------------------------
+
+    def rename(self, title: str) -> None:
+        """Gives the session another title. It is on disk with the next wait, at the latest when it is closed."""
+        self.log.add(TitleChanged(checked_text(title, "a title")))
+
+    def label(self, text: str, at: int | None = None) -> None:
+        """Names a place in the history: behind the first `at` messages, or where it ends now.
+
+        Raises `ValueError` if there are not so many, or the text is empty.
+        """
+        with self.log.guard:
+            count = self.log.fold.count
+        position = count if at is None else at
+        if not checked_text(text, "a label"):
+            raise ValueError("a label is a text that names a place: it cannot be empty")
+        if type(position) is not int or not 0 <= position <= count:
+            raise ValueError(f"session {self.id} has {count} messages: a label cannot be at {position}")
+        self.log.add(LabelAdded(text, position))
+
+    def note(self, kind: str, data: Any = None) -> None:
+        """Adds an entry of the application's own; `data` is JSON. Raises `TypeError` for what is not, and `ValueError`
+        for what is nested too deep."""
+        kind = checked_text(kind, "the kind of a note")
+        self.log.add(NoteAdded(kind, checked_json(data, "the data of a note")))
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Waits for the disk, 30 s at most, and lets go of the file, and of the agent.
+
+        A run that still goes on ends with an error, since nothing of it would be on record. Raises `SessionError` if
+        something could not be written, which is known to the last run too.
+        """
+        try:
+            self._let_go()
+        finally:
+            self.log.close(_CLOSING)
+
+    async def aclose(self) -> None:
+        """The same without holding up the event loop: it waits for the disk in a thread.
+
+        If it is cancelled, the session is closed all the same.
+        """
+        try:
+            self._let_go()
+        finally:
+            await asyncio.to_thread(self.log.close, _CLOSING)
+
+    def _let_go(self) -> None:
+        with suppress(AlreadyRunning):  # it finds the session closed at its next step
+            self.detach()
+
+
+def checked_text(text: object, what: str) -> str:
+    """A short text. Raises `TypeError` or `ValueError` for anything else."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is a string, not {type(text).__name__}")
+    if len(text) > _LONGEST_NAME:
+        raise ValueError(f"{what} has at most {_LONGEST_NAME} characters, not {len(text)}")
+    return text
+
+
+def checked_json(data: Any, what: str) -> Any:
+    """A copy of JSON data. Raises `TypeError` for anything else, such as NaN, and `ValueError` for what
+    is nested deeper than readers of JSON take."""
+    if is_too_deep(data):
+        raise ValueError(f"{what} cannot be {too_deep()}, or hold themselves: keep a text or a file instead")
+    try:
+        encoded = msgspec.json.encode(data)
+        json.dumps(msgspec.to_builtins(data, str_keys=True), allow_nan=False)  # the encoder would make null of them
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise TypeError(f"{what} must be JSON: {error}") from error
+    return msgspec.json.decode(encoded)
+
+
+def records_of(reading: ParsedFile) -> tuple[SessionRecord, ...]:
+    return tuple(reading.records)
+
+
+def info_of(path: Path, start: SessionStarted, fold: Fold, problems: Sequence[Problem]) -> SessionInfo:
+    """What a list shows of the session."""
+    known = [*problems, *fold.problems]
+    return SessionInfo(
+        id=path.stem,
+        title=fold.title or fold.first,
+        created=start.created,
+        updated=max(fold.updated, start.created),
+        cwd=start.cwd,
+        model=fold.model,
+        messages=fold.count,
+        usage=fold.usage,
+        cost=fold.cost,
+        parent=start.parent,
+        version=start.version,
+        metadata=copy_json(start.metadata),
+        problems=tuple([problem.words for problem in known]),
+        damage=tuple([problem.words for problem in known if problem.is_damage]),
+    )

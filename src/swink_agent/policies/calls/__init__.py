@@ -1,0 +1,1 @@
+"""Policies about which tool calls may run."""

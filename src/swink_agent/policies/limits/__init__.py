@@ -1,0 +1,1 @@
+"""Policies that limit what a run may use."""

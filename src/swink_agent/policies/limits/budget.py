@@ -1,0 +1,395 @@
+"""`Budget`: limits the cost and the tokens of runs.
+
+Owns the account: what was spent, and what is reserved for calls in progress. A `WorstCaseFn` tells the highest cost of
+a call; by default it is the one that the installed price table registers in the entry-point group `swink_agent.prices`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from swink_agent.core.cancel import Signal
+from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
+from swink_agent.core.types import AssistantMessage, ModelSpec, StopReason, Usage
+
+__all__ = ["Budget", "WorstCaseFn"]
+
+WorstCaseFn: TypeAlias = Callable[[ModelSpec, int, int | None], tuple[float | None, int | None]]
+"""`(model, input tokens, most output tokens or None)` to `(highest cost in US dollars, assumed output tokens)`.
+
+The cost is `None` if the model's price is unknown, the output is `None` if neither the caller nor the table limits it.
+"""
+
+GROUP = "swink_agent.prices"
+
+log = logging.getLogger("swink_agent")
+
+_ASSUMED_OUTPUT = 32_768
+"""Tokens of output to reserve if the length of a reply is not limited."""
+
+_CENT_FRACTION = 1e-9
+"""Dollars by which a sum of floats may be wrong."""
+
+_PATIENCE = 0.25
+"""Seconds after which a waiting run checks whether the runs that it waits for still exist."""
+
+_LINEAGE: ContextVar[tuple[_Reservation, ...]] = ContextVar("swink_agent_reservations", default=())
+"""The reservations inside which this code runs: an agent in a hook or tool of another agent sees that agent's."""
+
+
+class Budget:
+    """Stops a run before a call that could take it over `max_cost` US dollars or `max_tokens` tokens.
+
+    Before each request, including retries, the budget reserves the most that it can use: the size of the request, and
+    the longest reply that `StreamOptions.max_tokens` or the model allows. If that fits into what is neither spent nor
+    reserved, the request is sent, and its real use is counted when the reply arrives. If it would fit once other runs
+    release what they do not use, the run waits for them; else it stops. So runs never exceed the limit, even many at
+    once. The shorter the replies you allow (`max_tokens` in the stream options), the further the budget goes.
+    `max_output` is assumed if you did not limit replies; a longer reply can exceed the limit by the difference.
+
+    With a `max_cost`, a model whose price is unknown is refused; `unknown_prices="allow"` counts it as free. Models on
+    this machine are free. The account belongs to the object: agents, also in several threads, that have the same
+    `Budget` share it. Put it after the policies that may stop a turn.
+    """
+
+    name = "budget"
+    every_call = True
+    """Consulted again before each retry of a request, see `PreTurnPolicy`."""
+
+    __slots__ = (
+        "_allows_unknown",
+        "_cost",
+        "_lock",
+        "_max_output",
+        "_news",
+        "_reserved",
+        "_tokens",
+        "_waiting",
+        "_worst_case",
+        "max_cost",
+        "max_tokens",
+    )
+
+    def __init__(
+        self,
+        max_cost: float | None = None,
+        max_tokens: int | None = None,
+        *,
+        unknown_prices: Literal["refuse", "allow"] = "refuse",
+        worst_case: WorstCaseFn | None = None,
+        max_output: int | None = None,
+    ) -> None:
+        if max_cost is None and max_tokens is None:
+            raise ValueError("Budget() limits nothing; give max_cost in US dollars, max_tokens, or both")
+        for name, limit in (("max_cost", max_cost), ("max_tokens", max_tokens), ("max_output", max_output)):
+            if limit is not None and not limit >= 0:
+                raise ValueError(f"Budget: {name} is {limit}; give a number that is not negative")
+        if unknown_prices not in ("refuse", "allow"):
+            raise ValueError(f"Budget: unknown_prices is {unknown_prices!r}; it must be 'refuse' or 'allow'")
+        self.max_cost = max_cost
+        self.max_tokens = max_tokens
+        self._allows_unknown = unknown_prices == "allow"
+        self._worst_case = worst_case or _installed_worst_case
+        self._max_output = max_output
+        self._lock = threading.RLock()  # a WorstCaseFn may look at the account
+        self._cost = 0.0
+        self._tokens = 0
+        self._reserved: dict[str, _Reservation] = {}
+        self._waiting: list[_Reservation] = []
+        self._news = Signal()
+
+    def __repr__(self) -> str:
+        return f"Budget(max_cost={self.max_cost}, max_tokens={self.max_tokens}, spent={self.spent:.6f})"
+
+    # -- the account -------------------------------------------------------------------------------------------
+
+    @property
+    def spent(self) -> float:
+        """US dollars that all runs have spent."""
+        return self._cost
+
+    @property
+    def spent_tokens(self) -> int:
+        """Tokens in and out that all runs have used."""
+        return self._tokens
+
+    @property
+    def remaining(self) -> float | None:
+        """US dollars that are neither spent nor reserved; `None` without a limit."""
+        with self._lock:
+            if self.max_cost is None:
+                return None
+            return max(0.0, self.max_cost - self._cost - sum(held.cost for held in self._reserved.values()))
+
+    @property
+    def remaining_tokens(self) -> int | None:
+        """Tokens that are neither spent nor reserved; `None` without a limit."""
+        with self._lock:
+            if self.max_tokens is None:
+                return None
+            return max(0, self.max_tokens - self._tokens - sum(held.tokens for held in self._reserved.values()))
+
+    def reset(self) -> None:
+        """Sets what was spent to zero; reservations of calls in progress stay."""
+        with self._lock:
+            self._cost, self._tokens = 0.0, 0
+        self._announce()
+
+    # -- the slots ---------------------------------------------------------------------------------------------
+
+    def pre_turn(self, ctx: PolicyContext) -> Stop | None | Awaitable[Stop | None]:
+        """Reserves the highest use of the call, waits until that is possible, or stops the run."""
+        wanted = self._max_output if ctx.max_tokens is None else ctx.max_tokens
+        cost, output = self._most(ctx.model, ctx.request_tokens, wanted)
+        if cost is None and self.max_cost is not None and not self._allows_unknown:
+            return Stop(
+                f"the price of {ctx.model} is not known, so max_cost cannot be kept: choose a model with a known "
+                "price, give Budget the highest cost of its calls (worst_case=…), or count them as free "
+                "(unknown_prices='allow')"
+            )
+        wish = _Reservation(ctx.model, ctx.request_tokens, output, cost or 0.0)
+        with self._lock:
+            if self._settle_attempt(ctx):
+                # `post_turn` must not count the failed attempt again, whatever is decided here.
+                self._reserved[ctx.run_id] = _Reservation(ctx.model, is_settled=True)
+            wish.above = _reservations_above(wish, self._reserved.values())
+            is_decided, verdict = self._decide(ctx.run_id, wish)
+            if is_decided:
+                return verdict
+            if wish.task is None:  # without an event loop it cannot wait
+                return Stop(self._problem(wish, self._reserved.values()) or "others wait for the budget")
+            self._waiting.append(wish)
+        self._announce()  # runs that wait for its reservation must decide again
+        return self._when_it_fits(ctx.run_id, wish)
+
+    async def _when_it_fits(self, run_id: str, wish: _Reservation) -> Stop | None:
+        try:
+            while True:
+                with self._lock:
+                    news = self._news
+                    is_decided, verdict = self._decide(run_id, wish)
+                if is_decided:
+                    return verdict
+                try:
+                    async with asyncio.timeout(_PATIENCE):
+                        await news.wait()
+                except TimeoutError:
+                    pass  # a run whose event loop was closed announces nothing
+        finally:
+            with self._lock:
+                if wish in self._waiting:
+                    self._waiting.remove(wish)
+            self._announce()
+
+    def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+        """Counts the reply before its calls run: they may take long, and may run agents with this budget."""
+        with self._lock:
+            held = self._reserved.get(ctx.run_id)
+            if held is None or held.is_settled:
+                return
+            reply = next((message for message in reversed(ctx.messages) if isinstance(message, AssistantMessage)), None)
+            if reply is None:
+                return
+            self._settle(reply, held)
+            self._reserved[ctx.run_id] = _Reservation(held.model, is_settled=True)
+        self._announce()
+
+    def post_turn(self, ctx: PolicyContext) -> None:
+        """Replaces the reservation with what the call really used."""
+        if ctx.message is None:
+            return
+        with self._lock:
+            held = self._reserved.pop(ctx.run_id, None)
+            if held is None or not held.is_settled:
+                self._settle(ctx.message, held)
+        self._announce()
+
+    def run_over(self, run_id: str) -> None:
+        """Releases the reservation of a run that was stopped before its call."""
+        with self._lock:
+            self._reserved.pop(run_id, None)
+        self._announce()
+
+    # -- waiting -----------------------------------------------------------------------------------------------
+
+    def _announce(self) -> None:
+        """Wakes the waiting runs, so that they decide again."""
+        if self._waiting:
+            with self._lock:
+                news, self._news = self._news, Signal()
+            news.set()
+
+    def _decide(self, run_id: str, wish: _Reservation) -> tuple[bool, Stop | None]:
+        """Reserves if the call fits now. Returns whether the outcome is decided (else: wait), and a stop if it is one.
+
+        Waiting runs are served in order, so that small calls cannot overtake a large one forever. A run inside another
+        one goes first: those before it in the queue may be waiting for that other one.
+        """
+        self._drop_abandoned(run_id, wish)
+        earlier = self._waiting[: self._waiting.index(wish)] if wish in self._waiting else self._waiting
+        if self._problem(wish, self._reserved.values()) is None and (wish.above or not earlier):
+            self._reserved[run_id] = wish
+            return True, None
+        # A run that waits for one of the waiting runs does not release its reservation before them.
+        stuck = {held for waiting in (*self._waiting, wish) for held in waiting.above}
+        problem = self._problem(wish, [held for held in self._reserved.values() if held in stuck])
+        return problem is not None, None if problem is None else Stop(problem)
+
+    # -- sums, under the lock ----------------------------------------------------------------------------------
+
+    def _settle_attempt(self, ctx: PolicyContext) -> bool:
+        """If this is a retry, counts what the failed attempt used. Returns whether it is one."""
+        held = self._reserved.pop(ctx.run_id, None)
+        if ctx.message is None:
+            return False
+        self._settle(ctx.message, held)
+        return True
+
+    def _settle(self, message: AssistantMessage, held: _Reservation | None) -> None:
+        usage = message.usage
+        model = ModelSpec(message.provider, message.model_id) if held is None else held.model
+        if not _total(usage) and held is not None and _was_probably_billed(message):
+            # The provider did not report usage: count the whole request and the size of the reply.
+            usage = Usage(held.input_tokens, min(_size(message), held.tokens - held.input_tokens))
+        self._tokens += _total(usage)
+        if message.cost.amount > 0:
+            self._cost += message.cost.amount
+        elif _total(usage):
+            cost, _ = self._most(model, usage.input + usage.cache_read + usage.cache_write, usage.output)
+            self._cost += cost or 0.0
+
+    def _drop_abandoned(self, run_id: str, wish: _Reservation) -> None:
+        """Drops runs whose event loop or task ended without notice."""
+        for other in [other for other, held in self._reserved.items() if other != run_id and held.is_abandoned(wish)]:
+            del self._reserved[other]
+        for waiting in [waiting for waiting in self._waiting if waiting.is_abandoned(wish)]:
+            self._waiting.remove(waiting)
+
+    def _problem(self, wish: _Reservation, others: Collection[_Reservation]) -> str | None:
+        """Why the call does not fit beside the reservations of others, and what to do; `None` if it fits."""
+        if self.max_cost is not None:
+            held = sum(other.cost for other in others)
+            if self._cost + held + wish.cost > self.max_cost + _CENT_FRACTION:
+                return (
+                    f"the next call to {wish.model} can cost up to ${wish.cost:.4f} ({wish.input_tokens} tokens in, "
+                    f"{wish.output} out); of the budget of ${_money(self.max_cost)}, ${self._cost:.4f} are spent"
+                    f"{f' and ${held:.4f} reserved by other runs' if held else ''}. Raise max_cost, or allow shorter "
+                    "replies (max_tokens)"
+                )
+        if self.max_tokens is not None:
+            held = sum(other.tokens for other in others)
+            if self._tokens + held + wish.tokens > self.max_tokens:
+                return (
+                    f"the next call to {wish.model} can take up to {wish.tokens} tokens; of the budget of "
+                    f"{self.max_tokens}, {self._tokens} are spent"
+                    f"{f' and {held} reserved by other runs' if held else ''}. Raise max_tokens of the "
+                    "Budget, or allow shorter replies (max_tokens)"
+                )
+        return None
+
+    def _most(self, model: ModelSpec, tokens: int, output: int | None) -> tuple[float | None, int]:
+        """The highest cost and output; the output is assumed if the table has none. A failing table knows nothing."""
+        try:
+            cost, assumed = self._worst_case(model, tokens, output)
+            if assumed is None and output is None:
+                output = _ASSUMED_OUTPUT
+                cost, assumed = self._worst_case(model, tokens, output)
+            if cost is not None and not cost >= 0.0:
+                raise ValueError(f"{cost} is not a price")
+        except Exception:
+            # The loop ignores a policy that raises: the call would be made without a reservation.
+            log.exception("the price of %s could not be looked up: it counts as unknown", model)
+            cost, assumed = None, None
+        return cost, (_ASSUMED_OUTPUT if output is None else output) if assumed is None else assumed
+
+
+class _Reservation:
+    """The amount that is reserved for one call, or requested for it."""
+
+    __slots__ = ("above", "cost", "input_tokens", "is_settled", "model", "output", "task", "tokens")
+
+    def __init__(
+        self, model: ModelSpec, input_tokens: int = 0, output: int = 0, cost: float = 0.0, *, is_settled: bool = False
+    ) -> None:
+        self.model = model
+        self.input_tokens = input_tokens
+        self.output = output
+        self.tokens = input_tokens + output
+        self.cost = cost
+        self.is_settled = is_settled
+        """Whether the turn's reply was counted: the reservation then holds nothing."""
+        self.above: tuple[_Reservation, ...] = ()
+        """Reservations that are not released before this call is made or refused: their runs wait for it."""
+        task = _current_task()
+        self.task = None if task is None else weakref.ref(task)
+
+    def is_abandoned(self, other: _Reservation | None = None) -> bool:
+        """Whether its run is over: its task has ended, or now drives the run of `other`."""
+        if self.task is None:
+            return False
+        task = self.task()
+        if task is None or task.done() or task.get_loop().is_closed():
+            return True
+        return other is not None and other is not self and other.task is not None and other.task() is task
+
+
+def _reservations_above(wish: _Reservation, alive: Iterable[_Reservation]) -> tuple[_Reservation, ...]:
+    """The reservations of `alive` inside which this one is requested. Tasks started from here on are inside it."""
+    held = set(alive)
+    above = tuple([reservation for reservation in _LINEAGE.get() if reservation in held])
+    _LINEAGE.set((*above, wish))
+    return above
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no event loop: the policy is called by hand
+        return None
+
+
+def _total(usage: Usage) -> int:
+    # A provider that reports a negative number must not increase the budget.
+    return max(0, usage.tokens)
+
+
+def _was_probably_billed(message: AssistantMessage) -> bool:
+    """Whether a reply without usage was worked on: it was complete, or interrupted by us or after its beginning."""
+    return not message.is_failed or message.stop_reason == StopReason.ABORTED or bool(message.content)
+
+
+def _size(message: AssistantMessage) -> int:
+    """The highest number of tokens in the reply: one per byte."""
+    return len(msgspec.json.encode(message.content))
+
+
+def _installed_worst_case(model: ModelSpec, tokens: int, output: int | None) -> tuple[float | None, int | None]:
+    """Asks the installed price tables; the first that knows the model answers."""
+    limit: int | None = output
+    for table in _tables():
+        cost, assumed = table(model, tokens, output)
+        limit = assumed if limit is None else limit
+        if cost is not None:
+            return cost, assumed
+    return None, limit
+
+
+@lru_cache(maxsize=1)
+def _tables() -> tuple[WorstCaseFn, ...]:
+    from importlib.metadata import entry_points  # on use: this takes milliseconds
+
+    return tuple([point.load() for point in entry_points(group=GROUP)])
+
+
+def _money(amount: float) -> str:
+    """An amount without an exponent, however small."""
+    return f"{amount:.10f}".rstrip("0").rstrip(".")

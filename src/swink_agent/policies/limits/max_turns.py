@@ -1,0 +1,31 @@
+"""`MaxTurns`: limits the turns of a run."""
+
+from __future__ import annotations
+
+from swink_agent.core.policy import PolicyContext, Stop
+
+__all__ = ["MaxTurns"]
+
+
+class MaxTurns:
+    """Stops a run before it asks the model for more than `turns` replies.
+
+    A reply and its tool calls are one turn. Runs are counted separately, so agents can share the object.
+    """
+
+    name = "max_turns"
+    __slots__ = ("turns",)
+
+    def __init__(self, turns: int) -> None:
+        if turns < 1:
+            raise ValueError(f"MaxTurns({turns}) would let nothing run; give at least 1")
+        self.turns = turns
+
+    def __repr__(self) -> str:
+        return f"MaxTurns({self.turns})"
+
+    def pre_turn(self, ctx: PolicyContext) -> Stop | None:
+        if ctx.turn_index < self.turns:
+            return None
+        had = "its one turn" if self.turns == 1 else f"its {self.turns} turns"
+        return Stop(f"the run has had {had}; prompt again to go on")

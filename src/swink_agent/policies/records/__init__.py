@@ -1,0 +1,1 @@
+"""Policies that keep a record of a run."""

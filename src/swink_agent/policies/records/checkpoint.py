@@ -1,0 +1,126 @@
+"""`Checkpoint`: writes the conversation to disk after each turn, so that a crash loses at most one turn.
+
+Owns the file: one JSON document, replaced as a whole. `swink_agent.memory` has sessions, which keep every step.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from swink_agent.core.codec import decode_message, encode_message
+from swink_agent.core.files import replace_file
+from swink_agent.core.policy import PolicyContext
+from swink_agent.core.secrets.messages import masked_message
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.types import AgentMessage, CustomMessage
+from swink_agent.core.values.decoders import json_decoder
+from swink_agent.core.values.value import show
+
+__all__ = ["Checkpoint", "SavedConversation"]
+
+_VERSION = 1
+
+
+class SavedConversation(NamedTuple):
+    """The content of a checkpoint: `messages, state = Checkpoint.load(path)`."""
+
+    messages: tuple[AgentMessage, ...]
+    state: dict[str, Any]
+
+
+class _File(msgspec.Struct):
+    version: int
+    messages: list[msgspec.Raw]
+    state: dict[str, Any] = {}
+
+
+class Checkpoint:
+    """Writes the conversation and the agent's state to `path` after each turn, or each `every` turns.
+
+    The file is replaced in one step, after its content was flushed to the disk: it is always the last whole checkpoint,
+    even if the machine stops. Only its owner can read it. Secrets are masked in it, as in a session's file, by the
+    agent's redactor or by `redactor`. `Checkpoint.load(path)` returns the messages and the state: pass them to
+    `Agent(..., messages=messages, state=state)`, then call `prompt` or `continue_loop`.
+
+    Put this policy after those that rewrite results and replies, so that it writes their output. Use one file per
+    agent. The loop logs errors; the run continues and the last file stays. Writing blocks the event loop for the time
+    of a flush, a few milliseconds.
+    """
+
+    name = "checkpoint"
+    __slots__ = ("_redactor", "every", "path")
+
+    def __init__(self, path: str | os.PathLike[str], every: int = 1, *, redactor: Redactor | None = None) -> None:
+        if every < 1:
+            raise ValueError(f"Checkpoint: every is {every}; give at least 1")
+        self.path = os.path.abspath(path)
+        self.every = every
+        self._redactor = redactor
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.path!r}, every={self.every})"
+
+    def post_turn(self, ctx: PolicyContext) -> None:
+        """Writes if it is time, and always if the run probably has no further turn."""
+        is_last = not ctx.tool_results or (ctx.message is not None and ctx.message.is_failed)
+        if is_last or (ctx.turn_index + 1) % self.every == 0:
+            self._save(tuple(_messages_of(ctx)), dict(ctx.state), self._redactor or ctx.redactor)
+
+    def save(self, messages: Sequence[AgentMessage], state: dict[str, Any] | None = None) -> None:
+        """Writes a checkpoint now. Raises `OSError`; the last checkpoint then stays.
+
+        Without a `redactor`, it masks the secrets of the environment.
+        """
+        self._save(messages, state, self._redactor)
+
+    def _save(self, messages: Sequence[AgentMessage], state: dict[str, Any] | None, redactor: Redactor | None) -> None:
+        redactor = Redactor() if redactor is None else redactor
+        messages = [masked_message(message, redactor) for message in messages]
+        state = redactor.redact_value(state)
+        document = {
+            "version": _VERSION,
+            "messages": [msgspec.Raw(_encoded(message)) for message in messages],
+            "state": state or {},
+        }
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        replace_file(self.path, msgspec.json.encode(document, enc_hook=show), sync_name=True)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], types: Sequence[type[CustomMessage]] = ()) -> SavedConversation:
+        """Reads a checkpoint. `types` are the application's own messages that may be in it.
+
+        Raises `OSError` if the file cannot be read, `ValueError` if it is not a checkpoint.
+        """
+        with open(path, "rb") as file:
+            data = file.read()
+        try:
+            saved = json_decoder(_File).decode(data)
+            if saved.version > _VERSION:
+                raise ValueError(f"it was written by a newer version ({saved.version}); update swink-agent")
+            messages = tuple([decode_message(bytes(raw), types) for raw in saved.messages])
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)} is not a readable checkpoint: {error}") from error
+        return SavedConversation(messages, saved.state)
+
+
+def _messages_of(ctx: PolicyContext) -> Iterator[AgentMessage]:
+    """The history, with the turn as earlier policies left it: the history has it so only after all policies."""
+    if ctx.message is None:
+        yield from ctx.messages
+    else:
+        yield from ctx.messages[: len(ctx.messages) - 1 - len(ctx.tool_results)]
+        yield ctx.message
+        yield from ctx.tool_results
+
+
+def _encoded(message: AgentMessage) -> bytes:
+    try:
+        return encode_message(message)
+    except (TypeError, ValueError):  # a tool's details for people that JSON cannot represent
+        details = show(getattr(message, "details", None))
+        return encode_message(cast("AgentMessage", replace(cast("Any", message), details=details)))

@@ -1,0 +1,1 @@
+"""Policies about what texts say."""

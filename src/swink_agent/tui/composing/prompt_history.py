@@ -1,0 +1,240 @@
+"""The prompts that were sent: kept in a file, and shared by programs that run at the same time.
+
+Owns the file (one JSON object a line, readable only by its owner), its size, and what never goes into it. Secrets are
+masked before a prompt is kept, in memory too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from swink_agent.core.files import replace_file
+from swink_agent.core.values.decoders import json_decoder
+
+__all__ = ["HistorySearch", "HistoryWalk", "PromptHistory"]
+
+_LARGEST = 2 * 1024 * 1024
+"""Bytes of the file above which its older half is dropped."""
+_LARGEST_ENTRY = 64 * 1024
+"""Characters: a prompt that is longer is kept in memory alone."""
+_MOST_ENTRIES = 5000
+_PATIENCE = 0.2
+_SECRET_LINE = re.compile(r"^\s*#key(?!s\s*$)", re.IGNORECASE | re.MULTILINE)
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class _Entry(msgspec.Struct):
+    text: str
+
+
+class PromptHistory:
+    """Prompts from the oldest to the newest. Without a path they are kept in memory alone.
+
+    A file that cannot be read or written costs the history, never a prompt: `problem` says what was wrong.
+    """
+
+    def __init__(self, path: Path | None, redact: Callable[[str], str] = str) -> None:
+        self._path = path
+        self._redact = redact
+        self._entries: list[str] = []
+        self._unwritten: list[str] = []
+        self._seen: tuple[int, int, int] | None = None
+        self.problem = ""
+
+    def __repr__(self) -> str:
+        return f"<PromptHistory {self._path or 'in memory'}>"
+
+    def add(self, text: str) -> None:
+        """Keeps a prompt, masked. One with a `#key` line is not kept at all; one like the last is not kept twice."""
+        if not text.strip() or _SECRET_LINE.search(text):
+            return
+        masked = self._redact(text)
+        if self._entries and self._entries[-1] == masked:
+            return
+        self._entries.append(masked)
+        if self._path is None or len(masked) > _LARGEST_ENTRY:
+            self._unwritten.append(masked)
+            return
+        line = msgspec.json.encode(_Entry(masked)) + b"\n"
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._locked() as is_locked:
+                size = self._append(line)
+                if size > _LARGEST and is_locked:
+                    self._trim()
+        except OSError as error:
+            self._unwritten.append(masked)
+            self.problem = f"the history of prompts ({self._path}) cannot be written: {error.strerror or error}"
+
+    def entries(self) -> list[str]:
+        """All prompts that are known now, those of other programs included, each once, at its last place."""
+        self._read()
+        return list(dict.fromkeys(reversed(self._entries)))[::-1]
+
+    # -- the file ----------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """Reads the file if it is another than when it was read last."""
+        if self._path is None:
+            return
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.problem = f"the history of prompts ({self._path}) cannot be read: {error.strerror or error}"
+            return
+        with os.fdopen(fd, "rb") as file:
+            about = os.fstat(fd)
+            version = (about.st_ino, about.st_size, about.st_mtime_ns)
+            if version == self._seen:
+                return
+            file.seek(max(about.st_size - _LARGEST, 0))
+            data = file.read(_LARGEST)
+        self._seen = version
+        lines = data.split(b"\n")[1 if about.st_size > _LARGEST else 0 :]
+        self._entries = [*self._decoded(lines), *self._unwritten]
+
+    @staticmethod
+    def _decoded(lines: list[bytes]) -> list[str]:
+        decoder = json_decoder(_Entry)
+        found: list[str] = []
+        for line in lines[-_MOST_ENTRIES - 1 :]:
+            try:
+                found.append(decoder.decode(line).text)
+            except (msgspec.MsgspecError, ValueError):
+                continue  # a line that a crash cut off, or that was edited by hand
+        return found
+
+    def _append(self, line: bytes) -> int:
+        """Writes a line in one piece, and gives the size of the file."""
+        assert self._path is not None
+        fd = os.open(self._path, _APPEND, 0o600)
+        try:
+            about = os.fstat(fd)
+            if about.st_mode & 0o077:
+                os.fchmod(fd, 0o600)
+            if about.st_size and not self._ends_whole(about.st_size):
+                line = b"\n" + line  # keep what a crash cut off on its own line
+            os.write(fd, line)
+            return about.st_size + len(line)
+        finally:
+            os.close(fd)
+
+    def _ends_whole(self, size: int) -> bool:
+        assert self._path is not None
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(size - 1)
+                return file.read(1) == b"\n"
+        except OSError:
+            return True
+
+    def _trim(self) -> None:
+        """Drops the older half. Replaces the whole file, while this program holds the lock."""
+        assert self._path is not None
+        with open(self._path, "rb") as file:
+            file.seek(-_LARGEST // 2, os.SEEK_END)
+            kept = file.read().partition(b"\n")[2]
+        replace_file(self._path, kept, sync=False)
+
+    @contextmanager
+    def _locked(self) -> Generator[bool]:
+        """Holds the lock that programs share. Does not wait long: its holder may be suspended."""
+        import fcntl
+
+        assert self._path is not None
+        fd = os.open(self._path.with_name(f".{self._path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            until = time.monotonic() + _PATIENCE
+            is_locked = False
+            while not is_locked:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    is_locked = True
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        break
+                    time.sleep(0.005)
+            yield is_locked
+        finally:
+            os.close(fd)
+
+
+class HistoryWalk:
+    """A walk through the prompts, from the newest back, that ends where it began: at what was being written."""
+
+    def __init__(self, history: PromptHistory, beginning: str = "") -> None:
+        self._entries = [text for text in history.entries() if text != beginning]
+        self._place = len(self._entries)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether nothing of the history is shown."""
+        return self._place >= len(self._entries)
+
+    def older(self) -> str | None:
+        """The prompt before, or nothing before the first."""
+        if self._place == 0:
+            return None
+        self._place -= 1
+        return self._entries[self._place]
+
+    def newer(self) -> str | None:
+        """The prompt behind, or nothing behind the last: then it is the draft's turn."""
+        self._place = min(self._place + 1, len(self._entries))
+        return None if self.is_at_end else self._entries[self._place]
+
+
+class HistorySearch:
+    """A search as shells have it: the newest prompt with the text in it, and older ones on demand."""
+
+    def __init__(self, history: PromptHistory) -> None:
+        self._entries = history.entries()
+        self._place = len(self._entries)
+        self.query = ""
+        self.found: str | None = None
+        self.at = 0
+        """Where in what was found the text stands."""
+        self.has_failed = False
+
+    def type(self, text: str) -> None:
+        """More of what is searched for; what is found may stay."""
+        self.query += text
+        self._look(self._place, -1)
+
+    def rub_out(self) -> None:
+        """Less of it; the search begins again at the newest."""
+        self.query = self.query[:-1]
+        self._place = len(self._entries)
+        self.found, self.has_failed = None, False
+        if self.query:
+            self._look(self._place, -1)
+
+    def older(self) -> None:
+        """The next older prompt with the text in it."""
+        self._look(self._place - 1, -1)
+
+    def newer(self) -> None:
+        """The next newer prompt with the text in it."""
+        self._look(self._place + 1, 1)
+
+    def _look(self, start: int, step: int) -> None:
+        if not self.query:
+            return
+        query = self.query.casefold()
+        place = min(start, len(self._entries) - 1)
+        while 0 <= place < len(self._entries):
+            at = self._entries[place].casefold().find(query)
+            if at >= 0 and (self._entries[place] != self.found or place == self._place):
+                self._place, self.found, self.at, self.has_failed = place, self._entries[place], at, False
+                return
+            place += step
+        self.has_failed = True

@@ -1,0 +1,94 @@
+"""Runs the full-screen program, and restores the normal screen when it ends.
+
+Owns signals, the exit code, and what is printed at the end: the last answer and how to resume, also after a crash, a
+hang-up or a signal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TextIO
+
+from swink_agent.rendering.escaping import safe_text
+
+from .app import SwinkApp
+from .talk.farewell import Farewell
+from .talk.options import TalkOptions
+from .terminal_output import own_descriptor, write_patiently
+
+__all__ = ["run_full_screen"]
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+_DEBUG = "SWINK_DEBUG"
+_PATIENCE = 2.0
+"""Seconds without progress after which the last output is dropped."""
+
+
+def run_full_screen(options: TalkOptions) -> int:
+    """Runs the program and returns its exit code."""
+    app = SwinkApp(options)
+    farewell, code = asyncio.run(_run(app))
+    _take_leave(farewell)
+    if app.crash is not None:
+        _tell_crash(app, app.crash)
+        return 1
+    return code
+
+
+async def _run(app: SwinkApp) -> tuple[Farewell, int]:
+    code = 0
+    with _signals(app):
+        try:
+            await app.run_async()
+            code = app.return_code or 0
+        finally:
+            farewell = await app.talk.close()
+    return farewell, code
+
+
+@contextmanager
+def _signals(app: SwinkApp) -> Generator[None]:
+    """Ends cleanly on SIGTERM and SIGHUP; SIGINT does what Ctrl+C does."""
+    loop = asyncio.get_running_loop()
+    for number in _ENDING:
+        loop.add_signal_handler(number, app.leave, 128 + number)
+    loop.add_signal_handler(signal.SIGINT, app.action_interrupt)
+    try:
+        yield
+    finally:
+        for number in (*_ENDING, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _take_leave(farewell: Farewell) -> None:
+    if farewell.text:
+        _write(sys.stdout, f"{farewell.text}\n")
+
+
+def _tell_crash(app: SwinkApp, crash: BaseException) -> None:
+    if os.environ.get(_DEBUG):
+        import traceback
+
+        text = "".join(traceback.format_exception(crash))
+    else:
+        text = f"error: the screen failed: {type(crash).__name__}: {crash}\n"
+        text += f"(this should not happen; {_DEBUG}=1 shows where)\n"
+    _write(sys.stderr, safe_text(app.redact(text)))
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Writes text in any locale; gives up if the terminal is gone or does not read."""
+    try:
+        stream.flush()
+        fd = own_descriptor(stream.fileno())
+    except (OSError, ValueError):
+        return
+    try:
+        write_patiently(fd, text, is_over=lambda seconds: seconds > _PATIENCE)
+    finally:
+        os.close(fd)

@@ -1,0 +1,141 @@
+"""What a conversation asks of the screen: questions, lists, the editor.
+
+Turns an awaited question into a widget and its answer into the result. One question shows at a time; others wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from textual.screen import ModalScreen
+
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
+
+from .talk.front import PickItem, PreviewFn
+
+if TYPE_CHECKING:
+    from .app import SwinkApp
+
+__all__ = ["ScreenFront"]
+
+T = TypeVar("T")
+_KEYS = (
+    ("Enter", "send; while a run goes on: steer it"),
+    ("Tab", "while a run goes on: queue a follow-up"),
+    ("Up", "in an empty line: take the last queued message back, else earlier prompts"),
+    ("Shift+Enter, Alt+Enter, Ctrl+J", "a new line"),
+    ("Esc, Ctrl+C", "stop; what is queued comes back"),
+    ("Ctrl+C twice, Ctrl+Q", "leave"),
+    ("Shift+Tab", "plan mode, and back"),
+    ("Ctrl+R", "search earlier prompts"),
+    ("Ctrl+F", "search the conversation"),
+    ("Ctrl+O", "open a folded paste"),
+    ("Ctrl+W, Ctrl+U, Ctrl+K", "take out a word, back to the line's beginning, up to its end; Ctrl+Y brings it back"),
+    ("Ctrl+G", "edit what is written in your own editor"),
+    ("Ctrl+V", "attach the picture on the clipboard, or insert its text"),
+    ("F2, Shift+Left, Shift+Right", "open and fold a tool's block; the one before, the next"),
+    ("F6", "give the mouse to the terminal, and back"),
+    ("PageUp, PageDown, Ctrl+Home", "scroll; Ctrl+End, or End after what is written, follows again"),
+    ("Ctrl+Z", "give the shell; fg comes back"),
+    ("@", "complete a file"),
+    ("!command", "run a command of your own, which the model sees with your next prompt"),
+)
+
+
+class ScreenFront:
+    """The `Front` of the full-screen program."""
+
+    def __init__(self, app: SwinkApp) -> None:
+        self._app = app
+        self._asking = asyncio.Lock()
+
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        return _KEYS
+
+    @property
+    def theme(self) -> str:
+        return self._app.looks.theme.name
+
+    def changed(self) -> None:
+        self._app.draw_soon()
+
+    async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer:
+        from .widgets.question_panel import QuestionPanel
+
+        app = self._app
+        async with self._asking:
+            panel = QuestionPanel(question, app.redact, looks=lambda: app.looks)
+            panel.set_place(*app.talk.place_of(question.request.call_id))
+            answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
+            app.show_question(panel, answer)
+            try:
+                given = await answer
+            finally:
+                app.end_question(panel)
+        if panel.kept:
+            await app.talk.keep_rule(panel.kept)
+        return given
+
+    async def confirm(self, title: str, choices: Sequence[tuple[str, str]], default: str) -> str | None:
+        from .widgets.confirm import Confirm
+
+        return await self._screen(Confirm(title, choices, default))
+
+    async def pick(self, title: str, items: Sequence[PickItem], preview: PreviewFn | None = None) -> str | None:
+        from .widgets.picker import Picker
+
+        return await self._screen(Picker(title, items, preview, style_of=self._app.looks.style))
+
+    async def read_secret(self, title: str) -> str | None:
+        from .widgets.secret_input import SecretInput
+
+        return await self._screen(SecretInput(title))
+
+    async def edit(self, text: str) -> str | None:
+        from .composing.editor import EditorError, edited
+
+        app = self._app
+        left = None
+        with app.lent():
+            try:
+                left = await edited(text, app.environ, app.talk.opening.writable)
+            except EditorError as error:
+                app.talk.notice(str(error), "error")
+        return left
+
+    def bring_back(self, text: str, images: Sequence[str] = ()) -> None:
+        if not self._app.composer.text and not self._app.composer.images:
+            self._app.composer.give_back(text, images)
+
+    def give_back(self, text: str, images: Sequence[str] = ()) -> None:
+        self._app.composer.give_back(text, images)
+
+    def copy(self, text: str) -> None:
+        self._app.copy_text(text)
+
+    def set_theme(self, name: str) -> None:
+        self._app.use_theme(name)
+
+    def leave(self, code: int = 0) -> None:
+        self._app.leave(code)
+
+    async def _screen(self, screen: ModalScreen[T]) -> T | None:
+        """Shows a dialog and returns its result; the dialog closes if the caller is cancelled."""
+        given: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+
+        app: Any = self._app
+
+        def give(result: T | None) -> None:
+            app.call_after_refresh(app.question_in_sight)
+            if not given.done():
+                given.set_result(result)
+
+        app.push_screen(screen, give)
+        try:
+            return await given
+        finally:
+            if screen.is_active:
+                screen.dismiss(None)

@@ -1,0 +1,217 @@
+"""The rows that show the state of a run: the status row, and a row for each tool that runs.
+
+The status row says mode, state, model, window, tokens, cost, time and folder. In a narrow window the folder loses its
+beginning, the model its provider, the gauge half of its bar, the model its middle, the gauge the rest of its bar, and
+the parts the points between them, in this order. From 60 columns on everything shows; mode and state always do. Pure:
+widgets draw these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from swink_agent.core.values.value import Value
+from swink_agent.rendering.cells import cell_width, cut, cut_middle
+from swink_agent.rendering.escaping import safe_display
+
+from .transcript.line import Line, Span
+
+__all__ = ["Activity", "Mode", "State", "Status", "activity_lines", "status_line"]
+
+
+Mode: TypeAlias = Literal["Plan", "Execute"]
+State: TypeAlias = Literal["idle", "running", "error", "aborted", "waits for you"]
+
+_BETWEEN = " · "
+_BAR, _SMALL_BAR = 8, 4
+_WHOLE, _GOOD_MODEL, _LEAST_MODEL = 1000, 11, 8
+_GOOD_FOLDER, _LEAST_FOLDER = 16, 8
+
+
+class Status(Value, frozen=True, kw_only=True):
+    """What the row says. `fill` is the part of the model's window that the conversation takes, by estimate."""
+
+    mode: Mode
+    state: State
+    model: str
+    fill: float
+    tokens: int
+    cost: float | None
+    elapsed: float
+    folder: str
+    approve: str = "smart"
+    turn: int = 0
+    """The current or last turn of the run; 0 before the first."""
+    note: str = ""
+    """A note for the moment, such as that a second Ctrl+C leaves."""
+
+
+def status_line(status: Status, width: int) -> Line:
+    """The row, no wider than the window."""
+    for line in _layouts(status, width):
+        if _width(line) <= width:
+            return Line(tuple(line))
+    return _cut(_joined(_head(status)), width)
+
+
+def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
+    """Yields the full row, then shorter and shorter versions."""
+    head = _head(status)
+    model, folder = safe_display(status.model, 200), safe_display(status.folder, 400)
+    bare = model.rpartition(":")[2].rpartition("/")[2]
+    tokens, short = _tokens(status.tokens), _tokens(status.tokens).removesuffix(" tokens")
+    bar, small, percent = [_gauge(status.fill, cells) for cells in (_BAR, _SMALL_BAR, 0)]
+    approve = [] if status.approve == "smart" else [[Span(f"approve {status.approve}", "status.warning")]]
+    turn, few = ([f"turn {status.turn:,}"], [f"t{status.turn}"]) if status.turn else ([], [])
+    for name, least, gauge, used, between, count in (
+        (model, _WHOLE, bar, tokens, _BETWEEN, turn),
+        (bare, _WHOLE, bar, tokens, _BETWEEN, turn),
+        (bare, _WHOLE, bar, short, _BETWEEN, turn),
+        (bare, _WHOLE, small, short, _BETWEEN, turn),
+        (bare, _GOOD_MODEL, small, short, _BETWEEN, turn),
+        (bare, _GOOD_MODEL, percent, short, _BETWEEN, turn),
+        (bare, _GOOD_MODEL, percent, short, _BETWEEN, few),
+        (bare, _GOOD_MODEL, percent, short, _BETWEEN, []),
+        (bare, _WHOLE, small, short, " ", []),
+        (bare, _LEAST_MODEL, percent, short, " ", []),
+    ):
+        if status.note and between != _BETWEEN:
+            break  # keep a note readable
+        figures = [[Span(text, "status")] for text in (used, _cost(status.cost), *count, _elapsed(status.elapsed))]
+        rest = [gauge, *figures, *approve]
+        nothing = [Span("", "status")]
+        room = width - _width(_joined([*head, nothing, *rest, nothing], between))
+        least_folder = min(cell_width(_last(folder)), _GOOD_FOLDER if between == _BETWEEN else _LEAST_FOLDER)
+        model_room = min(cell_width(name), room - least_folder)
+        if model_room >= min(cell_width(name), least):
+            shown = [Span(cut_middle(name, model_room), "status.model")]
+            where = [Span(_cut_folder(folder, room - model_room), "status.folder")]
+            yield _joined([*head, shown, *rest, where], between)
+    for kept in ([percent, [Span(short, "status")], [Span(_cost(status.cost), "status")]], [percent], []):
+        yield _joined([*head, *kept])
+
+
+def _head(status: Status) -> list[list[Span]]:
+    head = [_mode(status), _state(status)]
+    return [*head, [Span(status.note, "status.note")]] if status.note else head
+
+
+def _last(folder: str) -> str:
+    return folder.rstrip("/").rpartition("/")[2] or folder
+
+
+def _cut_folder(folder: str, width: int) -> str:
+    """Cuts the folder's beginning, at a slash if a name fits."""
+    if cell_width(folder) <= width:
+        return folder
+    at = folder.find("/", 1)
+    while at >= 0:
+        if cell_width(folder) - at + 1 <= width and at < len(folder) - 1:
+            return f"…{folder[at:]}"
+        at = folder.find("/", at + 1)
+    return cut_middle(_last(folder), width)
+
+
+def _joined(parts: list[list[Span]], between: str = _BETWEEN) -> list[Span]:
+    spans: list[Span] = [Span(" ", "status")]
+    for number, part in enumerate(parts):
+        if number:
+            spans.append(Span(between, "status.dim"))
+        spans += part
+    return [*spans, Span(" ", "status")]
+
+
+def _width(spans: list[Span]) -> int:
+    return sum([cell_width(span.text) for span in spans])
+
+
+def _cut(spans: list[Span], width: int) -> Line:
+    kept: list[Span] = []
+    for span in spans:
+        room = width - _width(kept)
+        if room <= 0:
+            break
+        kept.append(span if cell_width(span.text) <= room else Span(span.text[:room], span.role))
+    return Line(tuple(kept))
+
+
+def _mode(status: Status) -> list[Span]:
+    return [Span(status.mode, f"status.{status.mode.lower()}")]
+
+
+def _state(status: Status) -> list[Span]:
+    if status.state == "waits for you":
+        return [Span(f" {status.state} ", "status.asking")]
+    return [Span(status.state, f"status.{status.state}")]
+
+
+def _gauge(fill: float, bar: int) -> list[Span]:
+    """Green below 60 %, yellow to 85 %, red above."""
+    percent = round(100 * fill)
+    role = "gauge.low" if fill < 0.6 else "gauge.middle" if fill <= 0.85 else "gauge.high"
+    if not bar:
+        return [Span(f"{percent}%", role)]
+    filled = min(bar, round(bar * fill) or (1 if fill > 0 else 0))
+    return [Span("█" * filled, role), Span("░" * (bar - filled), "gauge"), Span(f" {percent}%", role)]
+
+
+def _tokens(count: int) -> str:
+    if count < 1000:
+        return f"{count} tokens"
+    return f"{count / 1000:.1f}k tokens" if count < 1_000_000 else f"{count / 1_000_000:.1f}M tokens"
+
+
+def _cost(cost: float | None) -> str:
+    if cost is None:
+        return "$?"
+    return f"${cost:.2f}" if cost >= 0.1 or cost == 0 else f"${cost:.4f}"
+
+
+def _elapsed(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_MOST_ROWS = 4
+_LEAST_NEWEST = 12
+_LONGEST_NAME = 40
+
+
+class Activity(NamedTuple):
+    """A running tool: its name, what it is about, its seconds so far, and its newest output."""
+
+    name: str
+    summary: str
+    seconds: float
+    newest: str = ""
+
+
+def activity_lines(running: Sequence[Activity], width: int, frame: int | None) -> list[Line]:
+    """A row for each, four at most; the rest are counted. `frame` turns the spinner; without it nothing moves."""
+    shown = list(running[-_MOST_ROWS:]) if len(running) <= _MOST_ROWS else list(running[-(_MOST_ROWS - 1) :])
+    sign = "▸" if frame is None else SPINNER[frame % len(SPINNER)]
+    lines = [_activity_line(activity, width, sign) for activity in shown]
+    if len(running) > len(shown):
+        lines.insert(0, Line((Span(f"  … and {len(running) - len(shown)} more", "dim"),)))
+    return lines
+
+
+def _activity_line(activity: Activity, width: int, sign: str) -> Line:
+    name, summary = cut(safe_display(activity.name, 60), _LONGEST_NAME), safe_display(activity.summary, 400)
+    took = f" {int(activity.seconds)}s" if activity.seconds >= 1 else ""
+    head = [Span(f" {sign} ", "activity"), Span(name, "tool.name")]
+    used = sum([cell_width(span.text) for span in head]) + len(took) + 1
+    room = max(width - used, 0)
+    newest = safe_display(activity.newest, 400) if room >= 2 * _LEAST_NEWEST else ""
+    summary = cut_middle(summary, max(room // 2 if newest else room - 1, 1)) if summary else ""
+    spans = [*head, Span(f" {summary}" if summary else "", "text"), Span(took, "dim")]
+    left = width - sum([cell_width(span.text) for span in spans]) - 4
+    if newest and left >= _LEAST_NEWEST:
+        spans.append(Span(f" │ {cut(newest, left)}", "dim"))
+    return Line(tuple(spans))

@@ -1,0 +1,173 @@
+"""Runs the agent, or other work such as a compaction, one at a time.
+
+`Runner` owns the state that the user sees, the elapsed time, and stopping. `AgentRun` owns the steps of one run of the
+agent: it prepares the model, sets the time limit, runs the agent, and reports how the run ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Literal, TypeAlias
+
+from swink_agent.app.errors import ApplicationError
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import Aborted, AgentError, AuthError
+from swink_agent.core.types import AgentMessage, AgentResult, AssistantMessage, StopReason
+
+from .open_agent import OpenAgent
+
+__all__ = ["AgentRun", "Runner", "State", "Work"]
+
+
+State: TypeAlias = Literal["idle", "running", "error", "aborted"]
+Work: TypeAlias = Coroutine[Any, Any, State]
+"""Returns the state at its end. It may raise `Aborted`, or any other error, which is shown to the user."""
+
+
+class Runner:
+    """Runs work in a task. `on_end` is called when the work ends, even by an error."""
+
+    def __init__(
+        self, *, on_error: Callable[[str], None], on_end: Callable[[], None], clock: Callable[[], float]
+    ) -> None:
+        self.state: State = "idle"
+        """`error` and `aborted` remain until the next work begins."""
+        self.waiting = CancellationToken()
+        """Cancelled when the work is stopped, so that threads stop waiting."""
+        self._on_error = on_error
+        self._on_end = on_end
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self._since: float | None = None
+        self._took = 0.0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether work is active; also true while stopped work is still ending."""
+        return self._task is not None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of the current work, or of the last one."""
+        return self._took if self._since is None else self._clock() - self._since
+
+    def begin(self, work: Work) -> None:
+        """Starts the work. No other work may be active."""
+        assert self._task is None
+        self.state = "running"
+        self._since, self.waiting = self._clock(), CancellationToken()
+        self._task = asyncio.ensure_future(self._drive(work))
+
+    def stop(self) -> None:
+        """Marks the work as aborted and asks it to end soon."""
+        if self._task is not None:
+            self.state = "aborted"
+            self.waiting.cancel()
+
+    async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - it returns whether it ended
+        """Waits for the current work; returns whether it ended in time."""
+        task = self._task
+        if task is None:
+            return True
+        done, _ = await asyncio.wait([task], timeout=timeout)
+        return bool(done)
+
+    async def give_up(self) -> None:
+        """Cancels work that does not end when it is stopped."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task], timeout=1)
+
+    async def _drive(self, work: Work) -> None:
+        state: State = "error"
+        try:
+            state = await work
+        except Aborted:
+            state = "aborted"
+        except asyncio.CancelledError:
+            state = "aborted"
+            raise
+        except (AgentError, ApplicationError) as error:
+            self._on_error(str(error))
+        except Exception as error:  # a bug: it is shown, and the conversation continues
+            self._on_error(f"that failed because of a bug: {type(error).__name__}: {error}")
+        finally:
+            self._task = None
+            if self._since is not None:
+                self._took, self._since = self._clock() - self._since, None
+            self.state = "aborted" if self.state == "aborted" else state
+            self._on_end()
+
+
+class AgentRun:
+    """One run with these prompts, or with the queued messages for `None`. `stop` is called at the time limit."""
+
+    def __init__(
+        self,
+        opened: OpenAgent,
+        prompts: Sequence[AgentMessage] | None,
+        *,
+        notice: Callable[[str, Literal["warning", "error"]], None],
+        stop: Callable[[], None],
+    ) -> None:
+        self._opened = opened
+        self.prompts = () if prompts is None else tuple(prompts)
+        self.has_begun = False
+        """Whether the agent has got the prompts."""
+        self.has_no_reply = False
+        """Whether the run failed before the model replied."""
+        self._uses_queue = prompts is None
+        self._notice = notice
+        self._stop = stop
+
+    async def run(self, waiting: CancellationToken) -> State:
+        """Runs to the end. The caller cancels `waiting` to stop it. Raises `AgentError` and `ApplicationError`."""
+        await self._prepare(waiting)
+        agent = self._opened.agent
+        limit: float | None = self._opened.opening.settings.value("timeout")
+        timer = None if limit is None else asyncio.get_running_loop().call_later(limit, self._on_timeout, limit)
+        self.has_begun = True
+        try:
+            result = await (agent.continue_loop() if self._uses_queue else agent.prompt(list(self.prompts)))
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if result.stop_reason == StopReason.ABORTED:
+            return "aborted"
+        if result.error is not None:
+            replies = [message for message in result.messages if type(message) is AssistantMessage]
+            self.has_no_reply = not any(reply.content for reply in replies)
+            self._notice(f"{result.error}{await self._key_hint(result)}", "error")
+            return "error"
+        return "idle"
+
+    async def _key_hint(self, result: AgentResult) -> str:
+        """Returns, for a refused key, its provider, its source and what to do, but never the key itself."""
+        if not isinstance(result.exception, AuthError):
+            return ""
+        provider = self._opened.agent.model.provider
+        try:
+            key = await asyncio.to_thread(self._opened.opening.credentials.find, provider)
+        except ApplicationError:
+            key = None
+        found = f"its key came from {key.source}" if key is not None else "no key for it was found"
+        return f"\n{provider} refused the request: {found}; #key {provider} stores another"
+
+    def _on_timeout(self, limit: float) -> None:
+        self._notice(f"stopped after {limit:g} seconds (--timeout)", "warning")
+        self._stop()
+
+    async def _prepare(self, waiting: CancellationToken) -> None:
+        """Prepares the model, for example downloads it, in a thread that stops when the run is stopped."""
+        if (prepare := self._opened.made.prepare) is not None:
+            work = asyncio.get_running_loop().run_in_executor(None, prepare, waiting)
+            try:
+                await asyncio.shield(work)
+            except asyncio.CancelledError:
+                waiting.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+                raise
+        if waiting.is_cancelled:
+            raise Aborted

@@ -1,0 +1,82 @@
+"""Background tasks of a conversation, and the gate that delays what the user sends.
+
+Without the gate, a prompt that is sent while one agent replaces another would go to the old agent, whose session is
+being closed, and the user could not stop it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["Beside", "SendGate"]
+
+
+class SendGate:
+    """A gate that is shut at first. `open` ends this first wait; `shut` shuts the gate during a `with` block."""
+
+    def __init__(self) -> None:
+        self._open = asyncio.Event()
+        self._holders = 1
+
+    @property
+    def is_open(self) -> bool:
+        return not self._holders
+
+    def open(self) -> None:
+        """Ends the first wait: the agent is ready, or could not be created."""
+        self._release()
+
+    @contextmanager
+    def shut(self) -> Generator[None]:
+        """Keeps the gate shut during a `with` block; such blocks may overlap."""
+        self._holders += 1
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def passed(self) -> None:
+        """Returns when the gate is open; it stays open until the caller awaits something else."""
+        while not self.is_open:
+            await self._open.wait()
+
+    def _release(self) -> None:
+        self._holders = max(self._holders - 1, 0)
+        if self.is_open:
+            self._open.set()
+
+
+class Beside:
+    """The background tasks of a conversation. `on_error` gets the type of an unexpected error, not its text."""
+
+    def __init__(self, on_error: Callable[[str], None]) -> None:
+        self._on_error = on_error
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def wait(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the rest continues
+        """Returns when all current tasks have ended, or after `timeout` seconds."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout)
+
+    async def end(self, patience: float) -> None:
+        """Cancels all tasks and waits at most `patience` seconds for their end."""
+        for task in list(self._tasks):
+            task.cancel()
+        await self.wait(patience)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_error(f"that failed because of a bug: {type(error).__name__}")

@@ -1,0 +1,166 @@
+"""Widgets of a few rows around the input: the status, what runs now, and the messages that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from swink_agent.rendering.cells import cell_width, cut
+from swink_agent.rendering.escaping import safe_display
+
+from ..status_rows import Activity, Status, activity_lines, status_line
+from ..transcript.line import Line, Span
+from .theme_styles import ThemeStyles
+
+__all__ = ["ActivityPanel", "StatusBar", "WaitingMessages"]
+
+
+class StatusBar(Widget, can_focus=False):
+    """Draws a `Status`."""
+
+    DEFAULT_CSS = "StatusBar { height: 1; width: 1fr; dock: bottom; }"
+    ALLOW_SELECT: ClassVar[bool] = False
+
+    def __init__(self, status: Status, looks: ThemeStyles) -> None:
+        super().__init__()
+        self._status = status
+        self._drawing: ThemeStyles = looks
+
+    def show(self, status: Status, looks: ThemeStyles) -> None:
+        """Draws this from now on, if it is anything new."""
+        if status != self._status or looks is not self._drawing:
+            self._status, self._drawing = status, looks
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        return self._drawing.strip(status_line(self._status, width), width, "status")
+
+
+_UNSEEN = 80
+"""Columns to lay out for while it is not on the screen; it hears of its size when it is."""
+
+
+class ActivityPanel(Widget, can_focus=False):
+    """Draws the running tools; hidden while nothing runs."""
+
+    DEFAULT_CSS = "ActivityPanel { height: auto; width: 1fr; display: none; }"
+    ALLOW_SELECT: ClassVar[bool] = False
+
+    def __init__(self, looks: ThemeStyles) -> None:
+        super().__init__()
+        self._drawing: ThemeStyles = looks
+        self._shown: Sequence[Activity] = ()
+        self._progress = ""
+        self._frame: int | None = None
+        self._lines: list[Line] = []
+
+    def show(self, running: Sequence[Activity], progress: str, frame: int | None, looks: ThemeStyles) -> None:
+        """Draws these tools. `progress` is a line about a local model; `frame` turns the spinner."""
+        is_empty = not running and not progress and not self._lines
+        is_same = running == self._shown and progress == self._progress and frame == self._frame
+        if is_empty or (is_same and looks is self._drawing):
+            return
+        self._shown, self._progress, self._frame, self._drawing = running, progress, frame, looks
+        before = len(self._lines)
+        self._lay_out()
+        if len(self._lines) != before:
+            self.styles.display = "block" if self._lines else "none"
+            self.refresh(layout=True)
+        else:
+            self.refresh()
+
+    def _lay_out(self) -> None:
+        width = self.size.width or _UNSEEN
+        shown = list(self._shown)
+        self._lines = activity_lines(shown, width, self._frame)
+        if self._progress:
+            sign = activity_lines([Activity("", "", 0)], width, self._frame)[0].spans[0]
+            self._lines.append(Line((sign, Span(self._progress, "dim"))))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines)
+
+    def on_resize(self) -> None:
+        self._lay_out()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y >= len(self._lines):
+            return self._drawing.row((), width)
+        return self._drawing.strip(self._lines[y], width)
+
+
+_MOST_ROWS = 3
+_WORDS = {"steer": ("↳", "steering"), "follow_up": ("⧗", "next")}
+
+
+class WaitingMessages(Widget, can_focus=False):
+    """Rows for what waits; not there while nothing does."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"chips--sign", "chips--hint"}
+    DEFAULT_CSS = """
+    WaitingMessages {
+        display: none;
+        height: auto;
+        width: 1fr;
+        padding: 0 2;
+        color: $text-muted;
+        & > .chips--sign { color: $text-accent; }
+        & > .chips--hint { color: $text-disabled; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many messages wait."""
+        return len(self._waiting)
+
+    def show(self, waiting: Sequence[tuple[str, str]]) -> None:
+        """Other messages, as pairs of "steer" or "follow_up" and the text, the next one first."""
+        now = tuple([(kind, text) for kind, text in waiting])
+        if now == self._waiting:
+            return
+        is_taller = min(len(now), _MOST_ROWS) != min(len(self._waiting), _MOST_ROWS)
+        self._waiting = now
+        self.styles.display = "block" if now else "none"
+        self.refresh(layout=is_taller)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return min(len(self._waiting), _MOST_ROWS)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.content_size.width
+        # The last ones are those that can be taken back: of many, the first give way.
+        first = max(len(self._waiting) - _MOST_ROWS, 0)
+        if first + y >= len(self._waiting):
+            return Strip.blank(width, self.rich_style)
+        kind, text = self._waiting[first + y]
+        sign, word = _WORDS.get(kind, ("·", kind))
+        hint = ""
+        if first + y == len(self._waiting) - 1:
+            hint = "↑ takes it back"
+        elif y == 0 and first:
+            hint = f"{first} more before it"
+        lead = f"{sign} {word}  "
+        room = width - cell_width(lead) - (cell_width(hint) + 2 if hint else 0)
+        shown = cut(safe_display(text, 400), max(room, 0))
+        gap = " " * max(width - cell_width(lead) - cell_width(shown) - cell_width(hint), 0)
+        hint = hint if room > 8 else ""
+        segments = [
+            Segment(lead, self.get_component_rich_style("chips--sign")),
+            Segment(shown, self.rich_style),
+            Segment(gap, self.rich_style),
+            Segment(hint, self.get_component_rich_style("chips--hint")),
+        ]
+        return Strip(segments).adjust_cell_length(width, self.rich_style)

@@ -1,0 +1,122 @@
+"""Where a request goes and which key it carries, for every provider with an address and a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from swink_agent import AgentContext, AuthError, ModelSpec, StreamOptions, UserMessage
+from swink_agent.adapters import (
+    AnthropicStreamFn,
+    GeminiStreamFn,
+    MistralStreamFn,
+    OpenAiResponsesStreamFn,
+    OpenAiStreamFn,
+    XAiStreamFn,
+)
+
+CONTEXT = AgentContext("", [UserMessage("hi")])
+BEARER = ("authorization", "Bearer ")
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """An adapter, and how its provider spells things."""
+
+    made: Any
+    variable: str
+    """The first part of the names of its variables."""
+    default: str
+    version: str
+    path: str
+    header: tuple[str, str]
+    """Where the key is, and what is in front of it."""
+
+    def build(self, *arguments: str, **options: Any) -> Any:
+        return self.made(*arguments).build(ModelSpec("test", "some-model"), CONTEXT, StreamOptions(**options))
+
+    def key_in(self, request: Any) -> str | None:
+        value = request.headers.get(self.header[0])
+        return None if value is None else value.removeprefix(self.header[1])
+
+
+KEYED = {
+    "anthropic": Keyed(
+        AnthropicStreamFn, "ANTHROPIC", "https://api.anthropic.com", "/v1", "/messages", ("x-api-key", "")
+    ),
+    "openai": Keyed(OpenAiStreamFn, "OPENAI", "https://api.openai.com", "/v1", "/chat/completions", BEARER),
+    "openai-responses": Keyed(OpenAiResponsesStreamFn, "OPENAI", "https://api.openai.com", "/v1", "/responses", BEARER),
+    "gemini": Keyed(
+        GeminiStreamFn,
+        "GEMINI",
+        "https://generativelanguage.googleapis.com",
+        "/v1beta",
+        "/models/some-model:streamGenerateContent?alt=sse",
+        ("x-goog-api-key", ""),
+    ),
+    "xai": Keyed(XAiStreamFn, "XAI", "https://api.x.ai", "/v1", "/chat/completions", BEARER),
+    "mistral": Keyed(MistralStreamFn, "MISTRAL", "https://api.mistral.ai", "/v1", "/chat/completions", BEARER),
+}
+providers = pytest.mark.parametrize("keyed", KEYED.values(), ids=KEYED.keys())
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GOOGLE", *[keyed.variable for keyed in KEYED.values()]):
+        monkeypatch.delenv(f"{name}_API_KEY", raising=False)
+        monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
+
+
+@providers
+def test_the_request_goes_to_the_provider_with_the_key_which_shows_nowhere(keyed: Keyed) -> None:
+    stream_fn = keyed.made(api_key="sk-secret")
+    request = stream_fn.build(ModelSpec("test", "some-model"), CONTEXT, StreamOptions())
+    assert request.url == keyed.default + keyed.version + keyed.path
+    assert keyed.key_in(request) == "sk-secret"
+    assert "sk-secret" not in f"{stream_fn!r} {request!r}"
+
+
+@providers
+@pytest.mark.parametrize("ending", ["", "/", "//", "/VERSION", "/VERSION/"])
+@pytest.mark.parametrize("address", ["http://host", "https://host/x"])
+def test_a_base_url_works_with_or_without_its_version_and_needs_no_key(keyed: Keyed, address: str, ending: str) -> None:
+    request = keyed.build(address + ending.replace("/VERSION", keyed.version))
+    assert request.url == address + keyed.version + keyed.path
+    assert keyed.key_in(request) is None
+
+
+@providers
+def test_the_environment_gives_key_and_address_when_the_function_is_made(
+    keyed: Keyed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"{keyed.variable}_API_KEY", "from-environment")
+    monkeypatch.setenv(f"{keyed.variable}_BASE_URL", "http://gateway/openai" + keyed.version)
+    stream_fn = keyed.made()
+    monkeypatch.setenv(f"{keyed.variable}_API_KEY", "too-late")
+    request = stream_fn.build(ModelSpec("test", "some-model"), CONTEXT, StreamOptions())
+    assert request.url == "http://gateway/openai" + keyed.version + keyed.path
+    assert keyed.key_in(request) == "from-environment"
+
+
+@providers
+def test_the_key_of_the_call_wins_and_its_headers_and_timeout_hold(keyed: Keyed) -> None:
+    options = {"api_key": "sk-call", "headers": {"x-trace": "1"}, "timeout": 5.0}
+    request = keyed.build("http://host", "sk-mine", **options)
+    assert keyed.key_in(request) == "sk-call"
+    assert request.headers["x-trace"] == "1"
+    assert request.limits.total == 5.0
+    assert "sk-" not in f"{request!r} {StreamOptions(**options)!r}"
+
+
+@providers
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_missing_key_names_its_variable_before_any_request(
+    keyed: Keyed, value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if value is not None:
+        monkeypatch.setenv(f"{keyed.variable}_API_KEY", value)
+        monkeypatch.setenv(f"{keyed.variable}_BASE_URL", value)
+    with pytest.raises(AuthError, match=f"{keyed.variable}_API_KEY"):
+        keyed.build()

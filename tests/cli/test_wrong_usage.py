@@ -1,0 +1,199 @@
+"""Command lines that are wrong: one line that says what is, the exit code 2, nothing on stdout, nothing asked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent.cli import main
+
+# Each with a part of what is said. `{home}` stands for the home of the test.
+WRONG = [
+    # what click finds
+    (["--nosuch", "-p", "x"], "swink has no option '--nosuch'; see swink --help"),
+    (["--modle", "x", "-p", "x"], "swink has no option '--modle'; did you mean --model?"),
+    (["-p", "x", "--max-turns", "abc"], "--max-turns cannot be 'abc': it is a whole number"),
+    (["-p", "x", "--max-cost", "abc"], "--max-cost cannot be 'abc': it is a number"),
+    (["-p", "x", "--thinking", "hihg"], "--thinking cannot be 'hihg': did you mean high? It is one of off, minimal"),
+    (["-p"], "-p needs a prompt"),
+    (["-m"], "-m needs a value"),
+    (["-p", "x", "--quiet=3"], "--quiet takes no value"),
+    (["sessions", "foo"], "swink sessions has no command 'foo'; there are: export, fork, list"),
+    (["sessions", "lst"], "swink sessions has no command 'lst'; did you mean list?"),
+    (["sessions", "help"], "swink sessions has no command 'help'; write swink sessions --help"),
+    (["sessions", "show"], "ID is missing; usage: swink sessions show [OPTIONS] ID"),
+    (["sessions", "rename", "x"], "TITLE is missing; usage: swink sessions rename [OPTIONS] ID TITLE"),
+    (["sessions", "prune"], "--older-than is missing; usage: swink sessions prune"),
+    (["sessions", "fork", "x", "--at", "y"], "--at cannot be 'y': it is a whole number"),
+    (["sessions", "search", "x", "-n", "0"], "--limit cannot be 0: it is a whole number from 1 to 1000"),
+    (["sessions", "list", "--al"], "swink sessions list has no option '--al'; did you mean --all?"),
+    (["completion"], "{bash|zsh|fish} is missing; usage: swink completion"),
+    (["completion", "tcsh"], "cannot be 'tcsh': it is one of bash, zsh, fish"),
+    (["proxy", "--port", "99999"], "--port cannot be 99999: it is a whole number from 0 to 65535"),
+    (["proxy", "--port", "x"], "--port cannot be 'x': it is a whole number from 0 to 65535"),
+    (["proxy", "foo"], "'foo' is too much; usage: swink proxy [OPTIONS]"),
+    (["undo", "foo"], "'foo' is too much; usage: swink undo [OPTIONS]"),
+    (["doctor", "foo"], "'foo' is too much; usage: swink doctor [OPTIONS]"),
+    (["models", "pull", "a", "b", "c"], "'b c' is too much; usage: swink models pull [OPTIONS] [NAME]"),
+    (["eval", "run"], "SET is missing; usage: swink eval run [OPTIONS] SET"),
+    (["eval", "run", "x.yaml", "--parallel", "0"], "--parallel cannot be 0: it is a whole number, 1 or more"),
+    (["eval", "run", "x.yaml", "--timeout", "0"], "--timeout cannot be 0.0: it is a number above 0"),
+    (["eval", "gate", "x", "--min-pass-rate", "3"], "--min-pass-rate cannot be 3.0: it is a number from 0 to 1"),
+    (["eval", "gate", "x", "--max-duration", "y"], "--max-duration: 'y' is not a time: write 90, 90s, 5m or 1h"),
+    (["eval", "gate", "x"], "nothing to check: give --min-pass-rate, --min-pass-rate-low, --max-cost"),
+    (["keys", "set"], "PROVIDER is missing; usage: swink keys set [OPTIONS] PROVIDER"),
+    (["keys", "set", "openai", "--store", "fil"], "--store cannot be 'fil': did you mean file? It is one of"),
+    (["config", "set", "model"], "VALUE is missing; usage: swink config set [OPTIONS] NAME VALUE"),
+    (["-m", "x", "models"], "--model goes with a prompt (-p), not with the command models"),
+    (["--no-network", "models"], "--no-network goes with a prompt (-p), not with the command models"),
+    # words that are no command
+    (["sesions"], "swink has no command 'sesions'; did you mean sessions?"),
+    (["sesions", "list"], "swink has no command 'sesions'; did you mean sessions?"),
+    (["help", "sesions"], "swink has no command 'sesions'; did you mean sessions?"),
+    (["help", "doctor", "foo"], "swink doctor has no subcommands"),
+    (["chat", "-p", "x"], "chat and tui open the terminal UI, and -p prints one answer without it"),
+    (["chat", "hello"], "the terminal UI needs a terminal, and stdin is not one"),
+    (["tui"], "the terminal UI needs a terminal, and stdin is not one"),
+    # names of models, providers, settings
+    (["-p", "x", "-m", "openai:"], "'openai:' names no model behind the colon; did you mean openai:gpt-"),
+    (["-p", "x", "-m", "anthropc"], "no model is called 'anthropc'; did you mean anthropic?"),
+    (["-p", "x", "-m", "openai/gpt-4o"], "did you mean openai:gpt-4o?"),
+    (["-p", "x", "-m", "local:nosuch"], "there is no local model 'nosuch'; known are"),
+    (["-p", "x", "-m", ""], "--model: model cannot be '': it is a text that is not empty"),
+    (["-p", "x", "--temperature", "2.5"], "--temperature: temperature cannot be 2.5: it is a number from 0 to 2"),
+    (["-p", "x", "--max-tokens", "0"], "--max-tokens: max_tokens cannot be 0: it is a whole number, 1 or more"),
+    (["models", "pull", "smolm2"], "there is no local model 'smolm2'; did you mean smollm2-135m?"),
+    (["models", "pull", ""], "'local:' names no model behind the colon"),
+    (["models", "rm", "smolm2"], "there is no local model 'smolm2'; did you mean smollm2-135m?"),
+    (["models", "rm", "smollm2-135m"], "smollm2-135m is not on this machine"),
+    (["models", "list", "nosuch"], "no model has 'nosuch' in its name; swink models list --all"),
+    (["models", "list", "nosuch", "--json"], "no model has 'nosuch' in its name; swink models list --all"),
+    (["keys", "set", "antropic"], "no provider is called 'antropic'; did you mean anthropic?"),
+    (["keys", "set", ""], "no provider is called ''; there are: anthropic"),
+    (["keys", "set", "local"], "models on this machine need no key"),
+    (["keys", "remove", "antropic"], "no provider is called 'antropic'; did you mean anthropic?"),
+    (["keys", "remove", "openai"], "no key of openai is kept here"),
+    (["config", "get", ""], "no setting is called ''; there are: model"),
+    (["config", "get", ""], "base_url.ollama, aliases.NAME"),
+    (["config", "get", "aliases"], "no setting is called aliases; write aliases.NAME, such as aliases.fast"),
+    (["config", "get", "aliases.fast"], "no alias is called fast"),
+    (["config", "set", "modle", "x"], "no setting is called modle; did you mean model?"),
+    (["config", "set", "aliases.fast", "anthropc"], "no model is called 'anthropc'; did you mean anthropic?"),
+    (["config", "unset", "aliases.fast"], "aliases.fast is not set in {home}/config/config.toml"),
+    # schemas
+    (["-p", "x", "--schema", "/"], "/ is a folder (--schema)"),
+    (["-p", "x", "--schema", "nosuch.json"], "nosuch.json cannot be read: No such file or directory (--schema)"),
+    (["-p", "x", "--schema", '{"type": '], "the schema is not JSON: line 1, column 10: a value is missing (--schema)"),
+    (["-p", "x", "--schema", '{"a": 1\n"b": 2}'], "the schema is not JSON: line 2, column 1: a comma is missing"),
+    (["-p", "x", "--schema", "[1]"], "the schema is JSON, but not an object, and a JSON Schema is one (--schema)"),
+    (["-p", "x", "--schema", '{"type": "objct"}'], 'type cannot be "objct": did you mean object? It is one of string'),
+    (
+        ["-p", "x", "--schema", '{"properties": {\n"a": {\n"type": "strng"}}}'],
+        'line 3: properties.a.type cannot be "strng": did you mean string?',
+    ),
+    (["-p", "x", "--schema", '{"required": "a"}'], 'required cannot be "a": it is a list (--schema)'),
+    (["-p", "x", "--schema", '{"properties": 3}'], "properties cannot be 3: it is an object (--schema)"),
+    (["-p", "x", "--schema", '{"pattern": "("}'], 'pattern cannot be "(": it is a regular expression (--schema)'),
+    (["-p", "x", "--schema", '{"$ref": "#/nope"}'], "Pointer '/nope' does not exist (--schema)"),
+    # folders, files, ids
+    (["config", "trust", ""], "an empty text is not a folder that can be trusted"),
+    (["config", "trust", "/no/such"], "/no/such is not a folder that can be trusted"),
+    (["config", "trust", "/etc/passwd"], "/etc/passwd is not a folder that can be trusted"),
+    (["-p", "x", "-C", ""], "an empty text names no folder (--cwd)"),
+    (["-p", "x", "--add-dir", ""], "an empty text names no folder (--add-dir)"),
+    (["-p", "x", "--resume", ""], "there is no session ''"),
+    (["undo", "-C", ""], "an empty text names no folder (--cwd)"),
+    (["undo", "-C", "/no/such"], "/no/such is not a folder (--cwd)"),
+    (["undo", "-C", "/etc/passwd"], "/etc/passwd is not a folder (--cwd)"),
+    (["undo", "--run", ""], "has an id that begins with '': see swink undo --list"),
+    (["sessions", "show", ""], "there is no session ''"),
+    (["sessions", "export", "nosuch"], "there is no session 'nosuch'"),
+    (["sessions", "rename", "nosuch", "x"], "there is no session 'nosuch'"),
+    (["sessions", "fork", "nosuch"], "there is no session 'nosuch'"),
+    (["sessions", "replay", ""], "there is no session ''"),
+    (["sessions", "rm", "nosuch", ""], "there is no session 'nosuch'"),
+    (["sessions", "search", '"'], "there is no word to look for"),
+    (["sessions", "search", " "], "there is no word to look for"),
+    (["sessions", "list", "-C", ""], "an empty text names no folder (--cwd)"),
+    (["sessions", "prune", "--older-than", "3x"], "'3x' is not an age"),
+    (["proxy", "--host", ""], "an empty text is not an address to listen at (--host)"),
+    (["eval", "run", ""], "an empty text names no file with cases"),
+    (["eval", "run", "nosuch.yaml"], "nosuch.yaml: cannot be read: No such file or directory"),
+    (["eval", "run", "/"], "/: cannot be read: Is a directory"),
+    (["eval", "list", "--store", "/etc/passwd"], "/etc/passwd is not a folder (--store)"),
+    (["eval", "add", "nosuch"], "there is no session 'nosuch'"),
+    (["version", "--json"], "swink version has no option '--json'"),
+]
+
+
+def one_line(stderr: str) -> str:
+    """The one line of an error."""
+    assert stderr.startswith("error: "), stderr
+    assert stderr.endswith("\n")
+    assert stderr.count("\n") == 1, stderr
+    return stderr.removeprefix("error: ").rstrip("\n")
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[" ".join(arguments)[:50] for arguments, _ in WRONG])
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(
+    swink: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    """In this process, for there are many: that a process does the same is tested below."""
+    for name in set(os.environ) - {"PYTEST_CURRENT_TEST"}:
+        monkeypatch.delenv(name)
+    for name, value in swink.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # commands take folders out of it
+    monkeypatch.chdir(swink.folder)
+    code = main(arguments)
+    stdout, stderr = capfd.readouterr()
+    assert (code, stdout) == (2, ""), stderr
+    assert said.replace("{home}", str(swink.home)) in one_line(stderr)
+
+
+async def test_a_process_ends_in_the_same_way(swink: Any) -> None:
+    for arguments, said in WRONG[::12]:
+        done = await swink(*arguments)
+        assert (done.code, done.stdout) == (2, ""), done
+        assert said.replace("{home}", str(swink.home)) in one_line(done.stderr)
+
+
+async def test_it_is_one_line_on_a_dumb_terminal_and_in_the_object_too(swink: Any, terminal: Any) -> None:
+    import json
+
+    terminal.resize(24, 200)
+    await terminal.start("models", "pul", environ={"TERM": "dumb"})
+    assert await terminal.finish() == 2
+    assert terminal.shown == "error: swink models has no command 'pul'; did you mean pull?\r\n"
+    done = await swink("-p", "x", "--output", "json", "--modle", "y")
+    assert done.code == 2
+    assert json.loads(done.stdout)["error"] == "swink has no option '--modle'; did you mean --model?"
+
+
+async def test_words_for_help_and_version_say_what_the_options_say(swink: Any) -> None:
+    for words, options in (
+        (["help"], ["--help"]),
+        (["help", "models"], ["models", "--help"]),
+        (["help", "sessions", "export"], ["sessions", "export", "--help"]),
+        (["version"], ["--version"]),
+    ):
+        by_words, by_options = await swink(*words), await swink(*options)
+        assert by_words.code == by_options.code == 0
+        assert (by_words.stdout, by_words.stderr) == (by_options.stdout, "")
+
+
+@pytest.mark.parametrize("word", ["chat", "tui"])
+async def test_the_terminal_ui_opens_by_its_name(swink: Any, terminal: Any, word: str) -> None:
+    (Path(swink.home) / "config").mkdir()
+    await terminal.start(word, "--inline", "-m", "anthropic", environ={"ANTHROPIC_API_KEY": "k", "TERM": "dumb"})
+    await terminal.expect("anthropic:")
+    terminal.type("\x04")
+    assert await terminal.finish() == 0

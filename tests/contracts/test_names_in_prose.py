@@ -1,0 +1,175 @@
+"""What a docstring or a comment names between backticks exists: modules, files, classes, their members, functions."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from .documents import ROOT
+
+PACKAGE = ROOT / "src/swink_agent"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+OF_OTHERS = {
+    *("AfterValidator", "HttpUrl", "NewType", "ScrollView", "Infinity", "multipleOf", "json_schema_to_grammar"),
+    *("HF_ENDPOINT", "HF_TOKEN", "RESOLVE_BENEATH", "sock_filter"),
+}
+"""Names of other programs and libraries that our code does not use itself."""
+EXAMPLES = {"opnai", "v1beta1", "PORT", "output_file", "configPath", "aa", "aaa", "serverPort", "server_port"}
+"""Words that a comment makes up, to show what it speaks of."""
+
+_PROSE = re.compile(r'(?ms)^[ \t]*r?""".*?"""|(?:^[ \t]*|  )# [^\n]*')
+_CLASS = re.compile(r"(?m)^class (\w+)(?:\(([^)]*)\))?")
+_QUOTED = re.compile(r"`([^`\n]+)`")
+_PATH = re.compile(r"(?:[a-z]\w*/)+[a-z_]\w*(?:\.py)?/?|\w+\.py")
+_DOTTED = re.compile(r"([a-z_]\w*(?:\.\w+)+)(?:\(\))?")
+_MEMBER = re.compile(r"(_?[A-Z]\w+)\.(\w+)(?:\(.*\))?")
+_WORD = re.compile(r"([A-Za-z_]\w*)(?:\(\))?")
+
+
+@cache
+def divided(path: Path) -> tuple[list[tuple[int, str]], str]:
+    """The lines of a file's docstrings and comments, with their numbers, and the rest of it: its code."""
+    source = path.read_text(encoding="utf-8")
+    prose = [
+        (source.count("\n", 0, found.start()) + number, line)
+        for found in _PROSE.finditer(source)
+        for number, line in enumerate(found.group().split("\n"), 1)
+    ]
+    return prose, _PROSE.sub("", source)
+
+
+@cache
+def modules() -> set[str]:
+    """Every module and package by its path beneath ours, as in `core/run/state`."""
+    found = {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in SOURCES}
+    return found | {name.removesuffix("/__init__") for name in found}
+
+
+@cache
+def words_in_code() -> set[str]:
+    """Every name in the code, and every word in its strings: options, fields of wire formats, commands."""
+    found = set(dir(builtins)) | set(keyword.kwlist) | {part for name in modules() for part in name.split("/")}
+    return found.union(*[re.findall(r"\w+", divided(path)[1]) for path in SOURCES])
+
+
+@cache
+def members() -> dict[str, set[str]]:
+    """The words in the files of each class of ours, by the class's name, with those of its bases."""
+    own: dict[str, set[str]] = defaultdict(set)
+    bases: dict[str, set[str]] = defaultdict(set)
+    for path in SOURCES:
+        code = divided(path)[1]
+        for name, inherited in _CLASS.findall(code):
+            own[name].update(re.findall(r"\w+", code))
+            bases[name].update(re.findall(r"\w+", inherited))
+    found: dict[str, set[str]] = {}
+    for name in own:
+        ancestors, seen = [name], set[str]()
+        while ancestors:
+            ancestor = ancestors.pop()
+            if ancestor not in seen:
+                seen.add(ancestor)
+                ancestors += bases.get(ancestor, ())
+        found[name] = set[str]().union(*[own.get(ancestor, set()) for ancestor in seen])
+    return found
+
+
+def is_module(name: str) -> bool:
+    """Whether a path, as deep as it is given, is one of our modules or packages."""
+    return any(f"/{known}".endswith(f"/{name}") for known in modules())
+
+
+def is_dotted_name(name: str) -> bool:
+    """Whether a dotted name that begins with a package of ours is a module, a name in one, or a string of the code."""
+    parts = name.removeprefix("swink_agent.").split(".")
+    for length in range(len(parts), 0, -1):
+        path = "/".join(parts[:length])
+        if path in modules():
+            sources = [PACKAGE / f"{path}.py", PACKAGE / path / "__init__.py", PACKAGE / path / "_exports.py"]
+            code = "\n".join(source.read_text(encoding="utf-8") for source in sources if source.is_file())
+            return length == len(parts) or re.search(rf"\b{parts[length]}\b", code) is not None
+    return any(f'"{name}"' in divided(path)[1] for path in SOURCES)
+
+
+def is_known(name: str, code: str = "") -> bool:
+    """Whether what is between backticks in a file with this code exists, or is not a name of ours by its form."""
+    if _PATH.fullmatch(name):
+        bare = name.rstrip("/").removesuffix(".py")
+        is_ours = name.endswith(".py") or bare.split("/")[0] in _our_folders()
+        return not is_ours or is_module(bare) or (ROOT / name).exists()
+    if member := _MEMBER.fullmatch(name):
+        owner, attribute = member.groups()
+        return owner not in members() or attribute in members()[owner]
+    if dotted := _DOTTED.fullmatch(name):
+        first = dotted[1].split(".")[0]
+        return (first != "swink_agent" and first not in _top_packages()) or is_dotted_name(dotted[1])
+    if word := _WORD.fullmatch(name):
+        if word[1].startswith("_") and not word[1].endswith(
+            "__"
+        ):  # private: a module of ours, or a name of this very file
+            return is_module(word[1]) or re.search(rf"\b{word[1]}\b", code) is not None
+        return word[1] in words_in_code() or word[1] in OF_OTHERS or word[1] in EXAMPLES
+    return True
+
+
+@cache
+def _our_folders() -> set[str]:
+    """The first parts that a path of ours can have: of a package at any depth, or of a folder of the repository."""
+    packages = {part for name in modules() for part in name.split("/")}
+    return packages | {path.name for path in ROOT.iterdir() if path.is_dir()}
+
+
+@cache
+def _top_packages() -> set[str]:
+    return {name for name in modules() if "/" not in name}
+
+
+def test_what_a_docstring_or_a_comment_names_exists() -> None:
+    unknown: list[str] = []
+    for path in SOURCES:
+        file = path.relative_to(PACKAGE).as_posix()
+        prose, code = divided(path)
+        unknown += [
+            f"{file}:{number}: `{name}`"
+            for number, line in prose
+            for name in _QUOTED.findall(line)
+            if not is_known(name, code)
+        ]
+    assert not unknown, "these names are not in the code:\n" + "\n".join(unknown)
+
+
+@pytest.mark.parametrize(
+    ("name", "exists"),
+    [
+        ("core/lazy.py", True),
+        ("run/supervisor", True),
+        ("core/lost.py", False),
+        ("run/lost", False),
+        ("lost_module.py", False),
+        ("docs/evals.md", True),
+        ("application/json", True),
+        ("core.journal", True),
+        ("swink_agent.core.types.Usage", True),
+        ("swink_agent.core.lost", False),
+        ("core.diffs", False),
+        ("asyncio.run", True),
+        ("Agent.prompt()", True),
+        ("Agent.lost", False),
+        ("ModelSpec.parse", True),
+        ("Popen.wait", True),
+        ("extract_text", True),
+        ("extract_lost()", False),
+        ("_lost_helper", False),
+        ("LostClass", False),
+        ("x < y", True),
+    ],
+)
+def test_names_that_are_gone_are_told_from_those_that_exist(name: str, exists: bool) -> None:
+    assert is_known(name) is exists

@@ -1,0 +1,52 @@
+"""A file is replaced in one step: whoever reads it sees the old content or the new one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from swink_agent.core.files import replace_file, replacing
+
+
+def test_a_file_is_made_and_replaced_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    replace_file(path, b"old")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"old", 0o600)
+    with replacing(path, mode=0o640) as file:
+        file.write(b"ne")
+        assert path.read_bytes() == b"old"
+        file.write(b"w")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o640)
+    assert os.listdir(tmp_path) == ["kept"]
+
+
+def test_the_old_file_stays_if_the_new_one_cannot_be_finished(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    replace_file(path, b"old")
+
+    def broken(descriptor: int) -> None:
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        replace_file(path, b"new", fsync=broken)
+    with pytest.raises(TypeError), replacing(path) as file:
+        file.writelines([b"half", "not bytes"])  # type: ignore[list-item]
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"old", ["kept"])
+
+
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("sync_name", [True, False])
+def test_the_content_and_the_name_are_synced_where_that_is_asked_for(
+    tmp_path: Path, sync: bool, sync_name: bool
+) -> None:
+    synced: list[bool] = []
+    replace_file(
+        tmp_path / "kept",
+        b"new",
+        sync=sync,
+        sync_name=sync_name,
+        fsync=lambda descriptor: synced.append((tmp_path / "kept").exists()),
+    )
+    assert synced == [*([False] if sync else []), *([True] if sync_name else [])]

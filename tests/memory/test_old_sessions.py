@@ -1,0 +1,123 @@
+"""A session of a version that recorded neither the kinds of runs nor the facts of calls: it opens, continues, is listed
+and found, and replays. The file was written by that version; its last run broke off while a tool ran."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import Agent, ApproveWith, Reject, ToolOutcome, ToolResultMessage, tool
+from swink_agent.memory import JsonlSessionStore, ReplayReport, replay
+from swink_agent.memory.log.runs import message_runs
+from swink_agent.testing import scripted, text
+
+ID = "20261117-090710-515-f10b92"
+
+
+@tool
+async def slow() -> str:
+    """Waits until it is stopped."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+@tool
+async def quitter() -> str:
+    """Gives up."""
+    raise asyncio.CancelledError
+
+
+@tool(requires_approval=True)
+async def add(a: int, b: int) -> str:
+    """Adds."""
+    return str(a + b)
+
+
+async def approve(request: Any) -> Any:
+    if request.arguments["a"] == 1:
+        return Reject("not one")
+    return ApproveWith({"a": 7, "b": 2}, "I made it 7") if request.arguments["a"] == 2 else True
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JsonlSessionStore:
+    shutil.copy(Path(__file__).with_name("files") / f"{ID}.jsonl", tmp_path)
+    return JsonlSessionStore(tmp_path, sync=False)
+
+
+async def replayed(store: JsonlSessionStore, **other: Any) -> ReplayReport:
+    options: dict[str, Any] = {"tools": [add, slow, quitter], "approve": approve, **other}
+    return await replay(
+        store.load(ID), lambda stream_fn, _: Agent("test:model", stream_fn=stream_fn, **options), patience=5
+    )
+
+
+async def test_it_replays(store: JsonlSessionStore) -> None:
+    report = await replayed(store)
+    assert report.divergence is None, str(report)
+    assert (report.runs, report.messages) == (6, 31)
+
+
+async def test_another_answer_of_a_person_is_a_difference(store: JsonlSessionStore) -> None:
+    for answer, where in ((lambda _: True, 2), (lambda _: Reject("not one"), 3), (lambda _: Reject("never"), 2)):
+        found = (await replayed(store, approve=answer)).divergence
+        assert found is not None
+        assert (found.run, found.position) == (0, where)
+
+
+async def test_a_tool_that_is_gone_is_a_difference(store: JsonlSessionStore) -> None:
+    found = (await replayed(store, tools=[add, quitter])).divergence
+    assert found is not None
+    assert found.run == 2
+
+
+async def test_its_records_have_defaults_for_what_it_does_not_say(store: JsonlSessionStore) -> None:
+    runs = store.load(ID).runs()
+    assert [run.kind for run in runs] == ["prompt"] * 6
+    assert [run.is_over for run in runs] == [True] * 5 + [False]
+    assert [None if run.error_kind is None else run.error_kind.value for run in runs] == [
+        *[None] * 3,
+        "aborted",
+        None,
+        None,
+    ]
+    assert [one.outcome for one in runs[0].calls] == [
+        *(ToolOutcome.REJECTED, ToolOutcome.RAN, ToolOutcome.RAN, ToolOutcome.CANCELLED)
+    ]
+    rejected, changed, _, _ = runs[0].calls
+    assert changed.arguments == {"a": 7, "b": 2}
+    assert (rejected.is_started, changed.is_started) == (False, True)
+    for one in (rejected, changed):
+        assert (one.approval, one.reason, one.note, one.seconds) == (None, "", "", None)
+    (lost,) = runs[-1].calls
+    assert (lost.id, lost.is_started, lost.outcome) == ("call_10", True, ToolOutcome.LOST)
+
+
+async def test_it_opens_and_continues(store: JsonlSessionStore) -> None:
+    assert [info.title for info in store.list()] == ["Sums of all kinds"]
+    assert [hit.position for hit in store.search("adding")] == [1]
+    agent = Agent("test:model", stream_fn=scripted(text("Where was I?")), tools=[add, slow, quitter])
+    with store.open(ID) as session:
+        session.attach(agent)
+        assert len(agent.messages) == 31
+        lost = agent.messages[-1]
+        assert isinstance(lost, ToolResultMessage)
+        assert lost.outcome is ToolOutcome.LOST
+        await agent.prompt("go on")
+    assert [run.kind for run in store.load(ID).runs()] == ["prompt"] * 7
+    assert store.load(ID).info.problems == ()
+    assert (await replayed(store)).divergence is None
+
+
+async def test_each_message_has_its_run(store: JsonlSessionStore) -> None:
+    loaded = store.load(ID)
+    entered = message_runs(loaded)
+    ids = [run.run_id for run in loaded.runs()]
+    assert [ids.index(one.run_id) for one in entered if one is not None] == [
+        *([0] * 8 + [1] * 7 + [2] * 6 + [3] * 3 + [4] * 4 + [5] * 2)
+    ]
+    assert entered[-1] is None  # the lost result is not on record

@@ -1,0 +1,128 @@
+"""A failed command that ran into a wall of the sandbox says which, and no other command does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from swink_agent import AgentToolResult, ToolContext, extract_text
+from swink_agent.sandbox import SandboxProfile, SandboxUnavailable, open_sandbox
+from swink_agent.sandbox.open import backend_names
+from swink_agent.tools import BashTool
+from swink_agent.tools._sandbox_limits import NO_NETWORK, READ_ONLY_OUTSIDE, limits_met
+
+NETWORK, OUTSIDE = f"[sandbox: {NO_NETWORK}]", f"[sandbox: {READ_ONLY_OUTSIDE}]"
+
+
+@pytest.fixture
+def places() -> Iterator[tuple[Path, Path]]:
+    """A folder to work in and one beside it, not in /tmp, of which commands have one of their own."""
+    with tempfile.TemporaryDirectory(prefix="swink-test-", dir="/var/tmp") as made:
+        work, outside = Path(made, "work"), Path(made, "outside")
+        work.mkdir()
+        outside.mkdir()
+        (outside / "file").write_text("as it was")
+        yield work, outside
+
+
+@pytest.fixture(params=backend_names())
+def shell(request: pytest.FixtureRequest, places: tuple[Path, Path]) -> Iterator[BashTool]:
+    try:
+        sandbox = open_sandbox(SandboxProfile(write=(str(places[0]),)), backend=request.param)
+    except SandboxUnavailable as error:
+        pytest.skip(f"{request.param} does not work here: {error}")
+    tool = BashTool(places[0], sandbox)
+    yield tool
+    tool.close()
+    sandbox.close()
+
+
+async def run(shell: BashTool, command: str) -> AgentToolResult:
+    return await shell.execute({"command": command}, ToolContext())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > {outside}/file",
+        "touch {outside}/new",
+        "mkdir {outside}/folder",
+        "echo x > ../outside/new",
+        "rm {outside}/file",
+        "cp file {outside}/; false",
+        f"{sys.executable} -c \"open('{{outside}}/file', 'w')\"",
+    ],
+)
+async def test_a_write_outside_the_folder_is_told(shell: BashTool, places: tuple[Path, Path], command: str) -> None:
+    (places[0] / "file").write_text("mine")
+    result = await run(shell, command.format(outside=places[1]))
+    assert result.is_error
+    assert extract_text(result.content).endswith(f"\n{OUTSIDE}"), extract_text(result.content)
+    assert result.details["walls"] == [READ_ONLY_OUTSIDE]
+    assert (places[1] / "file").read_text() == "as it was"
+
+
+async def test_a_host_that_cannot_be_reached_is_told(shell: BashTool) -> None:
+    result = await run(shell, "bash -c 'exec 3<>/dev/tcp/192.0.2.1/80'; exit 7")
+    assert extract_text(result.content).endswith(f"[exit code 7]\n{NETWORK}"), extract_text(result.content)
+    names = "import socket; socket.getaddrinfo('example.invalid', 80)"
+    result = await run(shell, f'{sys.executable} -c "{names}"')
+    assert extract_text(result.content).endswith(f"[exit code 1]\n{NETWORK}"), extract_text(result.content)
+
+
+async def test_nothing_is_told_of_commands_that_met_no_wall(shell: BashTool, places: tuple[Path, Path]) -> None:
+    closed = places[0] / "closed"
+    closed.write_text("x")
+    closed.chmod(0)
+    outside = places[1]
+    for command in (
+        f"touch {outside}/new; true",  # it went on, and succeeded
+        f"echo 'touch: {outside}/new: Permission denied'",
+        f"cat {closed}; echo x > {closed}; exit 1",
+        "echo x > closed; exit 3",
+        "ls /no/such/folder",
+        "exit 1",
+    ):
+        result = await run(shell, command)
+        assert "[sandbox:" not in extract_text(result.content), command
+        assert "walls" not in result.details
+
+
+async def test_without_a_sandbox_there_is_no_wall(places: tuple[Path, Path]) -> None:
+    tool = BashTool(places[0], "off")
+    result = await run(tool, f"echo 'touch: {places[1]}/new: Permission denied'; exit 1")
+    assert extract_text(result.content).endswith("[exit code 1]")
+    tool.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "walls"),
+    [
+        ("curl: (6) Could not resolve host: example.org", [NO_NETWORK]),
+        ("fatal: unable to access 'https://x/': Could not resolve host: x", [NO_NETWORK]),
+        ("npm error code EAI_AGAIN", [NO_NETWORK]),
+        ("ssh: connect to host 192.0.2.1 port 22: Network is unreachable", [NO_NETWORK]),
+        ("curl: (7) Failed to connect to 127.0.0.1 port 8000: Connection refused", []),
+        ("npm error EACCES: permission denied, mkdir '{outside}/lib'", [READ_ONLY_OUTSIDE]),
+        ("Error: EROFS: read-only file system, open '{outside}/a b'", [READ_ONLY_OUTSIDE]),
+        ("OSError: [Errno 30] Read-only file system: '{outside}/x'", [READ_ONLY_OUTSIDE]),
+        ("touch: cannot touch '{work}/x': Permission denied", []),
+        ("git@host: Permission denied (publickey).", []),
+        ("a build that talks of {outside}/x and fails", []),
+    ],
+)
+def test_what_programs_say(places: tuple[Path, Path], said: str, walls: list[str]) -> None:
+    profile = SandboxProfile(write=(str(places[0]),))
+    text = said.format(outside=places[1], work=places[0])
+    assert limits_met(f"building\n{text}\n", profile, str(places[0])) == walls
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_what_the_user_may_not_write_either_is_not_the_sandbox_s_doing(places: tuple[Path, Path]) -> None:
+    profile = SandboxProfile(write=(str(places[0]),))
+    assert limits_met("touch: cannot touch '/etc/x': Permission denied", profile, str(places[0])) == []
