@@ -42,11 +42,12 @@ def pytest_configure() -> None:
 
     # How long an example takes says more about the machine than about what is tested, and what a fixture gives to the
     # first example serves the others too. A test sets the number of its examples, and nothing else: all of them are
-    # tried in the sweep, and a part of them otherwise.
-    settings.register_profile(
-        "wherever", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-    )
-    settings.load_profile("wherever")
+    # tried in the sweep, and a part of them otherwise. The examples are the same in every run, so that a result can be
+    # repeated; `--hypothesis-profile=search` looks for others.
+    search = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+    settings.register_profile("search", search)
+    settings.register_profile("repeatable", search, derandomize=True, database=None)
+    settings.load_profile("repeatable")  # the option's own is loaded after this one
 
 
 class TooSlowError(AssertionError):

@@ -60,7 +60,8 @@ async def test_where_pushes_go_is_told_when_it_changes_and_not_when_it_is_new(
 
 @pytest.mark.parametrize("rounds", [8, pytest.param(30, marks=pytest.mark.sweep)])
 async def test_what_is_dangerous_is_not_there_for_a_moment(playground: Any, open_backend: OpenFn, rounds: int) -> None:
-    """A process that reads the configuration during a change sees either the old content or the accepted one."""
+    """A process that reads the configuration during a change sees the old content or the accepted one, perhaps cut off
+    where the file system was writing, and never what was refused."""
     path = playground.root / ".git/config"
     plain = path.read_text()
     longer = f"{plain}[user]\n\tname = {'long ' * 30}\n"
@@ -86,7 +87,8 @@ async def test_what_is_dangerous_is_not_there_for_a_moment(playground: Any, open
         is_over.set()
         reader.join()
     seen.add(path.read_text().rstrip("\n"))  # a busy machine may keep the reader from looking once more
-    assert seen == {plain.rstrip("\n"), longer.rstrip("\n")}
+    assert seen >= {plain.rstrip("\n"), longer.rstrip("\n")}
+    assert all(longer.startswith(text) and text.startswith(plain.rstrip("\n")) for text in seen)
 
 
 async def test_a_configuration_with_a_second_name_stays_as_it_is(playground: Any, open_backend: OpenFn) -> None:

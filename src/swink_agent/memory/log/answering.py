@@ -66,9 +66,9 @@ class AnsweredHistory:
                 return False
             batch.results[index] = (number, message)
             return True
+        if _is_result(message):
+            return False  # of another version: its place is not known, and others of its reply may still come
         if batch is not None:
-            if _is_result(message):
-                return False  # of another version: the others of its reply are still to come
             self.batch = None
             self._late = (batch, len(self.messages)) if None in batch.results else None
             self._put_results(batch, self.messages, self.numbers)

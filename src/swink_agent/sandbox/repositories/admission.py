@@ -90,7 +90,8 @@ def _take_over(folder: int, name: str) -> tuple[str, str]:
     compare(_text(old or b""), _text(new))
     file = os.open(name, os.O_WRONLY | (os.O_CREAT | os.O_EXCL if old is None else 0) | _FILE, 0o644, dir_fd=folder)
     try:
-        # One write, padded with empty lines: a concurrent reader sees either the old settings or the new ones.
+        # One write, padded with empty lines. A concurrent reader sees the old settings or the new ones; if it reads in
+        # the middle of the write, it sees the start of one and the end of the other, which is empty lines.
         os.pwrite(file, new + b"\n" * (len(old or b"") - len(new)), 0)
         os.ftruncate(file, len(new))
     finally:
