@@ -28,7 +28,7 @@ from .run.failures import as_agent_error
 from .run.relay import masked_result, masked_unless_long
 from .run.state import Run
 from .run.supervisor import LAST_MOMENTS, Interrupted
-from .run.tool_call import PendingCall, not_an_object
+from .run.tool_call import CallState, not_an_object
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
 from .types import (
     AssistantMessage,
@@ -104,11 +104,11 @@ class _Batch:
     def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:
         self.run = run
         self.supervisor = run.supervisor
-        self.calls: list[PendingCall] = []
+        self.calls: list[CallState] = []
         self.was_steered = False
-        self.unresolved: dict[PendingCall, None] = {}
-        self.running: dict[PendingCall, None] = {}
-        self._finished: list[PendingCall] = []
+        self.unresolved: dict[CallState, None] = {}
+        self.running: dict[CallState, None] = {}
+        self._finished: list[CallState] = []
         self._steering_deadline: float | None = None
         # Most batches need neither step; a check here costs less than a coroutine.
         self.needs_screening = bool(run.config.pre_dispatch_policies)
@@ -117,7 +117,7 @@ class _Batch:
         find = run.toolbox.find
         for index, block in enumerate(calls):
             tool = find(block.name)
-            call = PendingCall(run, tool, index, block.id, block.name, block.arguments, block.arguments)
+            call = CallState(run, tool, index, block.id, block.name, block.arguments, block.arguments)
             self.calls.append(call)
             self.unresolved[call] = None
             if tool is None:
@@ -134,7 +134,7 @@ class _Batch:
                     self._refuse(call, f"invalid arguments for {block.name}: {problem}", _INVALID, problem)
 
     def _resolve(
-        self, call: PendingCall, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
+        self, call: CallState, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
     ) -> None:
         """Gives the call its one result, without secrets. Without a `reason`, the text of an error is the reason."""
         run, recorder = self.run, self.run.transcript.recorder
@@ -163,11 +163,11 @@ class _Batch:
                 )
             )
 
-    def _refuse(self, call: PendingCall, why: str, outcome: ToolOutcome, reason: str | None = None) -> None:
+    def _refuse(self, call: CallState, why: str, outcome: ToolOutcome, reason: str | None = None) -> None:
         """Gives a call that did not run to its end a result that says why; `reason` is the bare cause."""
         self._resolve(call, AgentToolResult.error(why), outcome, reason)
 
-    def _cancel(self, call: PendingCall, why: _Cancellation) -> None:
+    def _cancel(self, call: CallState, why: _Cancellation) -> None:
         self._refuse(call, _CANCELLED_TEXTS[why], _CANCELLED, why)
 
     async def leave(self) -> None:
@@ -200,7 +200,7 @@ class _Batch:
                 problem = f"unknown tool {show(call.name)}"
                 self._refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
 
-    async def _screen_one(self, call: PendingCall, snapshot: PolicyContext) -> None:
+    async def _screen_one(self, call: CallState, snapshot: PolicyContext) -> None:
         is_ours = call.name in self.run.unasked_tools
         shown = copy_json(call.arguments)  # a policy may change them in place
         context = PreDispatchContext(snapshot, call.id, call.name, shown, is_ours)
@@ -252,14 +252,14 @@ class _Batch:
                 reads_only = isinstance(answer, Approve) and answer.reads_only
                 call.grant = Grant(call.name, call.arguments, scope, reads_only)
 
-    def _tell_answer(self, call: PendingCall, answer: Approve | ApproveWith | Reject) -> None:
+    def _tell_answer(self, call: CallState, answer: Approve | ApproveWith | Reject) -> None:
         if not self.run.audience.all:
             return
         reason = self.run.redactor.redact(answer.reason) if isinstance(answer, Reject) else ""
         note = self.run.redactor.redact(answer.note) if isinstance(answer, ApproveWith) else ""
         self.run.emit(ToolApprovalResolved(call.id, call.name, not isinstance(answer, Reject), reason, note))
 
-    async def _is_foreseen(self, call: PendingCall) -> bool:
+    async def _is_foreseen(self, call: CallState) -> bool:
         """Whether the tool foresees that it would refuse the call: then that is the result, and no one is asked."""
         foresee = getattr(call.tool, "foresee", None)
         if foresee is None or self.run.toolbox.problems(call.name, call.arguments) is not None:
@@ -276,7 +276,7 @@ class _Batch:
             self._resolve(call, refusal, _FAILED)
         return refusal is not None
 
-    async def _scope(self, call: PendingCall) -> dict[str, Any] | None:
+    async def _scope(self, call: CallState) -> dict[str, Any] | None:
         """Returns the tool's approval scope; `None` if the tool refused the call, which then has its result.
 
         It runs in a thread, as it may read files or try a sandbox. If it fails, the scope matches nothing that the tool
@@ -295,12 +295,12 @@ class _Batch:
             log.debug("%s could not say where it would act", call.name, exc_info=True)
             return frozen_json({"unknown": type(error).__name__})
 
-    def _needs_approval(self, call: PendingCall) -> bool:
+    def _needs_approval(self, call: CallState) -> bool:
         mode = self.run.config.approval_mode
         is_asked_for = mode == _ENABLED or getattr(call.tool, "requires_approval", False)
         return bool(is_asked_for) and mode != _BYPASSED and call.name not in self.run.unasked_tools
 
-    async def _ask(self, call: PendingCall, scope: dict[str, Any]) -> Approve | ApproveWith | Reject:
+    async def _ask(self, call: CallState, scope: dict[str, Any]) -> Approve | ApproveWith | Reject:
         """Returns the answer; anything but a clear yes is a rejection."""
         if self.supervisor.is_interrupted:
             raise Interrupted
@@ -357,7 +357,7 @@ class _Batch:
             if self.running:
                 await self._wait_for_running()
 
-    def _record_starts(self, group: list[PendingCall], recorder: Recorder) -> None:
+    def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
         """Records that these calls start, before any of them does."""
         toolbox = self.run.toolbox
         for call in group:
@@ -380,7 +380,7 @@ class _Batch:
             return False
         return True
 
-    async def _groups(self, ready: list[PendingCall]) -> list[list[PendingCall]] | None:
+    async def _groups(self, ready: list[CallState]) -> list[list[CallState]] | None:
         """Returns the groups that the strategy makes; `None` if they are invalid, and then every call is an error."""
         strategy = self.run.config.tool_execution
         if isinstance(strategy, str):
@@ -398,7 +398,7 @@ class _Batch:
             return None
         return [[ready[index] for index in group] for group in groups]
 
-    def _start(self, call: PendingCall, is_alone: bool) -> None:
+    def _start(self, call: CallState, is_alone: bool) -> None:
         """Starts a call whose arguments are valid."""
         run, tool = self.run, call.tool
         if tool is None or self.supervisor.is_interrupted:
@@ -420,7 +420,7 @@ class _Batch:
         call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
 
     def _context_for(
-        self, call: PendingCall, on_update: Callable[[AgentToolResult], None] | None = None
+        self, call: CallState, on_update: Callable[[AgentToolResult], None] | None = None
     ) -> ToolContext:
         run = self.run
         return ToolContext(
@@ -435,7 +435,7 @@ class _Batch:
             run=run,
         )
 
-    async def _invoke(self, call: PendingCall, tool: AgentTool, context: ToolContext) -> None:
+    async def _invoke(self, call: CallState, tool: AgentTool, context: ToolContext) -> None:
         """Runs the tool; whatever it raises becomes an error result, `SystemExit` included."""
         try:
             given = await tool.execute(copy_json(call.arguments), context)
@@ -510,10 +510,10 @@ class _Batch:
 
     async def _stop(
         self,
-        calls: list[PendingCall],
+        calls: list[CallState],
         why: _Cancellation,
         until: float | None = None,
-        late: list[PendingCall] | None = None,
+        late: list[CallState] | None = None,
     ) -> None:
         """Ends calls by force: a call that was not finished gets a cancelled result, whatever it returns."""
         if late is None:
@@ -522,7 +522,7 @@ class _Batch:
         for call in calls:
             self._finish(call, why if call in late else None)
 
-    def _finish(self, call: PendingCall, forced: _Cancellation | None = None) -> None:
+    def _finish(self, call: CallState, forced: _Cancellation | None = None) -> None:
         """Gives a finished call its own result, unless it was ended by force."""
         if call not in self.running:
             return  # it was stopped, and has its result
