@@ -1,17 +1,17 @@
 """The agent: a model, its tools and its history, and the ways to run, steer, stop and observe it.
 
 Owns the state between runs. What happens in a run is in `loop`. The other files of this package are the agent's parts:
-`claim` (one run at a time), `queues`, `history`, `recording`, `subscriptions`, `arguments` (what an application gives)
-and `sync` (running from code that is not async).
+`claim` (one run at a time), `queues`, `history`, `recording`, `subscriptions`, `arguments` (what an application gives),
+`value_runs` (running for a value) and `sync` (running from code that is not async).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, SupportsIndex, TypeVar, overload
+from typing import Any, SupportsIndex
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,10 +57,10 @@ from .claim import Claim, Claims
 from .history import History
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription, Subscriptions
+from .value_runs import PromptOrAnswers, ValueRuns
 
 __all__ = ["Agent", "Prompt"]
 
-T = TypeVar("T")
 log = logging.getLogger("swink_agent")
 
 
@@ -71,9 +71,11 @@ class _Order(Struct):
     """`None` continues from the history."""
     request: hints.StructuredOutput | None = None
     """The value that the model must give, if the caller wants one."""
+    view: hints.ViewFn | None = None
+    """What the reader of a stream is given instead of the events."""
 
 
-class Agent:
+class Agent(ValueRuns):
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
     One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
@@ -374,39 +376,21 @@ class Agent:
         """The same for code that is not async."""
         return self._sync(_Order())
 
-    @overload
-    async def structured_output(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
-    @overload
-    async def structured_output(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
-    ) -> dict[str, Any]: ...
-    @overload
-    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
-    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
-        """Returns a value that the model gives: JSON for a JSON Schema (a dict), an instance for a type.
+    def text_stream(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> hints.TextStream:
+        """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
+        from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
 
-        Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
-        """
-        request = self._request(target, max_retries)
-        return request.value_of(await self._drive(_Order(as_prompts(prompt), request)))
+        return TextStream(self._stream(_Order(prompts_with_images(prompt, images), view=view_of_text)))
 
-    @overload
-    def structured_output_sync(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
-    @overload
-    def structured_output_sync(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
-    ) -> dict[str, Any]: ...
-    @overload
-    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
-    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
-        """The same for code that is not async."""
-        request = self._request(target, max_retries)
-        return request.value_of(self._sync(_Order(as_prompts(prompt), request)))
+    def _taken_names(self) -> Container[str]:
+        return self._toolbox
 
-    def _request(self, target: Any, max_retries: int) -> hints.StructuredOutput:
-        from ..structured import StructuredOutput  # on use, as everything that reads type hints
-
-        return StructuredOutput(target, max_retries, self._toolbox)
+    def _order(
+        self, prompt: PromptOrAnswers, request: hints.StructuredOutput, view: hints.ViewFn | None = None
+    ) -> _Order:
+        if isinstance(prompt, Mapping):
+            raise TypeError("nothing waits for answers: give a prompt")
+        return _Order(as_prompts(prompt), request, view)
 
     def _sync(self, order: _Order) -> AgentResult:
         from .sync import run_sync  # on use: most agents run in async code
@@ -455,7 +439,7 @@ class Agent:
                 await claim.wait_for_predecessors()
                 if order.prompts is None:
                     self._check_history()
-            run = self._run = self._new_run(claim, channel, order.request)
+            run = self._run = self._new_run(claim, channel, order)
             self._last_error = self._last_result = None
             try:
                 self._last_result = result = await run.loop(run, order.prompts)
@@ -469,34 +453,39 @@ class Agent:
         finally:
             self._claims.release(claim)
 
-    def _new_run(
-        self, claim: Claim, channel: Channel | None = None, request: hints.StructuredOutput | None = None
-    ) -> hints.Run:
+    def _new_run(self, claim: Claim, channel: Channel | None = None, order: _Order | None = None) -> hints.Run:
         from ..loop import run_loop  # on use: an agent may be made long before it runs
         from ..run.state import Run
 
         config, toolbox = replace(self._config, state=self.state), self._toolbox
+        request = None if order is None else order.request
         if request is not None:
-            choice = "required" if toolbox else request.name
-            config = replace(
-                config,
-                stream_options=replace(config.stream_options, tool_choice=choice),
-                post_turn_policies=(*config.post_turn_policies, request),
-            )
+            config = replace(config, post_turn_policies=(*config.post_turn_policies, request))
             toolbox = Toolbox((*toolbox.tools, request))
         subscriptions = self._subscriptions
+        push = None if channel is None else channel.push
+        if push is not None and order is not None and order.view is not None:
+            push = self._viewed(order.view, push)
         return Run(
             config,
             self._transcript,
             toolbox,
             self.system_prompt,
             claim.token,
-            subscriptions.notify if channel is None else subscriptions.before(channel.push),
+            subscriptions.notify if push is None else subscriptions.before(push),
             run_loop,
             channel,
             request,
             subscriptions if channel is None else None,
         )
+
+    def _viewed(self, view: hints.ViewFn, push: Callable[[Any], None]) -> Callable[[AgentEvent], None]:
+        """Returns a function that pushes what the view makes of an event."""
+
+        def pushed(event: AgentEvent) -> None:
+            view(event, None if self._run is None else self._run.assembler, push)
+
+        return pushed
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.
