@@ -15,13 +15,14 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
+from .approval import PendingCall
 from .checks import is_function, is_not
 from .errors import ErrorKind, StructuredOutputFailed
 from .policy import Inject, PolicyContext, Stop, Verdict
 from .schemas.schema import ValueSchema
 from .schemas.validation import compile_schema, describe_problems
 from .stream import StreamFailed, StreamFn, StreamOptions
-from .tool import AgentTool, AgentToolResult, ToolContext
+from .tool import AgentTool, AgentToolResult, Toolbox, ToolContext
 from .types import (
     AgentMessage,
     AgentResult,
@@ -75,9 +76,9 @@ class StructuredResult(Value, Generic[T], frozen=True):
         return self.result.messages
 
     @property
-    def pending(self) -> tuple[Any, ...]:
+    def pending(self) -> tuple[PendingCall, ...]:
         """The calls that wait for an answer."""
-        return getattr(self.result, "pending", ())
+        return self.result.pending
 
 
 def answer_tool_name(taken_names: Container[str]) -> str:
@@ -99,7 +100,6 @@ class StructuredOutput:
         self,
         target: Any,
         max_retries: int,
-        taken_names: Container[str] = (),
         validate: ValidateFn | Sequence[ValidateFn] = (),
     ) -> None:
         if max_retries < 0:
@@ -117,7 +117,7 @@ class StructuredOutput:
             self._validator = compile_schema(schema)
         except ValueError as error:
             raise ValueError(f"the schema for structured output cannot be used: {error}") from error
-        self.name = answer_tool_name(taken_names)
+        self.name = answer_tool_name(())
         self.description = "Gives the final answer. Call it exactly once, when the answer is known."
         self.parameters_schema = schema
         self.max_retries = max_retries
@@ -139,6 +139,11 @@ class StructuredOutput:
 
     # -- what the model is asked -------------------------------------------------------------------------------
 
+    def beside(self, toolbox: Toolbox) -> Toolbox:
+        """Returns these tools and this one, under a name that none of them has."""
+        self.name = answer_tool_name(toolbox)
+        return Toolbox((*toolbox.tools, self))
+
     def asked_of(
         self, model: ModelSpec, stream_fn: StreamFn, options: StreamOptions, tools: tuple[AgentTool, ...]
     ) -> tuple[StreamOptions, tuple[AgentTool, ...]]:
@@ -156,7 +161,7 @@ class StructuredOutput:
             return False
         key = (model.provider, model.model_id, id(stream_fn), has_tools)
         if key not in self._native:
-            self._native[key] = ask(model, self.parameters_schema, has_tools) is True
+            self._native[key] = bool(ask(model, self.parameters_schema, has_tools))
         return self._native[key]
 
     def goes_on_with_tool(self, failure: StreamFailed) -> bool:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Container, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar, overload
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, Unpack, overload
 
 from ..run.event_stream import EventStream
 from ..types import AgentResult
 from ..values import hints
 from .arguments import Prompt
+from .given import RunOptions
 
-__all__ = ["PromptOrAnswers", "ValueRuns"]
+__all__ = ["PromptOrAnswers", "ValueOptions", "ValueRuns"]
 
 T = TypeVar("T")
 PromptOrAnswers: TypeAlias = Prompt | Mapping[str, Any]
-Validators: TypeAlias = "hints.ValidateFn | Sequence[hints.ValidateFn]"
 Schema: TypeAlias = dict[str, Any]
+
+
+class ValueOptions(RunOptions, total=False):
+    """What every way to run for a value takes: what any run takes, and the functions that check the value."""
+
+    validate: hints.ValidateFn | Sequence[hints.ValidateFn]
 
 
 class ValueRuns:
@@ -25,18 +31,18 @@ class ValueRuns:
 
     @overload
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.StructuredResult[T]: ...
     @overload
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.StructuredResult[Schema]: ...
     @overload
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.StructuredResult[Any]: ...
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.StructuredResult[Any]:
         """Returns a value that the model gives, with usage, cost and messages: JSON for a JSON Schema (a dict), an
         instance for a type.
@@ -47,96 +53,95 @@ class ValueRuns:
 
         Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
         """
-        request = self._request(target, max_retries, validate)
-        return request.result_of(await self._drive(self._order(prompt, request)))
+        request = self._request(target, max_retries, given)
+        return request.result_of(await self._drive(self._value_order(given, prompt, request)))
 
     @overload
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.StructuredResult[T]: ...
     @overload
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.StructuredResult[Schema]: ...
     @overload
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.StructuredResult[Any]: ...
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.StructuredResult[Any]:
         """The same for code that is not async."""
-        request = self._request(target, max_retries, validate)
-        return request.result_of(self._sync(self._order(prompt, request)))
+        request = self._request(target, max_retries, given)
+        return request.result_of(self._sync(self._value_order(given, prompt, request)))
 
     @overload
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.ValueStream[T]: ...
     @overload
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.ValueStream[Schema]: ...
     @overload
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.ValueStream[Any]: ...
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> hints.ValueStream[Any]:
         """Returns the same run as a stream of the value as it grows; `result()` gives what `structured_run` returns."""
         from ..run.views import ValueStream, view_of_value
 
-        request = self._request(target, max_retries, validate)
-        return ValueStream(self._stream(self._order(prompt, request, view_of_value(request))), request)
+        request = self._request(target, max_retries, given)
+        order = self._value_order(given, prompt, request)
+        order.view = view_of_value(request)
+        return ValueStream(self._stream(order), request)
 
     @overload
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> T: ...
     @overload
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> Schema: ...
     @overload
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> Any: ...
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> Any:
         """Returns the value alone of a `structured_run`."""
-        return (await self.structured_run(prompt, target, max_retries, validate=validate)).value
+        return (await self.structured_run(prompt, target, max_retries, **given)).value
 
     @overload
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> T: ...
     @overload
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> Schema: ...
     @overload
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> Any: ...
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, *, validate: Validators = ()
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
     ) -> Any:
         """The same for code that is not async."""
-        return self.structured_run_sync(prompt, target, max_retries, validate=validate).value
+        return self.structured_run_sync(prompt, target, max_retries, **given).value
 
     # -- what the agent does -------------------------------------------------------------------------------------
 
-    def _request(self, target: Any, max_retries: int, validate: Validators) -> hints.StructuredOutput:
+    def _request(self, target: Any, max_retries: int, given: ValueOptions) -> hints.StructuredOutput:
         from ..structured import StructuredOutput  # on use, as everything that reads type hints
 
-        return StructuredOutput(target, max_retries, self._taken_names(), validate)
+        return StructuredOutput(target, max_retries, given.pop("validate", ()))
 
-    def _taken_names(self) -> Container[str]:
-        raise NotImplementedError
-
-    def _order(self, prompt: PromptOrAnswers, request: hints.StructuredOutput, view: hints.ViewFn | None = None) -> Any:
+    def _value_order(self, given: Mapping[str, Any], prompt: PromptOrAnswers, request: hints.StructuredOutput) -> Any:
         raise NotImplementedError
 
     def _drive(self, order: Any) -> Awaitable[AgentResult]:
