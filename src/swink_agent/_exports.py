@@ -88,6 +88,8 @@ from .core.record import RunRecord as RunRecord
 from .core.record import TurnRecord as TurnRecord
 from .core.retry import DefaultRetryStrategy as DefaultRetryStrategy
 from .core.retry import RetryStrategy as RetryStrategy
+from .core.run.views import TextStream as TextStream
+from .core.run.views import ValueStream as ValueStream
 from .core.stream import AssistantMessageDelta as AssistantMessageDelta
 from .core.stream import AssistantMessageEvent as AssistantMessageEvent
 from .core.stream import MessageAssembler as MessageAssembler
@@ -105,6 +107,7 @@ from .core.stream import ThinkingStart as ThinkingStart
 from .core.stream import ToolCallDelta as ToolCallDelta
 from .core.stream import ToolCallEnd as ToolCallEnd
 from .core.stream import ToolCallStart as ToolCallStart
+from .core.structured import StructuredResult as StructuredResult
 from .core.tool import AgentTool as AgentTool
 from .core.tool import AgentToolResult as AgentToolResult
 from .core.tool import ToolContext as ToolContext
