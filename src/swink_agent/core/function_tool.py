@@ -333,7 +333,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     `Annotated[..., "text"]`. A parameter of type `ToolContext` receives the context. Each value of a generator is an
     update, and the last one is the result. Raises `TypeError` for a signature that JSON cannot represent.
 
-    `timeout` is in seconds, for one attempt. `retries` is how often `raise ToolError("…", retry_after=seconds)` is tried
+    `timeout` is in seconds, for one attempt. `retries` is how often a `ToolError("…", retry_after=seconds)` is tried
     again. `max_concurrent` is how many calls run at once. With `external`, the application gives the results: the calls
     wait for `resume`. Raises `ValueError` for values that are not positive, and for negative `retries`.
     """

@@ -63,9 +63,11 @@ class CallState(msgspec.Struct, eq=False):
     message: ToolResultMessage | None = None
     """The result as it enters the history: there when the batch is left."""
     waits_for: Pending | None = None
-    """What a deferred call waits for. A tool that defers its own call sets it, and the result that it returns is ignored."""
+    """What the call waits for, if its tool has started and found that it must wait: a call of its delegate waits."""
     waiting: ToolResultMessage | None = None
     """The pending result of a deferred call, as it enters the history if nothing cancels the call."""
+    has_slot: bool = False
+    """Whether it counts among the calls of a tool with `max_concurrent`."""
     has_timed_out: bool = False
     relays: dict[str, Relay] = {}
 
