@@ -27,6 +27,8 @@ class ExitCode(IntEnum):
     """No model, or no key that works."""
     LIMIT = 4
     """Turns, cost, time, the length of the reply, or another policy."""
+    WAITING = 5
+    """The run waits for answers about calls."""
     INTERRUPTED = 130
 
 

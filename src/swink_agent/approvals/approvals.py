@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from swink_agent.core.approval import Approval, Approve, ApproveWith, Defer, ProposedCall, Reject
+from swink_agent.core.approval import Approval, Approve, ApproveWith, Defer, PendingCall, ProposedCall, Reject
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.texts.unicode_forms import compatibility_form
 from swink_agent.core.values.choice import Choice
@@ -256,10 +256,32 @@ class Approvals:
             return Approve(reads_only=self._only_reads(request))
         if self._ask is None:
             return Reject(f"{decision.reason}, and there is nobody to ask; {self._alternative(request)}")
+        return await self._put(self._ask, request, decision.reason)
+
+    def denial(self, call: PendingCall) -> str | None:
+        """Returns why a deny rule forbids a call that waits, or `None`. `resume` itself does not ask the rules, which
+        look at the disk."""
+        decision = self._decide(_proposed(call))
+        return decision.reason if decision.verdict == "deny" else None
+
+    async def ask_later(self, call: PendingCall) -> Approval | Defer:
+        """Asks a person about a call that waits: the answer for `resume`. Deny rules reject it without a question.
+
+        It is asked in every mode, because somebody wanted a person to decide. Without `ask` it waits on.
+        """
+        denial = await asyncio.to_thread(self.denial, call)
+        if denial is not None:
+            return Reject(denial)
+        if self._ask is None:
+            return Defer(call.reason)
+        return await self._put(self._ask, _proposed(call), safe_display(call.reason, 400) or "it waits for an approval")
+
+    async def _put(self, ask: AskFn, request: ProposedCall, why: str) -> Approval | Defer:
+        """Asks the person and acts on the answer."""
         details = await self._details(request)
         shown = request if self._redactor is None else await asyncio.to_thread(self._shown, request, self._redactor)
-        question = self._question(request, shown, decision.reason, mode, details)
-        answer = await self._answer(self._ask, question)
+        question = self._question(request, shown, why, self._mode, details)
+        answer = await self._answer(ask, question)
         return answer if isinstance(answer, Defer) else self._settle(request, question, answer)
 
     def _decide(self, request: ProposedCall) -> Decision:
@@ -378,6 +400,10 @@ class Approvals:
             elif answer.choice == ApprovalChoice.SESSION_PREFIX and question.prefix is not None:
                 self.trust.trust_command(question.prefix, tool=request.name, scope=request.scope)
         return Approve()
+
+
+def _proposed(call: PendingCall) -> ProposedCall:
+    return ProposedCall(call.call_id, call.name, call.arguments, call.scope)
 
 
 def _warnings(request: ProposedCall) -> tuple[str, ...]:

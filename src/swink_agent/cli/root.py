@@ -49,10 +49,11 @@ Examples:
   swink -p "List the TODOs" --output json | jq -r .text
   swink -p "Name and version of this package" --schema schema.json
   swink -p "And now the other one" --continue
+  swink --resume 20260131-2359 --answer call_1=yes
 
 \b
 Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 no model or key,
-4 a limit was hit, 130 interrupted."""
+4 a limit was hit, 5 calls wait for an answer (--answer), 130 interrupted."""
 
 
 _GIVEN = click.core.ParameterSource.COMMANDLINE
@@ -95,6 +96,13 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     metavar="ID",
     shell_complete=offered("sessions"),
     help="Continue this session, named by the beginning of its id. After a limit or an error -p needs no text.",
+)
+@click.option(
+    "--answer",
+    multiple=True,
+    metavar="CALL=yes|no",
+    shell_complete=offered("answers"),
+    help="Answer a call that waits in the continued session: CALL=yes, CALL=no, 'CALL=no: reason'. Repeatable.",
 )
 @click.option("--no-session", is_flag=True, help="Record nothing of this run.")
 @click.option(
@@ -206,12 +214,15 @@ def swink(ctx: click.Context, /, **options: Any) -> int | None:
         ctx.fail("--continue and --resume each name a session: leave one out.")
     if goes_on and options["no_session"]:
         ctx.fail("--no-session records nothing, and a continued session is recorded: leave one out.")
+    if options["answer"]:
+        _refuse_beside_answers(ctx, options, goes_on=goes_on)
     if options["talk"] and (options["prompt"] is not None or options["bare_prompt"]):
         ctx.fail("chat and tui open the terminal UI, and -p prints one answer without it: leave one out.")
     if options["prompt"] is None and not options["bare_prompt"]:
         if not _is_to_be_printed(options):
             return _talk(ctx, options)
-        options["prompt"], options["spoken"] = " ".join(options["spoken"]), ()
+        if options["spoken"]:
+            options["prompt"], options["spoken"] = " ".join(options["spoken"]), ()
     if options["spoken"]:
         ctx.fail(f"{options['spoken'][0][:60]!r} is not a command, and -p already has the prompt: leave one out.")
     if options["inline"]:
@@ -226,9 +237,23 @@ def swink(ctx: click.Context, /, **options: Any) -> int | None:
 
 
 def _is_to_be_printed(options: dict[str, Any]) -> bool:
-    """Whether a prompt without -p is printed as with it, because the terminal UI cannot run here."""
+    """Whether a prompt or answers without -p are printed as with it, because the terminal UI cannot run here."""
     is_at_terminal = isatty(0) and isatty(1)
-    return bool(options["spoken"]) and not is_at_terminal and not options["talk"] and not options["inline"]
+    is_given = bool(options["spoken"] or options["answer"])
+    return is_given and not is_at_terminal and not options["talk"] and not options["inline"]
+
+
+def _refuse_beside_answers(ctx: click.Context, options: dict[str, Any], *, goes_on: bool) -> None:
+    """Refuses what makes no sense with `--answer`, before anything is opened."""
+    if not goes_on:
+        ctx.fail("--answer is about calls of a session: name it with --resume ID, or --continue.")
+    if options["prompt"] is not None or options["spoken"]:
+        ctx.fail("a prompt goes on without the calls that wait, and --answer goes on with them: leave one out.")
+    if options["image"]:
+        ctx.fail("--image goes with a prompt, not with --answer: leave one out.")
+    from swink_agent.app.runs.answers import check_form
+
+    check_form(options["answer"])
 
 
 def _refuse_options_of_prompt(ctx: click.Context) -> None:

@@ -1,6 +1,6 @@
 """Runs one prompt and returns its outcome with an exit code.
 
-Owns how a run ends: done, failed, stopped by a limit, timed out, interrupted. The outcome is a view of the run's
+Owns how a run ends: done, failed, stopped by a limit, timed out, interrupted, or waiting for answers about calls. The outcome is a view of the run's
 `RunRecord`. Where it is written is in `output`; signals and terminals belong to the command line.
 """
 
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import field
 
 from swink_agent.core.agent.agent import Agent, Prompt
+from swink_agent.core.approval import Approve, ApproveWith, PendingCall, Reject
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import (
     Aborted,
@@ -24,13 +25,14 @@ from swink_agent.core.errors import (
     NoMessages,
     StructuredOutputFailed,
 )
-from swink_agent.core.record import RunRecord
+from swink_agent.core.record import CallRecord, RunRecord
 from swink_agent.core.types import (
     AgentResult,
     Cost,
     ModelSpec,
     PolicyStop,
     StopReason,
+    ToolCall,
     ToolOutcome,
     Usage,
 )
@@ -84,6 +86,8 @@ class Outcome(Value, frozen=True, kw_only=True):
     """Requests to the model. A request repeated after a failure counts once."""
     tool_calls: int = 0
     rejected: tuple[RejectedCall, ...] = ()
+    pending: tuple[PendingCall, ...] = ()
+    """The calls that wait for an answer."""
     seconds: float = 0.0
     session: str | None = None
     """The id of the session that the run is recorded in."""
@@ -96,19 +100,22 @@ class Outcome(Value, frozen=True, kw_only=True):
 
 
 class HeadlessRun:
-    """One prompt for one agent. `interrupt` may be called from a signal handler, or from any thread."""
+    """One prompt for one agent, or answers to calls that wait. `interrupt` may be called from a signal handler, or
+    from any thread."""
 
     def __init__(
         self,
         agent: Agent,
         *,
         schema: dict[str, Any] | None = None,
+        answers: Mapping[str, Approve | ApproveWith | Reject] | None = None,
         timeout: float | None = None,
         prepare: PrepareFn | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.agent = agent
         self._schema = schema
+        self._answers = answers
         self._timeout = timeout
         self._prepare = prepare
         self._waiting = CancellationToken()
@@ -198,18 +205,26 @@ class HeadlessRun:
 
     async def _answer(self, prompt: Prompt | None) -> Callable[[float], Outcome]:
         try:
-            if prompt is None:
+            asked = prompt if self._answers is None else self._answers
+            if asked is None:
                 return await self._go_on()
             if self._schema is not None:
-                value = await self.agent.structured_output(prompt, self._schema)
-                return self._made(ExitCode.DONE, value=value, has_value=True)
-            result = await self.agent.prompt(prompt)
+                given = await self.agent.structured_run(asked, self._schema)
+                if not given.pending:
+                    return self._made(ExitCode.DONE, value=given.value, has_value=True)
+                result = given.result
+            elif isinstance(asked, Mapping):
+                result = await self.agent.resume(asked)
+            else:
+                result = await self.agent.prompt(asked)
         except AgentError as error:
             return self._failed(error)
         return self._ended(result)
 
     async def _go_on(self) -> Callable[[float], Outcome]:
-        """Continues where the conversation stopped, if it stopped before an answer."""
+        """Continues where the conversation stopped, if it stopped before an answer and no call waits."""
+        if pending := self.agent.pending:
+            return self._made(ExitCode.WAITING, pending=pending, stop_reason=StopReason.TOOL_USE)
         problem = "a schema (--schema) needs a prompt: it cannot be used to continue a conversation without one"
         if self._schema is None:
             try:
@@ -225,6 +240,8 @@ class HeadlessRun:
             return self._failed(result.exception)
         if result.stopped_by is not None:
             return self._stopped(result.stopped_by)
+        if result.pending:
+            return self._made(ExitCode.WAITING, pending=result.pending)
         if result.stop_reason == StopReason.LENGTH:
             return self._made(ExitCode.LIMIT, error="the reply was cut off at the model's limit of output")
         return self._made(ExitCode.DONE)
@@ -260,7 +277,8 @@ class HeadlessRun:
             "stopped_by": None if fields.get("has_value") else record.stopped_by,
             "usage": record.usage,
             "cost": record.cost,
-            "turns": len(record.turns),
+            # The first turn of a run with answers has an earlier reply.
+            "turns": len(record.turns) if self._answers is None else max(len(record.turns) - 1, 0),
             "tool_calls": len([call for call in record.calls if call.outcome is not None]),
             "rejected": _rejected(record),
         }
@@ -274,7 +292,17 @@ def _rejected(record: RunRecord) -> tuple[RejectedCall, ...]:
             RejectedCall(call.name, asked.arguments, call.reason or "tool call rejected")
             for turn in record.turns
             if turn.reply is not None
-            for asked, call in zip(turn.reply.tool_calls, turn.calls, strict=True)
+            for asked, call in _asked(turn.reply.tool_calls, turn.calls)
             if call.outcome in _REFUSALS
         ]
     )
+
+
+def _asked(asked: Sequence[ToolCall], calls: Sequence[CallRecord]) -> Iterator[tuple[ToolCall, CallRecord]]:
+    """Pairs calls with what the model asked for, in call order. A run with answers has only some calls of a reply."""
+    remaining = iter(asked)
+    for call in calls:
+        for one in remaining:
+            if one.id == call.id:
+                yield one, call
+                break

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from swink_agent.core.approval import PendingCall
 from swink_agent.core.codec import encode_event
 from swink_agent.core.events import AgentEvent
 from swink_agent.core.secrets.redaction import Redactor
@@ -152,10 +153,17 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "rejected": [
             {"tool": call.tool, "arguments": call.arguments, "reason": call.reason} for call in outcome.rejected
         ],
+        "pending": [_waiting(call) for call in outcome.pending],
         "seconds": round(outcome.seconds, 3),
         "value": outcome.value,
         "session": outcome.session,
     }
+    return fields
+
+
+def _waiting(call: PendingCall) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(call)
+    del fields["position"]  # only durable runs have it
     return fields
 
 

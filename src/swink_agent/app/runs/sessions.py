@@ -23,6 +23,7 @@ from ..settings.settings import Settings
 
 if TYPE_CHECKING:
     from swink_agent.core.agent.agent import Agent
+    from swink_agent.core.approval import PendingCall
     from swink_agent.core.types import AgentMessage, ModelSpec
     from swink_agent.memory import JsonlSessionStore, Session, SessionInfo
 
@@ -283,6 +284,13 @@ class RunSession:
     def context(self) -> tuple[AgentMessage, ...] | None:
         """What the model is sent instead of the history after a compaction; `None` for the whole history."""
         return None if self._session is None else self._session.context
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls of the session that wait for an answer."""
+        from swink_agent.core.pending import pending_calls  # on use: few sessions have any
+
+        return () if self._session is None else pending_calls(self._session.messages)
 
     def rename(self, title: str) -> bool:
         """Sets the session's title. Returns whether there is a session. Raises `SessionProblem`."""

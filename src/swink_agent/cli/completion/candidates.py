@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 __all__ = [
+    "answers",
     "files",
     "folders",
     "local_models",
@@ -91,6 +92,29 @@ def sessions(ctx: click.Context, parameter: click.Parameter, incomplete: str) ->
         return _beginning(session_ids(sessions_folder(load_settings())), incomplete)
     except ApplicationError:  # the command itself reports what is wrong
         return []
+
+
+def answers(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Yes and no to the calls that wait in the session named before. Only that file is read."""
+    from swink_agent.app.errors import ApplicationError
+    from swink_agent.app.runs.sessions import open_store, session_problems
+    from swink_agent.app.settings.settings import load_settings
+    from swink_agent.core.pending import pending_calls
+
+    wanted = ctx.params.get("resume")
+    if not wanted:
+        return []
+    try:
+        with session_problems():
+            pending = pending_calls(open_store(load_settings()).load(wanted).messages)
+    except ApplicationError:  # the command itself reports what is wrong
+        return []
+    given = [
+        f"{call.call_id}={answer}"
+        for call in pending
+        for answer in (("no",) if call.kind == "external" else ("yes", "no"))
+    ]
+    return _beginning(given, incomplete)
 
 
 def results(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:

@@ -13,7 +13,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -21,11 +21,16 @@ from msgspec import structs
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.agent.standard import StandardAgent
 from swink_agent.app.errors import ExitCode
+from swink_agent.app.runs.answers import Answers, answered, answers_for, how_to_answer, missing_tool
 from swink_agent.app.runs.headless import HeadlessRun, Outcome, PromptFn
 from swink_agent.app.runs.output import OneOutcome, Output, output_for
 from swink_agent.app.runs.sessions import RunSession
 from swink_agent.app.settings.settings import Settings
 from swink_agent.app.trust.trust import Project, TrustStore
+from swink_agent.approvals.display import safe_display
+from swink_agent.core.agent.agent import Prompt
+from swink_agent.core.approval import PendingCall
+from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.context.context import is_answered
 
 from ..process.interrupts import interruptible, wakeable
@@ -73,6 +78,8 @@ class _Prompt:
             self._unanswered.session = session.id
 
     def _run_in(self, session: RunSession) -> int:
+        given = self._options["answer"]
+        answers = answers_for(given, session.pending) if given else None
         redactor = self._opening.redactor(session)
         asks = self._settings.value("approve") in ("ask", "smart")
         asking = TerminalAsk.open(self._screen, redactor.redact) if asks else None
@@ -81,20 +88,28 @@ class _Prompt:
         try:
             with _logging_to(reporter), self._interrupts.handled(asking):
                 made = self._opening.agent(session, redactor, ask=asking, on_local_state=reporter.on_local_state)
-                return self._run(made, session, reporter)
+                return self._run(made, session, reporter, answers)
         finally:
             self._screen.clear()
             if asking is not None:
                 asking.close()
 
-    def _run(self, made: StandardAgent, session: RunSession, reporter: Reporter) -> int:
+    def _run(self, made: StandardAgent, session: RunSession, reporter: Reporter, answers: Answers | None) -> int:
         with made:
             self._unanswered.model = made.agent.model
             session.attach(made.agent)
             _tell_first(made, self._opening.project, session, reporter)
-            prompt = self._inputs.prompt(made.agent.model, reporter.warn, reporter.note)
+            prompt = None if answers else self._prompt(made, reporter)
+            if answers:
+                answers, warnings = answered(answers, session.pending, made)
+                for warning in warnings:
+                    reporter.warn(warning)
             run = HeadlessRun(
-                made.agent, schema=self._schema, timeout=self._settings.value("timeout"), prepare=made.prepare
+                made.agent,
+                schema=self._schema,
+                answers=answers,
+                timeout=self._settings.value("timeout"),
+                prepare=made.prepare,
             )
             output = self._output(self._settings, made, run)
             self._interrupts.attach(
@@ -113,11 +128,39 @@ class _Prompt:
         if output.error is not None:
             return _unread(output.error, reporter)
         reporter.finish(outcome)
-        if session.id is not None and (self._screen.is_watched or outcome.exit_code != ExitCode.DONE):
+        if outcome.pending:
+            self._offer_answers(outcome.pending, made, session.id, reporter)
+        elif session.id is not None and (self._screen.is_watched or outcome.exit_code != ExitCode.DONE):
             needs_prompt = is_answered(made.agent.messages)
             names = (session.id, session.short_id or session.id)
             reporter.offer("to go on with this:", *[self._resuming(name, needs_prompt) for name in names])
         return int(outcome.exit_code)
+
+    def _prompt(self, made: StandardAgent, reporter: Reporter) -> PromptFn:
+        """The prompt. A warning says that the calls that wait are given up for it."""
+        read = self._inputs.prompt(made.agent.model, reporter.warn, reporter.note)
+        waiting = len(made.agent.pending)
+        if not waiting:
+            return read
+
+        def read_and_warn(cancel: CancellationToken) -> Prompt | None:
+            prompt = read(cancel)
+            if prompt is not None:
+                are = "1 call that waits for an answer is" if waiting == 1 else f"{waiting} calls that wait are"
+                reporter.warn(f"{are} rejected, because a prompt goes on without an answer (--answer)")
+            return prompt
+
+        return read_and_warn
+
+    def _offer_answers(
+        self, pending: Sequence[PendingCall], made: StandardAgent, session_id: str | None, reporter: Reporter
+    ) -> None:
+        """Says how the calls that wait can be answered."""
+        for name in dict.fromkeys([missing for call in pending if (missing := missing_tool(call, made.agent))]):
+            reporter.note(f"there is no tool {safe_display(name, 60)} here: its application continues the session")
+        here = [call for call in pending if not missing_tool(call, made.agent)]
+        if session_id is not None and (command := how_to_answer(here, session_id, cwd=self._options["cwd"])):
+            reporter.offer("to approve what waits:", command)
 
     def _resuming(self, session_id: str, needs_prompt: bool) -> str:
         """The command line that continues the session from this folder."""
@@ -132,7 +175,7 @@ class _Prompt:
         return OneOutcome(write)
 
     @staticmethod
-    def _drive(made: StandardAgent, run: HeadlessRun, prompt: PromptFn, output: Output, reporter: Reporter) -> Outcome:
+    def _drive(made: StandardAgent, run: HeadlessRun, prompt: PromptFn | None, output: Output, reporter: Reporter) -> Outcome:
         with made.agent.subscribe(reporter.on_event), made.agent.subscribe(output.on_event):
             return asyncio.run(wakeable(run.run(prompt)))
 

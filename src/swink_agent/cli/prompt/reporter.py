@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
+from swink_agent.app.runs.answers import OUTSIDE, named
 from swink_agent.app.runs.headless import Outcome
 from swink_agent.app.runs.telling import FetchProgress, seconds, shortening_of, summary_of
 from swink_agent.approvals.display import safe_display
+from swink_agent.core.approval import PendingCall
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
@@ -260,6 +262,8 @@ class Reporter:
             self._tell_words()  # not an answer, but the user may want to read it
         if outcome.error is not None:
             self.error(outcome.error)
+        elif outcome.pending:
+            self._tell_waiting(outcome.pending)
         elif not outcome.has_value and not outcome.text.strip():
             self.warn("the model ended without an answer")
         if self._loudness == "verbose":
@@ -272,6 +276,16 @@ class Reporter:
                 f"{seconds(outcome.seconds)}"
             )
             self._screen.say("", told, following=FOLLOWING)
+
+
+    def _tell_waiting(self, pending: Sequence[PendingCall]) -> None:
+        """Names the calls that wait, and says how those are answered that cannot be approved here."""
+        if self._loudness == "quiet":
+            return
+        for call in pending:
+            self._screen.say("waiting: ", named(call, self._redactor), "yellow", most=_MOST_ROWS)
+        if any(call.kind == "external" for call in pending):
+            self.note(OUTSIDE)
 
 
 def _is_command(result: AgentToolResult) -> bool:

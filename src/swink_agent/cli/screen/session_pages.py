@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from swink_agent.app.runs.answers import how_to_answer, named
 from swink_agent.app.runs.telling import age, summary_of
 from swink_agent.approvals.display import safe_display
+from swink_agent.core.pending import pending_calls
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import (
     AgentMessage,
@@ -61,6 +63,8 @@ def listing(
     """One row for each session. Leaves out columns in a narrow window; ids stay long enough to be used."""
     columns = _COLUMNS_OF_ALL if with_folder else _COLUMNS
     shown = [name for name, least in columns if width is None or width >= least]
+    if any(info.pending for info in infos):
+        shown.append("WAITING")
     head = ("ID", "AGE", *shown, "TITLE")
     rows: list[tuple[str, ...]] = [head]
     for info in infos:
@@ -69,11 +73,12 @@ def listing(
             "COST": cost(info.cost.amount),
             "FOLDER": _home_short(info.cwd),
             "MODEL": "-" if info.model is None else str(info.model),
+            "WAITING": str(info.pending) if info.pending else "-",
         }
         title = redactor.redact(info.title) or "(nothing was said)"
         name = info.id if width is None else short.get(info.id, info.id)
         rows.append((name, age(info.updated), *[cells[name] for name in shown], f"! {title}" if info.damage else title))
-    right = [index for index, name in enumerate(head) if name in ("AGE", "MESSAGES", "COST")]
+    right = [index for index, name in enumerate(head) if name in ("AGE", "MESSAGES", "COST", "WAITING")]
     return table(rows, right=right, room=width, whole=(0, *right))
 
 
@@ -91,6 +96,7 @@ def _home_short(folder: str) -> str:
 def facts(loaded: LoadedSession, redactor: Redactor) -> list[tuple[str, str]]:
     """What is known about a session apart from its messages."""
     info = loaded.info
+    pending = pending_calls(loaded.messages)
     usage = info.usage
     tokens = f"{usage.input + usage.cache_read + usage.cache_write} tokens in, {usage.output} out"
     pairs = [
@@ -101,6 +107,9 @@ def facts(loaded: LoadedSession, redactor: Redactor) -> list[tuple[str, str]]:
         ("begun", _time(info.created)),
         ("used last", _time(info.updated)),
         ("messages", str(info.messages)),
+        ("waiting", "" if not pending else f"{len(pending)} call{'s' * (len(pending) > 1)} for an answer"),
+        *[("", named(call, redactor)) for call in pending],
+        ("answer with", how_to_answer(pending, info.id)),
         ("cost", f"{cost(info.cost.amount)} ({tokens})"),
         ("forked from", info.parent or ""),
         ("file", str(loaded.path)),
