@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from swink_agent import Agent, Defer, ToolOutcome, ToolResultMessage, pending_calls, tool
+from swink_agent import Agent, Defer, ToolResultMessage, tool
 from swink_agent.memory import JsonlSessionStore
-from swink_agent.testing import FakeProvider, call, reply, scripted
+from swink_agent.testing import FakeProvider, FakeReply, call, reply, scripted
 from swink_agent.tools import standard_tools
 
 MODEL = "anthropic:claude-sonnet-4-6"
@@ -172,7 +170,7 @@ async def test_a_deny_rule_counts_for_answers_too(swink: Any) -> None:
 async def test_answers_lead_to_a_value_of_a_schema(swink: Any) -> None:
     session, (first, second) = application(swink, write("a.txt"), write("b.txt"))
     schema = '{"type": "object", "properties": {"files": {"type": "integer"}}, "required": ["files"]}'
-    async with FakeProvider("anthropic", ['{"files": 2}']) as provider:
+    async with FakeProvider("anthropic", [FakeReply(calls=[("final_answer", {"files": 2})])]) as provider:
         swink.use(provider)
         flags = (*FILES, "--schema", schema, "--output", "json")
         waits = await swink("-p", "--resume", session, "--answer", f"{first}=yes", *flags)
@@ -213,8 +211,8 @@ async def test_what_is_wrong_with_answers_is_one_line_before_anything_happens(sw
         (*resumed, "-p", "and this", "--answer", f"{first}=yes"): "a prompt goes on without the calls that wait",
         (*resumed, "--image", "x.png", "--answer", f"{first}=yes"): "--image goes with a prompt",
         ("--answer", f"{first}=yes"): "--answer is about calls of a session: name it with --resume ID",
-        ("-p", "--resume", "nothing", "--answer", f"{first}=yes"): "there is no session nothing",
-        ("sessions", "list", "--answer", f"{first}=yes"): "swink sessions list has no option --answer",
+        ("-p", "--resume", "nothing", "--answer", f"{first}=yes"): "there is no session 'nothing'",
+        ("sessions", "list", "--answer", f"{first}=yes"): "swink sessions list has no option '--answer'",
     }
     async with FakeProvider("anthropic", []) as provider:
         swink.use(provider)
@@ -226,7 +224,8 @@ async def test_what_is_wrong_with_answers_is_one_line_before_anything_happens(sw
         answered = await swink("-p", *resumed, "--answer", "x=yes", "--output", "json")
     assert json.loads(answered.stdout)["exit_code"] == 2
     assert path.read_bytes() == before
-    assert provider.bodies == [] and not (swink.folder / "a.txt").exists()
+    assert provider.bodies == []
+    assert not (swink.folder / "a.txt").exists()
 
 
 async def test_without_a_waiting_call_an_answer_is_refused(swink: Any) -> None:
@@ -265,14 +264,17 @@ async def test_lists_and_pages_of_sessions_say_what_waits(swink: Any) -> None:
 
 async def test_a_shell_completes_the_calls_that_wait(swink: Any) -> None:
     session, (first, outside) = application(swink, write("a.txt"), call("ship", order=7))
-    line = f"swink --resume {session} --answer "
-    environ = {"_SWINK_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": "4"}
-    done = await swink(environ=environ)
-    assert [row.partition(",")[2] for row in done.stdout.splitlines()] == [
-        f"{first}=yes",
-        f"{first}=no",
-        f"{outside}=no",
-    ]
+
+    async def offered(typed: str) -> list[str]:
+        line = f"swink --resume {session} {typed}"
+        environ = {"_SWINK_COMPLETE": "bash_complete", "COMP_LINE": line, "COMP_WORDBREAKS": " =:"}
+        return [row.partition(",")[2] for row in (await swink(environ=environ)).stdout.split()]
+
+    assert await offered("--answer ") == [f"{first}=yes", f"{first}=no", f"{outside}=no"]
+    assert await offered(f"--answer {first}=") == ["yes", "no"], "bash has completed what is before"
+    assert await offered(f"--answer={first}=y") == ["yes"]
+    session = "nothing"
+    assert await offered("--answer ") == []
 
 
 # -- at a terminal -------------------------------------------------------------------------------------------

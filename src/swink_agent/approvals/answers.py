@@ -23,7 +23,8 @@ class AnswerKey(NamedTuple):
     """A second key for the same answer, in menus, or empty."""
     key: str
     means: str
-    """An `ApprovalChoice`; or "because" (no, with a reason), "hunks", "keep" (always in this project) or "view"."""
+    """An `ApprovalChoice`; or "because" (no, with a reason), "hunks", "keep" (always in this project), "later" or
+    "view"."""
     label: str
     short: str
     """Few words, for a narrow menu."""
@@ -42,13 +43,14 @@ ANSWER_KEYS = (
     AnswerKey("5", "b", "because", "no, because …", "no, because", "no [b]ecause …"),
     AnswerKey("", "h", "hunks", "hunk by hunk", "hunks", ""),
     AnswerKey("6", "k", "keep", "always in this project, kept:", "always here", ""),
+    AnswerKey("7", "l", "later", "later: it waits on", "later", "[l]ater"),
     AnswerKey("", "v", "view", "view all:", "view all", "[v]iew all:"),
 )
 
 
 def offered_answers(question: ApprovalQuestion, *extras: str) -> list[AnswerKey]:
     """The answers that apply to a question. `extras`: which of "hunks", "keep" and "view" the front end offers."""
-    always = (ApprovalChoice.NO, "because", *extras)
+    always = (ApprovalChoice.NO, "because", *(["later"] if question.can_wait else []), *extras)
     return [answer for answer in ANSWER_KEYS if answer.means in always or answer.means in question.choices]
 
 

@@ -76,6 +76,8 @@ class ApprovalQuestion(Value, frozen=True, kw_only=True):
     details: dict[str, Any] | None = None
     shown: ProposedCall | None = None
     """The request with secrets masked, if it has any."""
+    can_wait: bool = False
+    """Whether the call waits already, and may wait on: then `Defer` is an answer that changes nothing."""
 
     def __repr__(self) -> str:
         return f"ApprovalQuestion(request={self.request!r})"  # any shown text may contain a secret
@@ -274,13 +276,16 @@ class Approvals:
             return Reject(denial)
         if self._ask is None:
             return Defer(call.reason)
-        return await self._put(self._ask, _proposed(call), safe_display(call.reason, 400) or "it waits for an approval")
+        why = safe_display(call.reason, 400) or "it waits for an approval"
+        return await self._put(self._ask, _proposed(call), why, can_wait=True)
 
-    async def _put(self, ask: AskFn, request: ProposedCall, why: str) -> Approval | Defer:
+    async def _put(self, ask: AskFn, request: ProposedCall, why: str, *, can_wait: bool = False) -> Approval | Defer:
         """Asks the person and acts on the answer."""
         details = await self._details(request)
         shown = request if self._redactor is None else await asyncio.to_thread(self._shown, request, self._redactor)
         question = self._question(request, shown, why, self._mode, details)
+        if can_wait:
+            question = msgspec.structs.replace(question, can_wait=True)
         answer = await self._answer(ask, question)
         return answer if isinstance(answer, Defer) else self._settle(request, question, answer)
 

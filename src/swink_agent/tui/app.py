@@ -42,6 +42,7 @@ from .widgets.transcript_view import TranscriptView
 
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalAnswer
+    from swink_agent.core.approval import Defer
 
     from .widgets.question_panel import QuestionPanel
 
@@ -121,7 +122,7 @@ class SwinkApp(TerminalApp[int]):
         self._hits = 0
         self._picture_folder: TemporaryDirectory[str] | None = None
         self._question: QuestionPanel | None = None
-        self._answer: asyncio.Future[ApprovalAnswer] | None = None
+        self._answer: asyncio.Future[ApprovalAnswer | Defer] | None = None
         self._attention = Attention(
             options.opening.settings.value("notify"),
             self._write_terminal,
@@ -294,7 +295,7 @@ class SwinkApp(TerminalApp[int]):
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    def show_question(self, panel: QuestionPanel, answer: asyncio.Future[ApprovalAnswer]) -> None:
+    def show_question(self, panel: QuestionPanel, answer: asyncio.Future[ApprovalAnswer | Defer]) -> None:
         """Shows a question instead of the input."""
         self._question, self._answer = panel, answer
         self._attention.call(f"waits for you: {panel.question.request.name}")

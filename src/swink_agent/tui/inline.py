@@ -18,6 +18,7 @@ from swink_agent.app.runs.telling import seconds
 from swink_agent.approvals.answers import SAID_NO, AnswerKey, offered_answers, reason_for
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView
+from swink_agent.core.approval import Defer
 from swink_agent.rendering.cells import wrap
 from swink_agent.rendering.escaping import safe_display, safe_line, safe_text
 
@@ -249,7 +250,7 @@ class InlineFront:
             self._progress = (text.split(":")[0].split(" [")[0], now)
             self._say(text)
 
-    async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer:
+    async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
         async with self._asking:
             self._draw()
             if not self._is_dumb and self.talk.opening.settings.value("notify") != "off":
@@ -264,6 +265,9 @@ class InlineFront:
         redact = str if self.talk.opened is None else self.talk.opened.redactor.redact
         view, width = QuestionView(question, redact), self._writer.width
         self._leave_prompt()
+        number, total = self.talk.place_of(question.request.call_id)
+        if question.can_wait and total > 1:
+            self._say(f"Call {number} of {total}", "text")
         # As on the screen: every row of the model's text begins with a mark, continued rows too.
         for row in (*view.title_rows(width, 20), *view.content_rows(width)):
             self._writer.line(row.text, "text")
@@ -272,7 +276,7 @@ class InlineFront:
         for row in answer_rows(question):
             self._say(row, "text")
 
-    async def _decided(self, question: ApprovalQuestion) -> ApprovalAnswer:
+    async def _decided(self, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
         await asyncio.sleep(_GRACE)
         self._reader.drop()
         rule = kept_rule(question)
@@ -281,7 +285,7 @@ class InlineFront:
             self._writer.write("Run it? ")
             line = await self._line()
             if line is None:
-                return ApprovalAnswer(ApprovalChoice.NO, SAID_NO)
+                return Defer() if question.can_wait else ApprovalAnswer(ApprovalChoice.NO, SAID_NO)
             word, _, rest = line.strip().partition(" ")
             key = word.lower().rstrip(":,")
             if key in ("no", "because"):
@@ -289,6 +293,8 @@ class InlineFront:
             means = next((answer.means for answer in offered if key in (answer.number, answer.key)), "")
             if key == "yes":
                 means = ApprovalChoice.ONCE
+            if means == "later" or (key == "later" and question.can_wait):
+                return Defer()
             if means == "because":
                 return ApprovalAnswer(ApprovalChoice.NO, reason_for(rest))
             if means == "keep" and not rest.strip():

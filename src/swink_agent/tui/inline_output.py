@@ -123,6 +123,8 @@ class TranscriptPrinter:
         """How many rows of it are."""
         self._last: Block | None = None
         self._begun: set[int] = set()
+        self._waiting: list[ToolBlock] = []
+        """Calls that were written while they waited for an answer."""
         self._typed: list[str] = []
 
     def expect(self, text: str) -> None:
@@ -134,6 +136,7 @@ class TranscriptPrinter:
         self._place = self._rows = 0
         self._last = None
         self._begun.clear()
+        self._waiting.clear()
 
     def skip_earlier(self) -> None:
         """Skips all but the end of a long conversation that was resumed."""
@@ -151,6 +154,7 @@ class TranscriptPrinter:
         blocks = self._transcript.blocks
         if self._place > len(blocks):
             self.start_over()
+        self._write_answered()
         while self._place < len(blocks):
             block = blocks[self._place]
             self._announce(blocks[self._place :])
@@ -159,10 +163,21 @@ class TranscriptPrinter:
             self._last, self._rows = block, 0
             self._place += 1
 
+    def _write_answered(self) -> None:
+        """Writes calls again that waited when they were written, and have an answer now."""
+        if not self._waiting:
+            return
+        self._announce(self._waiting)
+        for block in [block for block in self._waiting if block.is_finished and not block.is_pending]:
+            self._waiting.remove(block)
+            self._put(block.lines(self._writer.width))
+
     def _announce(self, blocks: Sequence[Block]) -> None:
         """Writes a row for each call that has begun, for screen readers and logs."""
         for block in blocks:
             if isinstance(block, ToolBlock) and block.status in ("running", "asking") and id(block) not in self._begun:
+                if block.is_pending:
+                    continue
                 self._begun.add(id(block))
                 if block.status == "running":
                     summary = safe_line(block.summary, self._writer.width)
@@ -174,6 +189,8 @@ class TranscriptPrinter:
             return True
         if isinstance(block, ToolBlock) and not block.is_finished:
             return False
+        if isinstance(block, ToolBlock) and block.is_pending:
+            self._waiting.append(block)
         width = self._writer.width
         if isinstance(block, HelpBlock):
             width = min(width, block.WIDEST_COLUMN)  # a screen reader reads across columns

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from textual.screen import ModalScreen
 
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
+from swink_agent.core.approval import Defer
 
 from .talk.front import PickItem, PreviewFn
 
@@ -62,14 +63,14 @@ class ScreenFront:
     def changed(self) -> None:
         self._app.draw_soon()
 
-    async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer:
+    async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
         from .widgets.question_panel import QuestionPanel
 
         app = self._app
         async with self._asking:
             panel = QuestionPanel(question, app.redact, looks=lambda: app.looks)
             panel.set_place(*app.talk.place_of(question.request.call_id))
-            answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
+            answer: asyncio.Future[ApprovalAnswer | Defer] = asyncio.get_running_loop().create_future()
             app.show_question(panel, answer)
             try:
                 given = await answer

@@ -18,6 +18,7 @@ from msgspec import structs
 from swink_agent.app.agent.models import model_of_settings
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.errors import UsageProblem
+from swink_agent.app.runs.answers import answers_for
 from swink_agent.app.runs.input_files import encodable, picture
 from swink_agent.app.runs.sessions import RunSession, WantedSession
 from swink_agent.core.extras import install
@@ -50,7 +51,11 @@ def run_talk(options: Mapping[str, Any], prompt: str) -> int:
 
     images = tuple(options["image"])
     with _session_to_go_on_with(opening) as session:
-        talk = TalkOptions(opening=opening, session=session, prompt=encodable(prompt), images=images)
+        if options["answer"]:
+            answers_for(options["answer"], () if session is None else session.pending)
+        talk = TalkOptions(
+            opening=opening, session=session, prompt=encodable(prompt), images=images, answers=options["answer"]
+        )
         return run_tui(talk, inline=inline)
 
 

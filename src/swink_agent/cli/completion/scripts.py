@@ -138,10 +138,15 @@ class _Bash(BashComplete):
         return words[1:], incomplete
 
     def format_completion(self, item: Any) -> str:
-        value = item.value
-        if item.type == "plain" and ":" in os.environ.get("COMP_WORDBREAKS", ""):
-            typed = self.get_completion_args()[1].rpartition("=")[2]
-            value = value.removeprefix(typed[: typed.rfind(":") + 1])  # bash has already completed that part
+        value, breaks = item.value, os.environ.get("COMP_WORDBREAKS", "")
+        if item.type == "plain":
+            typed = self.get_completion_args()[1]
+            if typed.startswith("--"):
+                typed = typed.partition("=")[2]
+            for mark in "=:":  # bash has already completed what is before these
+                if mark in breaks:
+                    before, typed = typed[: typed.rfind(mark) + 1], typed[typed.rfind(mark) + 1 :]
+                    value = value.removeprefix(before)
         return f"{item.type},{value}"
 
 

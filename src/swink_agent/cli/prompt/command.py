@@ -175,7 +175,9 @@ class _Prompt:
         return OneOutcome(write)
 
     @staticmethod
-    def _drive(made: StandardAgent, run: HeadlessRun, prompt: PromptFn | None, output: Output, reporter: Reporter) -> Outcome:
+    def _drive(
+        made: StandardAgent, run: HeadlessRun, prompt: PromptFn | None, output: Output, reporter: Reporter
+    ) -> Outcome:
         with made.agent.subscribe(reporter.on_event), made.agent.subscribe(output.on_event):
             return asyncio.run(wakeable(run.run(prompt)))
 

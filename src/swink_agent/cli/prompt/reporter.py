@@ -29,10 +29,12 @@ from swink_agent.core.events import (
     ModelFallback,
     ToolApprovalRequested,
     ToolApprovalResolved,
+    ToolCallDeferred,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
     TurnEnd,
+    TurnResumed,
 )
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import TextDelta, ThinkingDelta
@@ -77,6 +79,8 @@ class Reporter:
         self._live = LiveLine(screen, redactor, clock, is_on=screen.is_terminal and loudness != "quiet")
         self._unsaid = ""
         self._has_told = False
+        self._decided: frozenset[str] = frozenset()
+        """The calls that the user answered before the run."""
         self._fetch = FetchProgress()
 
     @property
@@ -119,6 +123,7 @@ class Reporter:
     def on_event(self, event: AgentEvent) -> None:
         match event:
             case MessageStart():
+                self._decided = frozenset()  # ids may recur
                 self._tell_words()
                 self._live.wait("waiting for the model …")
             case MessageUpdate(delta=TextDelta(delta=text)):
@@ -139,9 +144,15 @@ class Reporter:
                 self._live.hear(call_id, extract_text(update.content))
             case ToolApprovalRequested():
                 self._live.stop()
+            case TurnResumed(pending=pending):
+                self._decided = frozenset([call.call_id for call in pending])
+            case ToolApprovalResolved(call_id=call_id) if call_id in self._decided:
+                pass  # the user's own answer
             case ToolApprovalResolved(name=name, approved=False) if self._rejection_hint:
                 self.warn(f"a call of {safe_display(name, 60)} was not approved: {self._rejection_hint}")
                 self._rejection_hint = ""  # once is enough
+            case ToolCallDeferred(call_id=call_id):
+                self._live.end(call_id)
             case ToolExecutionEnd():
                 self._on_tool_end(event)
             case TurnEnd() | AgentEnd():
@@ -276,7 +287,6 @@ class Reporter:
                 f"{seconds(outcome.seconds)}"
             )
             self._screen.say("", told, following=FOLLOWING)
-
 
     def _tell_waiting(self, pending: Sequence[PendingCall]) -> None:
         """Names the calls that wait, and says how those are answered that cannot be approved here."""

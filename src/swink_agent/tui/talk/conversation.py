@@ -39,6 +39,7 @@ from .usage import UsageTotals
 
 if TYPE_CHECKING:
     from swink_agent.app.agent.opening import Opening
+    from swink_agent.app.runs.answers import Answers
     from swink_agent.app.runs.sessions import WantedSession
     from swink_agent.approvals.approvals import ApprovalsMode
     from swink_agent.core.types import ModelSpec
@@ -174,6 +175,8 @@ class Conversation:
             self._gate.open()
         if self.options.prompt and self.opened is not None:
             await self.prompt(self.options.prompt)  # never run as a command: it may come from a file
+        else:
+            self.ask_waiting(self.options.answers)
 
     async def _open(self) -> None:
         try:
@@ -261,6 +264,37 @@ class Conversation:
             self.notice(problem, "warning")
         for text, kind in first_words(opened, is_first=False):
             self.notice(text, kind)
+        self.ask_waiting()
+
+    def ask_waiting(self, given: Sequence[str] = ()) -> None:
+        """Asks about the calls of the session that wait, and goes on with the answers. `given` are answers already."""
+        if self.opened is not None and self.opened.agent.pending and not self.is_running:
+            self.begin(self._answer_waiting(self.opened, given))
+
+    async def _answer_waiting(self, opened: OpenAgent, given: Sequence[str]) -> State:
+        from swink_agent.app.runs.answers import answered, answers_for
+
+        from .waiting import ask_in_turn, askable, told_of
+
+        pending = opened.agent.pending
+        answers: Answers = {}
+        try:
+            if given:
+                said = answers_for(given, pending)
+                answers, warnings = await asyncio.to_thread(answered, said, pending, opened.made)
+                for warning in warnings:
+                    self.notice(warning, "warning")
+            calls = [call for call in askable(opened) if call.call_id not in answers]
+            self._asked_about = [call.call_id for call in calls]
+            answers |= await ask_in_turn(opened, calls, self._runner.waiting)
+            state: State = "idle"
+            if answers:
+                run = AgentRun(opened, None, answers=answers, notice=self.notice, stop=self.stop)
+                state = await self._run(run, ())
+        finally:
+            if left := opened.agent.pending:
+                self.notice(told_of(left, opened))
+        return state
 
     async def remake(self, opening: Opening | None = None, model: ModelSpec | None = None) -> None:
         """Continues this session with another model or other settings. Raises `ApplicationError`."""
@@ -356,6 +390,10 @@ class Conversation:
         assert self.opened is not None
         agent = self.opened.agent
         prompts: list[AgentMessage] | None = None
+        if waiting := len(agent.pending):
+            from .waiting import given_up
+
+            self.notice(given_up(waiting), "warning")
         if message is not None:
             prompts = [*self._shells.take(), message]
             position = len(agent.messages) + len(prompts) - 1

@@ -12,6 +12,7 @@ from ..composing.matching import PickItem
 
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
+    from swink_agent.core.approval import Defer
 
     from ..transcript.line import Line
 
@@ -39,8 +40,8 @@ class Front(Protocol):
         """Draws again soon, because the status, queue, mode or usage changed."""
         ...
 
-    async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer:
-        """Asks the user to approve a call. Cancelled when the run is stopped."""
+    async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
+        """Asks the user to approve a call; `Defer` only if the call can wait. Cancelled when the run is stopped."""
         ...
 
     async def confirm(self, title: str, choices: Sequence[tuple[str, str]], default: str) -> str | None:

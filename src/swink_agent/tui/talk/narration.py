@@ -15,6 +15,7 @@ from swink_agent.app.runs.telling import seconds, shortening_of, summary_of
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
+    AgentStart,
     ContextCompacted,
     MessageEnd,
     MessageRetry,
@@ -23,10 +24,12 @@ from swink_agent.core.events import (
     MessageUpdate,
     ModelFallback,
     ToolApprovalRequested,
+    ToolCallDeferred,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
     TurnEnd,
+    TurnResumed,
 )
 from swink_agent.core.record import CallRecord, RunRecord
 from swink_agent.core.secrets.redaction import Redactor, RedactorStream
@@ -70,6 +73,8 @@ class Narration:
         self._stream: RedactorStream = redactor.stream()
         self._calls: list[_CallView] = []
         """The calls of the current turn, in the reply's order."""
+        self._is_earlier = False
+        """Whether calls of an earlier run get their results."""
         self._answer = ""
 
     @property
@@ -96,8 +101,12 @@ class Narration:
         if self._heard:
             self._take_heard()
         match event:
+            case AgentStart():
+                self._is_earlier = True  # results of calls that waited come first
+            case TurnResumed():
+                self._show_calls(record)
             case MessageStart():
-                self._calls = []
+                self._calls, self._is_earlier = [], False
             case MessageRetry(attempt=attempt, error=error, delay=delay):
                 self._discard(f"attempt {attempt} failed, the next is in {seconds(round(delay, 1))}: {error}")
             case ModelFallback(to_model=model, error=error):
@@ -105,7 +114,7 @@ class Narration:
             case MessageEnd(message=message):
                 self._on_message(message)
                 self._show_calls(record)
-            case ToolApprovalRequested() | ToolExecutionStart() | ToolExecutionEnd():
+            case ToolApprovalRequested() | ToolExecutionStart() | ToolExecutionEnd() | ToolCallDeferred():
                 self._show_calls(record)
             case ToolExecutionUpdate(call_id=call_id, update=update):
                 running = [view for view in self._calls if view.since is not None and view.call.id == call_id]
@@ -229,12 +238,24 @@ class Narration:
         turns = record.turns
         for position, call in enumerate(turns[-1].calls if turns else ()):
             if position == len(self._calls):
-                block = ToolBlock(call.id, call.name, self._summary(call), label=self._label())
-                self._calls.append(_CallView(call, block, self._redactor.stream()))
-                self._transcript.add(block)
+                block = self._waiting_block(call) if self._is_earlier else None
+                if block is None:
+                    block = ToolBlock(call.id, call.name, self._summary(call), label=self._label())
+                    self._transcript.add(block)
+                view = _CallView(call, block, self._redactor.stream())
+                self._calls.append(view)
+                if self._is_earlier:
+                    self._show_call(view, call)
             view = self._calls[position]
             if call is not view.call:
                 self._show_call(view, call)
+
+    def _waiting_block(self, call: CallRecord) -> ToolBlock | None:
+        """Returns the block of a call that waited before this run; `None` if it is not in the transcript."""
+        for block in reversed(self._transcript.blocks):
+            if isinstance(block, ToolBlock) and block.is_pending and block.call_id == call.id:
+                return block
+        return None
 
     def _show_call(self, view: _CallView, call: CallRecord) -> None:
         before, view.call = view.call, call
@@ -246,6 +267,9 @@ class Narration:
             found = cast("object", call.result.details)
             details = cast("dict[str, Any]", found) if isinstance(found, dict) else None
             view.block.finish(call.outcome, text, is_error=call.result.is_error, details=details, seconds=call.seconds)
+        elif call.outcome is ToolOutcome.PENDING and not call.is_started:
+            view.since = None
+            view.block.finish(call.outcome, "", is_error=True)
         elif call.is_started and view.since is None:
             view.since = self._clock()
             view.block.begin()

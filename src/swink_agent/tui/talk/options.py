@@ -23,6 +23,8 @@ class TalkOptions(Value, frozen=True, kw_only=True):
     """Sent as soon as the agent is ready."""
     images: tuple[str, ...] = ()
     """Paths of pictures for the first prompt, whether it is `prompt` or typed by the user."""
+    answers: tuple[str, ...] = ()
+    """Answers to calls of the session that wait, as `--answer` takes them. They are checked."""
     stream_fn: StreamFn | None = None
     """Replaces the model's own stream function, for tests."""
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias
 
 from swink_agent.app.errors import ApplicationError
+from swink_agent.app.runs.answers import Answers
+from swink_agent.core.agent.agent import Agent
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted, AgentError, AuthError
 from swink_agent.core.types import AgentMessage, AgentResult, AssistantMessage, StopReason
@@ -102,13 +104,15 @@ class Runner:
 
 
 class AgentRun:
-    """One run with these prompts, or with the queued messages for `None`. `stop` is called at the time limit."""
+    """One run with these prompts, with answers to calls that wait, or with the queued messages for neither. `stop` is
+    called at the time limit."""
 
     def __init__(
         self,
         opened: OpenAgent,
         prompts: Sequence[AgentMessage] | None,
         *,
+        answers: Answers | None = None,
         notice: Callable[[str, Literal["warning", "error"]], None],
         stop: Callable[[], None],
     ) -> None:
@@ -118,7 +122,8 @@ class AgentRun:
         """Whether the agent has got the prompts."""
         self.has_no_reply = False
         """Whether the run failed before the model replied."""
-        self._uses_queue = prompts is None
+        self._given = prompts
+        self._answers = answers
         self._notice = notice
         self._stop = stop
 
@@ -130,7 +135,7 @@ class AgentRun:
         timer = None if limit is None else asyncio.get_running_loop().call_later(limit, self._on_timeout, limit)
         self.has_begun = True
         try:
-            result = await (agent.continue_loop() if self._uses_queue else agent.prompt(list(self.prompts)))
+            result = await self._start(agent)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -142,6 +147,11 @@ class AgentRun:
             self._notice(f"{result.error}{await self._key_hint(result)}", "error")
             return "error"
         return "idle"
+
+    def _start(self, agent: Agent) -> Coroutine[Any, Any, AgentResult]:
+        if self._answers is not None:
+            return agent.resume(self._answers)
+        return agent.continue_loop() if self._given is None else agent.prompt(list(self.prompts))
 
     async def _key_hint(self, result: AgentResult) -> str:
         """Returns, for a refused key, its provider, its source and what to do, but never the key itself."""

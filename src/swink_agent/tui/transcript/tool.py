@@ -40,6 +40,7 @@ _STATUSES: dict[ToolOutcome, ToolStatus] = {
     ToolOutcome.SKIPPED: "rejected",
     ToolOutcome.CANCELLED: "cancelled",
     ToolOutcome.NEVER_RAN: "cancelled",
+    ToolOutcome.PENDING: "asking",
 }
 _WORDS: dict[ToolOutcome, str] = {
     ToolOutcome.INVALID: "invalid arguments",
@@ -79,6 +80,8 @@ class ToolBlock(Block):
         self.opened_by_hand = False
         self.began: float | None = None
         self.seconds: float | None = None
+        self.is_pending = False
+        """Whether it waits for an answer that may come in another run."""
         self._is_open = True
         self._is_apart = False
         """Whether the user opened the run that the call was in."""
@@ -99,12 +102,12 @@ class ToolBlock(Block):
 
     def ask(self) -> None:
         """Notes that the user is being asked whether the call may run."""
-        self.status = "asking"
+        self.status, self.is_pending = "asking", False
         self._changed()
 
     def begin(self) -> None:
         """Notes that the call runs now."""
-        self.status, self.began = "running", time.monotonic()
+        self.status, self.began, self.is_pending = "running", time.monotonic(), False
         self._changed()
 
     def hear(self, text: str) -> None:
@@ -125,6 +128,7 @@ class ToolBlock(Block):
         """Notes that the call has ended. `details` with `path`, `old` and `new` are shown as a change of a file."""
         status = _STATUSES.get(outcome, "failed")
         self.status = "failed" if status == "done" and is_error else status
+        self.is_pending = outcome is ToolOutcome.PENDING
         self._word = _WORDS.get(outcome, self.status)
         self.seconds, self._details, self._change = seconds, details, change_of(details)
         self._output = text if text.strip() else self._tail.text
@@ -147,7 +151,7 @@ class ToolBlock(Block):
 
     @property
     def is_finished(self) -> bool:
-        return self.status in ("done", "failed", "rejected", "cancelled")
+        return self.is_pending or self.status in ("done", "failed", "rejected", "cancelled")
 
     @property
     def is_open(self) -> bool:
@@ -270,7 +274,7 @@ class ToolBlock(Block):
     def _badge(self) -> str:
         match self.status:
             case "asking":
-                return "waits for you"
+                return "waits for an answer" if self.is_pending else "waits for you"
             case "running":
                 took = 0 if self.began is None or self._beat is None else int(time.monotonic() - self.began)
                 return f"running {took} s" if took else "running"

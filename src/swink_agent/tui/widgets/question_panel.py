@@ -23,6 +23,7 @@ from textual.widget import Widget
 from swink_agent.approvals.answers import reason_for
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView, Row, hunk_rows
+from swink_agent.core.approval import Defer
 from swink_agent.rendering.cells import cell_width, cut, wrap
 from swink_agent.rendering.escaping import safe_display, safe_line
 from swink_agent.tools.files.hunks import ChangeHunks
@@ -120,7 +121,7 @@ class QuestionPanel(Widget, can_focus=True):
     class Answered(Message):
         """The user's answer."""
 
-        def __init__(self, panel: QuestionPanel, answer: ApprovalAnswer) -> None:
+        def __init__(self, panel: QuestionPanel, answer: ApprovalAnswer | Defer) -> None:
             super().__init__()
             self.panel = panel
             self.answer = answer
@@ -220,7 +221,7 @@ class QuestionPanel(Widget, can_focus=True):
         self._problem = safe_display(problem, 400)
         self._view = self._hunks = self._hunk = self._change = None
         every = choices_of(self._question, "", has_hunks=False)
-        says_no = (ApprovalChoice.NO, "because")
+        says_no = (ApprovalChoice.NO, "because", *(["later"] if self._question.can_wait else []))
         self._choices = {key: choice._replace(is_offered=choice.means in says_no) for key, choice in every.items()}
         self._rows.clear()
         self.call_later(self.refresh, layout=True)  # later, because this may run in the middle of drawing
@@ -423,7 +424,7 @@ class QuestionPanel(Widget, can_focus=True):
         if self._hunk is not None and self._hunks is not None:
             return self._hunk_key(key, self._hunk, self._hunks)
         if key == "escape":
-            self._answer(ApprovalAnswer(ApprovalChoice.NO, reason_for("")))
+            self._answer(Defer() if self._question.can_wait else ApprovalAnswer(ApprovalChoice.NO, reason_for("")))
             return True
         choice = self._choices.get(key)
         if choice is None:
@@ -435,6 +436,9 @@ class QuestionPanel(Widget, can_focus=True):
         elif choice.means == "hunks":
             self._hunk, self._top, self._accepted = 0, 0, set()
             self._rows.clear()
+        elif choice.means == "later":
+            self._answer(Defer())
+            return True
         elif choice.means == "keep":
             self.kept = choice.foreign
             by_prefix = self._question.command is not None
@@ -495,7 +499,7 @@ class QuestionPanel(Widget, can_focus=True):
         self.refresh(layout=True)
         return True
 
-    def _answer(self, answer: ApprovalAnswer) -> None:
+    def _answer(self, answer: ApprovalAnswer | Defer) -> None:
         if not self._is_answered:
             self._is_answered = True
             self.post_message(self.Answered(self, answer))

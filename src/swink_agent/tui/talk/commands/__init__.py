@@ -40,6 +40,7 @@ COMMANDS = (
     Command("#keys", "", "list the keys that are set", "keys:list_keys"),
     Command("#key", "[provider]", "store the key of a provider", "keys:store_key"),
     Command("#approve", "smart|on|off", "which calls you are asked about", "modes:approve"),
+    Command("#answer", "", "answer the calls that wait", "modes:answer", is_for_rest=True),
     Command("#trust", "", "look at this folder's own settings and notes, and trust them", "trusting:trust", True),
     Command("/model", "[provider:model]", "switch to another model", "models:choose_model", is_for_rest=True),
     Command("/thinking", "[level]", "how much the model reasons", "models:choose_thinking", is_for_rest=True),

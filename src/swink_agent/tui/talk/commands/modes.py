@@ -1,4 +1,4 @@
-"""`#approve`, `/plan`, `/editor`, `/queue`, `/quit`. `Conversation` holds the modes themselves."""
+"""`#approve`, `#answer`, `/plan`, `/editor`, `/queue`, `/quit`. `Conversation` holds the modes themselves."""
 
 from __future__ import annotations
 
@@ -31,6 +31,14 @@ async def approve(conversation: Conversation, rest: str) -> None:
         raise UsageProblem(f"#approve takes smart, on or off, not {rest[:40]!r}")
     conversation.set_approve(mode)
     conversation.notice(f"approvals are {wanted}: {_MEANINGS[wanted]}", "warning" if mode == "all" else "info")
+
+
+async def answer(conversation: Conversation, rest: str) -> None:
+    """`#answer`: asks again about the calls that wait."""
+    if conversation.opened is None or not conversation.opened.agent.pending:
+        conversation.notice("no call waits for an answer")
+    else:
+        conversation.ask_waiting()
 
 
 async def plan(conversation: Conversation, rest: str) -> None:

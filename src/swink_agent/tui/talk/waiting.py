@@ -1,0 +1,77 @@
+"""Asks about the calls of a session that wait for an answer, and says which of them cannot be answered here.
+
+Owns the questions, one after the other, and the words. `Conversation` then goes on with the answers. What waits is in
+`swink_agent.core`, the form of an answer on the command line in `app.runs.answers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+
+from swink_agent.app.runs.answers import Answers, missing_tool, named
+from swink_agent.core.approval import Approval, Defer, PendingCall
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import Aborted
+
+from .open_agent import OpenAgent
+
+__all__ = ["ask_in_turn", "askable", "given_up", "told_of"]
+
+_OUTSIDE = "it runs outside: its application gives the result with `agent.resume`"
+_MISSING = "there is no tool {tool} here: its application continues the session with `agent.resume`"
+_LATER = "#answer asks about it"
+
+
+def askable(opened: OpenAgent) -> list[PendingCall]:
+    """Returns the calls that a user can approve here."""
+    return [call for call in opened.agent.pending if not _obstacle(call, opened)]
+
+
+def told_of(pending: Sequence[PendingCall], opened: OpenAgent) -> str:
+    """Names the calls that still wait, each with what answers it."""
+    rows = [f"{named(call, opened.redactor)}; {_obstacle(call, opened) or _LATER}" for call in pending]
+    count = "a call waits" if len(rows) == 1 else f"{len(rows)} calls wait"
+    return "\n".join([f"{count} for an answer; a prompt goes on without it, and rejects what waits:", *rows])
+
+
+def given_up(count: int) -> str:
+    """Says what a prompt does to the calls that wait."""
+    calls = "the call that waited is" if count == 1 else f"the {count} calls that waited are"
+    return f"{calls} rejected, because the conversation goes on without an answer"
+
+
+async def ask_in_turn(opened: OpenAgent, calls: Sequence[PendingCall], waiting: CancellationToken) -> Answers:
+    """Returns the user's answers; a call without one waits on. Raises `Aborted` if `waiting` is cancelled."""
+    answers: Answers = {}
+    for call in calls:
+        answer = await _unless_stopped(opened.made.approvals.ask_later(call), waiting)
+        if not isinstance(answer, Defer):
+            answers[call.call_id] = answer
+    return answers
+
+
+async def _unless_stopped(question: Awaitable[Approval | Defer], waiting: CancellationToken) -> Approval | Defer:
+    task = asyncio.ensure_future(question)
+
+    def stop() -> None:
+        task.cancel()
+
+    key = waiting.add_callback(stop)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if waiting.is_cancelled:
+            raise Aborted from None
+        raise
+    finally:
+        waiting.remove_callback(key)
+        task.cancel()
+
+
+def _obstacle(call: PendingCall, opened: OpenAgent) -> str:
+    """Returns why a call cannot be approved here; empty if it can."""
+    if call.kind == "external":
+        return _OUTSIDE
+    tool = missing_tool(call, opened.agent)
+    return _MISSING.format(tool=tool) if tool else ""
