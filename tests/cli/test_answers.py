@@ -220,7 +220,7 @@ async def test_what_is_wrong_with_answers_is_one_line_before_anything_happens(sw
             done = await swink(*arguments)
             assert done.code == 2, (arguments, done)
             assert problem in done.stderr, (arguments, done)
-            assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done
+            assert (done.stderr[:7], done.stderr.count("\n")) == ("error: ", 1), done
         answered = await swink("-p", *resumed, "--answer", "x=yes", "--output", "json")
     assert json.loads(answered.stdout)["exit_code"] == 2
     assert path.read_bytes() == before

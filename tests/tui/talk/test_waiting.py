@@ -102,7 +102,7 @@ async def test_what_waits_is_asked_in_turn_and_the_answers_go_on(talk: Talk, tmp
 
 
 async def test_what_is_left_for_later_waits_on_until_it_is_asked_again(talk: Talk, tmp_path: Path) -> None:
-    session, (first, second) = application(talk, tmp_path, write("a.txt"), write("b.txt"))
+    session, (first, _) = application(talk, tmp_path, write("a.txt"), write("b.txt"))
     front = Answering(talk, Defer(), ApprovalChoice.ONCE, ApprovalChoice.ONCE)
     conversation = await front.open(text("Both."), resume=session)
     assert outcomes(conversation) == ["pending", "ran"]

@@ -1,7 +1,8 @@
 """Runs one prompt and returns its outcome with an exit code.
 
-Owns how a run ends: done, failed, stopped by a limit, timed out, interrupted, or waiting for answers about calls. The outcome is a view of the run's
-`RunRecord`. Where it is written is in `output`; signals and terminals belong to the command line.
+Owns how a run ends: done, failed, stopped by a limit, timed out, interrupted, or waiting for answers about calls. The
+outcome is a view of the run's `RunRecord`. Where it is written is in `output`; signals and terminals belong to the
+command line.
 """
 
 from __future__ import annotations

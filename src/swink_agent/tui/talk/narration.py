@@ -114,6 +114,8 @@ class Narration:
             case MessageEnd(message=message):
                 self._on_message(message)
                 self._show_calls(record)
+            case ToolExecutionEnd() if self._is_earlier and not self._calls:
+                self._close_waiting(event)
             case ToolApprovalRequested() | ToolExecutionStart() | ToolExecutionEnd() | ToolCallDeferred():
                 self._show_calls(record)
             case ToolExecutionUpdate(call_id=call_id, update=update):
@@ -238,7 +240,7 @@ class Narration:
         turns = record.turns
         for position, call in enumerate(turns[-1].calls if turns else ()):
             if position == len(self._calls):
-                block = self._waiting_block(call) if self._is_earlier else None
+                block = self._waiting_block(call.id) if self._is_earlier else None
                 if block is None:
                     block = ToolBlock(call.id, call.name, self._summary(call), label=self._label())
                     self._transcript.add(block)
@@ -250,10 +252,17 @@ class Narration:
             if call is not view.call:
                 self._show_call(view, call)
 
-    def _waiting_block(self, call: CallRecord) -> ToolBlock | None:
+    def _close_waiting(self, event: ToolExecutionEnd) -> None:
+        """Shows that a call that waited was given up, because the run goes on without an answer."""
+        block = self._waiting_block(event.call_id)
+        if block is not None:
+            text = self._redactor.redact(extract_text(event.result.content))
+            block.finish(event.outcome, text, is_error=event.is_error)
+
+    def _waiting_block(self, call_id: str) -> ToolBlock | None:
         """Returns the block of a call that waited before this run; `None` if it is not in the transcript."""
         for block in reversed(self._transcript.blocks):
-            if isinstance(block, ToolBlock) and block.is_pending and block.call_id == call.id:
+            if isinstance(block, ToolBlock) and block.is_pending and block.call_id == call_id:
                 return block
         return None
 
