@@ -71,15 +71,13 @@ def check_model(config: AgentLoopConfig) -> None:
 
 
 def policies_by_slot(policies: Sequence[object], **chosen: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
-    """Returns the policies of each slot: those that were given for it, then those of `policies` that have it."""
-    of_any_slot = as_policies(policies, "policies")
-    return {
-        name: (
-            *(as_policies(given, name) if given != () else ()),
-            *[policy for policy in of_any_slot if hasattr(policy, name.removesuffix("_policies"))],
-        )
-        for name, given in chosen.items()
-    }
+    """Returns the policies of each slot that has any: those given for it, then those of `policies` that have it."""
+    by_slot = {name: as_policies(given, name) for name, given in chosen.items() if given != ()}
+    for policy in as_policies(policies, "policies") if policies != () else ():
+        for name in chosen:
+            if hasattr(policy, name.removesuffix("_policies")):
+                by_slot[name] = (*by_slot.get(name, ()), policy)
+    return by_slot
 
 
 def as_history(given: Iterable[str | AgentMessage]) -> tuple[AgentMessage, ...]:
