@@ -50,12 +50,14 @@ def stream_fns(
 
     Raises `ProviderMismatch` for a model that its stream function does not serve.
     """
-    by_provider = ProviderStreamFn()
-    pairs = [(as_model(spec), asked) for spec, asked in as_fallbacks(fallbacks)]
+    pairs = [(as_model(spec), asked) for spec, asked in as_fallbacks(fallbacks)] if fallbacks != () else []
     for spec, asked in ((model, stream_fn), *pairs):
         serves = getattr(asked, "serves", None)  # a function without it serves every provider
         if serves is not None and not serves(spec.provider):
             raise ProviderMismatch(str(spec), getattr(asked, "provider", "") or "another provider")
+    if stream_fn is not None and not pairs:
+        return stream_fn, ()
+    by_provider = ProviderStreamFn()
     others = tuple([(spec, by_provider if asked is None else asked) for spec, asked in pairs])
     return by_provider if stream_fn is None else stream_fn, others
 
@@ -81,6 +83,8 @@ def policies_by_slot(policies: Sequence[object], **chosen: Sequence[Any]) -> dic
 
 
 def as_history(given: Iterable[str | AgentMessage]) -> tuple[AgentMessage, ...]:
+    if given == ():
+        return ()
     is_several = isinstance(given, Iterable) and not isinstance(given, str)  # pyright: ignore[reportUnnecessaryIsInstance]
     return as_messages(list(given) if is_several else cast("Any", given))
 
