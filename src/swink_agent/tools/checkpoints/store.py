@@ -76,7 +76,7 @@ class Checkpoint(NamedTuple):
     skipped: tuple[str, ...]
     """Paths of which no copy is kept, and that a person may miss; at most 100."""
     undoes: str = ""
-    """The run that was taken back, if this is what a rewind left."""
+    """The runs that were taken back, if this is what a rewind left, with spaces between."""
 
 
 class PathRewind(NamedTuple):
@@ -193,7 +193,7 @@ class CheckpointStore:
             base.execute("insert into contents values (?, ?)", (content_hash, packed))
 
         with opened_root(root) as descriptor:
-            tree = Tree(descriptor, known, keep, most_file=self.most_file, most_files=self._most_files)
+            tree = self._look(descriptor, known, keep)
         taken = self._clock()
         changed = [
             (path, known.get(path), tree.entries.get(path))
@@ -226,6 +226,9 @@ class CheckpointStore:
         base.commit()
         self._states[root] = (cast("int", number), tree.entries)
         return kept
+
+    def _look(self, root: int, known: dict[bytes, Seen], keep: Callable[[str, bytes], object] | None = None) -> Tree:
+        return Tree(root, known, keep, most_file=self.most_file, most_files=self._most_files, without=self.folder)
 
     def _state(self, base: sqlite3.Connection, root: str) -> dict[bytes, Seen]:
         (number,) = base.execute("select coalesce(max(number), 0) from checkpoints").fetchone()
@@ -297,7 +300,7 @@ class CheckpointStore:
             last = self._state(base, path)
             try:
                 with opened_root(path) as descriptor:
-                    tree = Tree(descriptor, last, most_file=self.most_file, most_files=self._most_files)
+                    tree = self._look(descriptor, last)
             except (OSError, TooManyFiles) as error:
                 raise CheckpointError(f"{path} cannot be read: {error or 'it has too many files'}") from error
             now = {name: seen.entry for name, seen in tree.entries.items()}

@@ -112,8 +112,12 @@ class Tree:
         *,
         most_file: int,
         most_files: int,
+        without: str | os.PathLike[str],
     ) -> None:
-        """`keep` is given the hash and the content of each file and link that is read. Raises `TooManyFiles`."""
+        """`keep` is given the hash and the content of each file and link that is read. Raises `TooManyFiles`.
+
+        `without` is a folder that is not part of the tree: where the copies are.
+        """
         self.entries: dict[bytes, Seen] = {}
         self.skipped: list[str] = []
         self._known = known
@@ -121,6 +125,7 @@ class Tree:
         self._most_file = most_file
         self._most_files = most_files
         self._device = os.fstat(root).st_dev
+        self._without = _identity(without)
         self._rules_end = time.monotonic() + _RULES_TAKE
         self._walk(root, b"", level_of(root, b"", None, self._rules_end), 0)
 
@@ -149,6 +154,8 @@ class Tree:
     def _enter(
         self, folder: int, name: bytes, path: bytes, state: os.stat_result, level: IgnoreLevel, depth: int
     ) -> None:
+        if (state.st_dev, state.st_ino) == self._without:
+            return
         if state.st_dev != self._device or depth >= _DEEPEST:
             self._unkept(path)
             return
@@ -214,6 +221,14 @@ class Tree:
         self.entries[path] = seen
         if len(self.entries) > self._most_files:
             raise TooManyFiles
+
+
+def _identity(folder: str | os.PathLike[str]) -> tuple[int, int] | None:
+    try:
+        state = os.stat(folder)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
 
 
 def _signature(state: os.stat_result) -> Signature:
