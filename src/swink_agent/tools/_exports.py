@@ -1,9 +1,9 @@
 """The public names of the tools, one line each, with their modules. `core/lazy.py` reads this list."""
 
-from .checkpoints.store import Checkpoint as Checkpoint
-from .checkpoints.store import CheckpointError as CheckpointError
+from .checkpoints.checkpoint import Checkpoint as Checkpoint
+from .checkpoints.checkpoint import CheckpointError as CheckpointError
+from .checkpoints.checkpoint import PathRewind as PathRewind
 from .checkpoints.store import CheckpointStore as CheckpointStore
-from .checkpoints.store import PathRewind as PathRewind
 from .files.edit_file import EditFileTool as EditFileTool
 from .files.list_dir import ListDirTool as ListDirTool
 from .files.preview import change_preview as change_preview

@@ -22,6 +22,7 @@ from swink_agent.core.errors import ToolError
 from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Text
+from swink_agent.core.values.several import several_paths
 from swink_agent.sandbox import (
     Sandbox,
     SandboxedProcess,
@@ -46,7 +47,7 @@ from ._confined import (
 from ._sandbox_limits import limits_met
 from ._terminal import LiveText, Output
 from .checkpoints.changes import RecordedChanges
-from .checkpoints.store import CheckpointError
+from .checkpoints.checkpoint import CheckpointError
 from .workspace.wall import Workspace
 
 __all__ = ["BashTool"]
@@ -99,7 +100,7 @@ class BashTool:
         most_output: int = _MOST_OUTPUT,
         open_sandbox: OpenSandboxFn | None = None,
         changes: RecordedChanges | None = None,
-        also: Sequence[str] = (),
+        also: str | Sequence[str] = (),
     ) -> None:
         if not 0 < timeout <= LONGEST_TIMEOUT:
             raise ValueError(f"timeout is {timeout}; give seconds, more than 0 and at most {LONGEST_TIMEOUT:g}")
@@ -111,7 +112,7 @@ class BashTool:
         self._timeout = timeout
         self._most_output = most_output
         self._changes = changes
-        self._recorded = [self._root, *map(os.path.realpath, also)]
+        self._recorded = [self._root, *map(os.path.realpath, several_paths(also, "BashTool(also=…)"))]
         profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
         self._shell = _shell_program([self._root, *profile.write])
         self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))

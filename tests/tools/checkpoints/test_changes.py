@@ -38,6 +38,10 @@ async def work(root: Path, store: CheckpointStore, *script: Any) -> list[tuple[b
     return [(message.is_error, extract_text(message.content)) for message in told]
 
 
+def names(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir())
+
+
 def back_to_the_start(root: Path, store: CheckpointStore) -> dict[str, str]:
     plan = store.plan(root, store.checkpoints(root)[-1])
     return {item.path: item.what for item in store.rewind(root, plan)}
@@ -61,7 +65,7 @@ async def test_files_and_commands_of_one_reply_are_taken_back(root: Path, store:
     assert {owner for owner, has_changed in owners[:-1] if has_changed} == {"run"}
     outcome = back_to_the_start(root, store)
     assert outcome == {"a": "restore", "b": "restore", "empty": "remove", "new": "remove", "new/c": "remove"}
-    assert sorted(path.name for path in root.iterdir()) == ["a", "b"]
+    assert names(root) == ["a", "b"]
 
 
 async def test_what_a_person_changes_between_calls_stays(root: Path, store: CheckpointStore) -> None:
@@ -71,7 +75,7 @@ async def test_what_a_person_changes_between_calls_stays(root: Path, store: Chec
     (root / "b").write_text("person")
     await tools["bash"].execute({"command": "echo run > c"}, ctx)
     assert back_to_the_start(root, store) == {"a": "remove", "b": "changed", "c": "remove"}
-    assert [path.name for path in root.iterdir()] == ["b"]
+    assert names(root) == ["b"]
 
 
 async def test_reading_takes_no_checkpoint(root: Path, store: CheckpointStore) -> None:
@@ -92,7 +96,7 @@ async def test_without_a_checkpoint_nothing_is_changed(root: Path, tmp_path: Pat
     )
     assert [failed for failed, _ in results] == [True, True]
     assert all("could be kept" in told and "turn undo off" in told for _, told in results)
-    assert [path.name for path in root.iterdir()] == ["a"]
+    assert names(root) == ["a"]
     assert (root / "a").read_text() == "a\n"
 
 

@@ -1,4 +1,4 @@
-"""Where the application keeps checkpoints, which runs they tell of, and which one `swink undo` means.
+"""Where the application keeps checkpoints, which runs they belong to, and which one `swink undo` means.
 
 Checkpoints are taken and brought back by `swink_agent.tools`.
 """

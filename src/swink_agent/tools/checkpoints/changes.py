@@ -5,6 +5,7 @@ Calls that run at once are one change: the first takes the checkpoint before, th
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -13,7 +14,8 @@ from contextlib import asynccontextmanager, contextmanager
 from swink_agent.core.tool import ToolContext
 
 from .._confined import in_thread
-from .store import CheckpointError, CheckpointStore
+from .checkpoint import CheckpointError
+from .store import CheckpointStore
 
 __all__ = ["RecordedChanges"]
 
@@ -39,13 +41,19 @@ class RecordedChanges:
 
     @asynccontextmanager
     async def awaited(self, roots: Sequence[str], ctx: ToolContext) -> AsyncGenerator[None]:
-        """The same for a call that awaits. Leaving it early also takes the checkpoint after."""
+        """The same for a call that awaits. A cancelled call does not wait for the checkpoint after it."""
         call = _OpenCall(self, roots, ctx.run_id)
         try:
             await in_thread(ctx, call.begin)
             yield
-        finally:
+        except (asyncio.CancelledError, GeneratorExit):
+            # Not a daemon: the program may be about to end, and must not before the checkpoint is on disk.
+            threading.Thread(target=call.end, name="swink-checkpoint").start()
+            raise
+        except BaseException:
             await in_thread(ctx, call.end)
+            raise
+        await in_thread(ctx, call.end)
 
     def begin(self, roots: Sequence[str], run_id: str) -> None:
         """What has changed until now is somebody else's. Raises `CheckpointError`."""

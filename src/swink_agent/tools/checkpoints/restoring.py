@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 
-from .store import PathRewind
+from .checkpoint import PathRewind
 from .tree import FOLDER, Entry, entry_at, opened_root
 
 __all__ = ["restore"]

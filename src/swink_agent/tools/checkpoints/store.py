@@ -17,17 +17,16 @@ import zlib
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
-from swink_agent.core.errors import ToolError
+from swink_agent.core.values.several import several_texts
 
 from .._bounded import show_size
+from .checkpoint import Checkpoint, CheckpointError, Owner, PathRewind, What
+from .restoring import restore
 from .tree import KEPT, Entry, Kind, Seen, Signature, TooManyFiles, Tree, opened_root
 
-__all__ = ["Checkpoint", "CheckpointError", "CheckpointStore", "Owner", "PathRewind", "What"]
-
-Owner: TypeAlias = Literal["other", "run"]
-What: TypeAlias = Literal["restore", "remove", "same", "changed", "failed"]
+__all__ = ["CheckpointStore"]
 
 _MIB = 1024 * 1024
 _DAY = 24 * 3600.0
@@ -53,45 +52,6 @@ create table if not exists changes (
     primary key (number, path)
 ) without rowid;
 """
-
-
-class CheckpointError(ToolError):
-    """A checkpoint that could not be kept or found, with what to do. Nothing was changed."""
-
-
-class Checkpoint(NamedTuple):
-    """What a folder was at one moment."""
-
-    id: str
-    root: str
-    taken: float
-    """Seconds since 1970."""
-    run_id: str
-    owner: Owner
-    """Who changed what differs from the checkpoint before: the run, or somebody else."""
-    files: int
-    """How many files, links and folders are kept."""
-    changed: int
-    """How many paths differ from the checkpoint before."""
-    skipped: tuple[str, ...]
-    """Paths of which no copy is kept, and that a person may miss; at most 100."""
-    undoes: str = ""
-    """The runs that were taken back, if this is what a rewind left, with spaces between."""
-
-
-class PathRewind(NamedTuple):
-    """What happens to one path."""
-
-    path: str
-    what: What
-    """`changed` and `failed` are left alone; `same` already is as it was."""
-    before: str | None
-    """The hash of the content that it gets, empty for a folder; `None` if it is removed."""
-    now: str | None
-    """The same for what is there at the time of planning."""
-    note: str = ""
-    target: Entry | None = None
-    present: Entry | None = None
 
 
 class _Change(NamedTuple):
@@ -280,7 +240,7 @@ class CheckpointStore:
         to: Checkpoint | str,
         force: bool = False,
         *,
-        runs: Collection[str] | None = None,
+        runs: str | Collection[str] | None = None,
     ) -> list[PathRewind]:
         """What going back to a checkpoint means, path by path. Changes no file.
 
@@ -304,7 +264,7 @@ class CheckpointStore:
             except (OSError, TooManyFiles) as error:
                 raise CheckpointError(f"{path} cannot be read: {error or 'it has too many files'}") from error
             now = {name: seen.entry for name, seen in tree.entries.items()}
-            changes = _changes(base, row[0], runs)
+            changes = _changes(base, row[0], None if runs is None else several_texts(runs, "plan(runs=…)"))
             if runs is None:
                 _add_unrecorded(changes, {name: seen.entry for name, seen in last.items()}, now)
             plan: list[PathRewind] = []
@@ -323,8 +283,6 @@ class CheckpointStore:
         the name of its run. A path that has changed since the plan was made is `failed`. Raises `CheckpointError` if
         nothing could be recorded; then nothing was changed.
         """
-        from .restoring import restore
-
         path = os.path.realpath(root)
         run = run_id or f"rewind-{secrets.token_hex(4)}"
         self.take(path, run, "other")
@@ -444,7 +402,7 @@ def _size(base: sqlite3.Connection) -> int:
 
 
 def _delete(base: sqlite3.Connection, last: int | None) -> None:
-    """Deletes the checkpoints up to a number, and the contents that nothing refers to any more."""
+    """Deletes the checkpoints up to a number, and the contents that nothing refers to."""
     if last is None:
         return
     base.execute("delete from checkpoints where number <= ?", (last,))
