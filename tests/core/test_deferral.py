@@ -21,6 +21,7 @@ from swink_agent import (
     ApproveWith,
     AssistantMessage,
     Defer,
+    Inject,
     InvalidContinue,
     ModelSpec,
     NotPending,
@@ -49,7 +50,9 @@ from swink_agent import (
     agent_loop_continue,
     agent_loop_resume,
     decode_event,
+    decode_message,
     encode_event,
+    encode_message,
     pending_calls,
     tool,
 )
@@ -200,6 +203,29 @@ async def test_an_approval_of_an_external_call_makes_it_wait_for_its_result() ->
     check_events(events)
     result = await agent.resume({result.pending[0].call_id: AgentToolResult.text("shipped")})
     assert (result.text, agent.pending) == ("done", ())
+
+
+async def test_what_policies_inject_meanwhile_enters_when_nothing_waits() -> None:
+    class Remarks:
+        def pre_dispatch(self, ctx: PreDispatchContext, /) -> Inject:
+            return Inject([f"about {ctx.name} {ctx.arguments['order']}"])
+
+    calls = reply(call("refund", order=1), call("look", order=1), call("refund", order=2))
+    at_once, _, _ = shop_agent(calls, "done", policies=[Remarks()], approve=lambda _: True)
+    await at_once.prompt("go")
+    agent, _, events = shop_agent(calls, "done", policies=[Remarks()])
+    first, second = (await agent.prompt("go")).pending
+    check_events(events)
+    record = RunRecord.of(events)
+    assert record.messages[-3:] == tuple(agent.messages)[-3:]
+    other = agent.replaced(messages=[decode_message(encode_message(message)) for message in agent.messages])
+    for one in (second, first):
+        events.clear()
+        with other.subscribe(events.append):
+            await other.resume({one.call_id: True})
+        check_events(events)
+    assert texts(other) == texts(at_once)
+    assert texts(other)[-4:] == ["about refund 1", "about look 1", "about refund 2", "done"]
 
 
 # -- answers -----------------------------------------------------------------------------------------------------

@@ -256,6 +256,10 @@ async def _end_turn(
     """Asks the post-turn policies; returns whether there are tool results for the model to see."""
     if run.config.post_turn_policies:
         message, results = await _after_turn(run, message, results)
+    if run.is_waiting and run.pending:
+        from .run.pending import keep_injected
+
+        results = keep_injected(run, results)
     if run.audience.all:
         run.emit(TurnEnd(run.turn_index, message, results, _reason(run, bool(results), was_steered)))
     run.turn_index += 1
