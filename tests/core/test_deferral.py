@@ -33,6 +33,7 @@ from swink_agent import (
     RunRecord,
     Skip,
     StopReason,
+    StructuredOutputFailed,
     Text,
     ToolApprovalResolved,
     ToolCall,
@@ -645,3 +646,63 @@ async def test_text_of_a_pending_result_is_plain() -> None:
     await agent.prompt("go")
     blocks = [m.content[0] for m in agent.messages if isinstance(m, ToolResultMessage) and m.outcome is PENDING]
     assert all(isinstance(block, Text) and block.text.startswith("tool call waiting: ") for block in blocks)
+
+
+# -- other ways to run -------------------------------------------------------------------------------------------
+
+
+async def test_a_structured_run_waits_and_its_answers_resume_it() -> None:
+    agent, shop, events = shop_agent(call("refund", order=1), call("final_answer", total=20))
+    target = {"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]}
+    waiting = await agent.structured_run("go", target)
+    (one,) = waiting.pending
+    with pytest.raises(StructuredOutputFailed):
+        _ = waiting.value
+    events.clear()
+    done = await agent.structured_run({one.call_id: True}, target)
+    assert (done.value, shop.done) == ({"total": 20}, ["refund 1"])
+    check_events(events)
+
+
+async def test_tools_as_a_function_of_the_turn_are_asked_before_the_answers_are_acted_on() -> None:
+    shop = Shop()
+    turns: list[int] = []
+
+    def tools(ctx: PolicyContext) -> list[Any]:
+        turns.append(ctx.turn_index)
+        return [shop.refund]
+
+    agent = Agent("test:model", stream_fn=scripted(call("refund", order=1), "done"), tools=tools, approve=later)
+    (one,) = (await agent.prompt("go")).pending
+    assert (await agent.resume({one.call_id: True})).text == "done"
+    assert (shop.done, turns) == (["refund 1"], [0, 0, 1])
+
+
+async def test_tools_for_one_run_hold_for_its_answers() -> None:
+    shop, other = Shop(), Shop()
+    agent, _, _ = shop_agent(call("refund", order=1), "done", shop=shop)
+    (one,) = (await agent.prompt("go")).pending
+    await agent.resume({one.call_id: True}, tools=other.tools)
+    assert (shop.done, other.done) == ([], ["refund 1"])
+
+
+# -- the grammar -------------------------------------------------------------------------------------------------
+
+
+async def test_check_events_refuses_what_cannot_happen() -> None:
+    agent, _, events = shop_agent(REPLY, "done")
+    (one, *_) = (await agent.prompt("go")).pending
+    check_events(events)
+    deferred = next(at for at, event in enumerate(events) if isinstance(event, ToolCallDeferred))
+    with pytest.raises(AssertionError, match="open calls"):
+        check_events([*events[:deferred], *events[deferred + 1 :]])
+    turn = events[-2]
+    assert isinstance(turn, TurnEnd)
+    executed = TurnEnd(turn.turn_index, turn.message, turn.tool_results, TurnEndReason.TOOLS_EXECUTED)
+    with pytest.raises(AssertionError, match="waiting calls"):
+        check_events([*events[:-2], executed, events[-1]])
+    events.clear()
+    await agent.resume({one.call_id: True})
+    check_events(events)
+    with pytest.raises(AssertionError):
+        check_events([*events[:2], *events[3:]])
