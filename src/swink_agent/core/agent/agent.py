@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, SupportsIndex, TypeVar, Unpack, overload
+from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -52,6 +52,7 @@ from ..types import (
     as_prompts,
 )
 from ..values import hints
+from ..values.parameters import Deps
 from ..values.value import copy_json
 from .arguments import Prompt, as_history, as_model, check_provider, policies_by_slot, prompts_with_images, stream_fns
 from .claim import Claim, Claims
@@ -77,7 +78,7 @@ class _Order(Struct):
     """What holds for this run alone, in place of the agent's own values."""
 
 
-class Agent:
+class Agent(Generic[Deps]):
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
     One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
@@ -104,9 +105,9 @@ class Agent:
         self,
         model: str | ModelSpec,
         *,
-        system_prompt: SystemPrompt = "",
-        tools: Tools | None = None,
-        deps: Any = None,
+        system_prompt: SystemPrompt[Deps] = "",
+        tools: Tools[Deps] | None = None,
+        deps: Deps | None = None,
         messages: Iterable[str | AgentMessage] = (),
         stream_fn: StreamFn | None = None,
         stream_options: StreamOptions | None = None,
@@ -142,7 +143,7 @@ class Agent:
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
         self._toolbox = as_toolbox(tools)
         history = as_history(messages)
-        self.system_prompt = system_prompt
+        self.system_prompt: SystemPrompt[Deps] = system_prompt
         """The instructions: a string, or a function that each turn calls once."""
         if state is not None and not hasattr(state, "keys"):
             raise is_not("state", state, "a mapping, such as a dict")
@@ -220,12 +221,12 @@ class Agent:
         self.model = replace(self.model, thinking_level=ThinkingLevel(level))
 
     @property
-    def tools(self) -> tuple[AgentTool, ...]:
+    def tools(self) -> tuple[AgentTool[Deps], ...]:
         """The tools of the next run; if a function of the turn gives them, those of the last turn."""
         return self._toolbox.tools
 
     @tools.setter
-    def tools(self, tools: Tools) -> None:
+    def tools(self, tools: Tools[Deps]) -> None:
         self._toolbox = as_toolbox(tools)
 
     @property
@@ -285,7 +286,7 @@ class Agent:
         """The configuration of the next run. Read-only: `replaced` makes an agent with another."""
         return self._config
 
-    def replaced(self, **arguments: Any) -> Agent:
+    def replaced(self, **arguments: Any) -> Agent[Deps]:
         """Returns a new agent with these constructor arguments, and the rest of this one.
 
         It has copies of the history and the state, and the same policies; no journal, subscribers or queued messages.
@@ -348,7 +349,7 @@ class Agent:
     # -- running -----------------------------------------------------------------------------------------------
 
     async def prompt(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
     ) -> AgentResult:
         """Runs until the agent stops. An error on the way is in the result.
 
@@ -361,43 +362,43 @@ class Agent:
         return await self._drive(self._order(given, prompts_with_images(prompt, images)))
 
     def prompt_stream(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
     ) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
         return self._stream(self._order(given, prompts_with_images(prompt, images)))
 
     def prompt_sync(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
     ) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
         return self._sync(self._order(given, prompts_with_images(prompt, images)))
 
-    async def continue_loop(self, **given: Unpack[RunOptions]) -> AgentResult:
+    async def continue_loop(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
         return await self._drive(self._order(given))
 
-    def continue_loop_stream(self, **given: Unpack[RunOptions]) -> EventStream:
+    def continue_loop_stream(self, **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
         return self._stream(self._order(given))
 
-    def continue_loop_sync(self, **given: Unpack[RunOptions]) -> AgentResult:
+    def continue_loop_sync(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._order(given))
 
     @overload
     async def structured_output(
-        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[RunOptions]
+        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
     ) -> T: ...
     @overload
     async def structured_output(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[RunOptions]
+        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
     ) -> dict[str, Any]: ...
     @overload
     async def structured_output(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions]
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
     ) -> Any: ...
     async def structured_output(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions]
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
     ) -> Any:
         """Returns a value that the model gives: JSON for a JSON Schema (a dict), an instance for a type.
 
@@ -408,18 +409,18 @@ class Agent:
 
     @overload
     def structured_output_sync(
-        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[RunOptions]
+        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
     ) -> T: ...
     @overload
     def structured_output_sync(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[RunOptions]
+        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
     ) -> dict[str, Any]: ...
     @overload
     def structured_output_sync(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions]
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
     ) -> Any: ...
     def structured_output_sync(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions]
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
     ) -> Any:
         """The same for code that is not async."""
         request = self._request(target, max_retries)
@@ -551,7 +552,7 @@ class Agent:
             self._claims.release(claim)
 
     @contextmanager
-    def override(self, **given: Unpack[OverrideOptions]) -> Generator[None]:
+    def override(self, **given: Unpack[OverrideOptions[Deps]]) -> Generator[None]:
         """Puts these values before what runs are given and before the agent's own, for tests.
 
         It holds for the runs that start inside, also in tasks, streams and threads made there, and for no others; an
