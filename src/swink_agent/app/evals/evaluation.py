@@ -282,8 +282,8 @@ class OwnAgents:
         made: Any = self._make_agent(case, folder)
         if isawaitable(made):
             made = await made
-        agent = made if isinstance(made, Agent) else getattr(made, "agent", None)
-        if isinstance(agent, Agent):
+        agent: Agent | None = made if isinstance(made, Agent) else getattr(made, "agent", None)
+        if type(agent) is Agent:
             if self._model is not None:
                 agent.model = self._model
             if self._stand_in is not None:
