@@ -282,8 +282,9 @@ class OwnAgents:
         made: Any = self._make_agent(case, folder)
         if isawaitable(made):
             made = await made
-        agent: Agent | None = made if isinstance(made, Agent) else getattr(made, "agent", None)
-        if type(agent) is Agent:
+        found: object = made if isinstance(made, Agent) else getattr(made, "agent", None)
+        if isinstance(found, Agent):
+            agent = cast("Agent", found)
             if self._model is not None:
                 agent.model = self._model
             if self._stand_in is not None:
