@@ -282,7 +282,7 @@ class OwnAgents:
         made: Any = self._make_agent(case, folder)
         if isawaitable(made):
             made = await made
-        found: object = made if isinstance(made, Agent) else getattr(made, "agent", None)
+        found: object = getattr(made, "agent", made)
         if isinstance(found, Agent):
             agent = cast("Agent", found)
             if self._model is not None:
