@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..approval import ApprovalMode, ApproveFn
 from ..cancel import running_loop
-from ..checks import check_prompt, is_function, is_not
+from ..checks import is_function, is_not
 from ..config import (
     AgentLoopConfig,
     ConvertToLlmFn,
@@ -38,6 +38,7 @@ from ..run.event_stream import Channel, EventStream
 from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, Toolbox
+from ..turn import Tools, TurnTools, as_toolbox, check_prompt
 from ..types import (
     AgentMessage,
     AgentResult,
@@ -51,9 +52,11 @@ from ..types import (
     as_prompts,
 )
 from ..values import hints
+from ..values.parameters import Deps
 from ..values.value import copy_json
-from .arguments import Prompt, as_history, as_model, check_model, policies_by_slot, prompts_with_images, stream_fns
+from .arguments import Prompt, as_history, as_model, check_provider, policies_by_slot, prompts_with_images, stream_fns
 from .claim import Claim, Claims
+from .given import Given, OverrideOptions, RunOptions, check_given, config_of, given_to, overriding
 from .history import History
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription, Subscriptions
@@ -71,9 +74,11 @@ class _Order(Struct):
     """`None` continues from the history."""
     request: hints.StructuredOutput | None = None
     """The value that the model must give, if the caller wants one."""
+    given: Given | None = None
+    """What holds for this run alone, in place of the agent's own values."""
 
 
-class Agent:
+class Agent(Generic[Deps]):
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
     One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
@@ -100,8 +105,9 @@ class Agent:
         self,
         model: str | ModelSpec,
         *,
-        system_prompt: SystemPrompt = "",
-        tools: Iterable[AgentTool] = (),
+        system_prompt: SystemPrompt[Deps] = "",
+        tools: Tools[Deps] | None = None,
+        deps: Deps | None = None,
         messages: Iterable[str | AgentMessage] = (),
         stream_fn: StreamFn | None = None,
         stream_options: StreamOptions | None = None,
@@ -135,9 +141,9 @@ class Agent:
         self._last_error: str | None = None
         self._last_result: AgentResult | None = None
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
-        self._toolbox: Toolbox = Toolbox(tools)
+        self._toolbox = as_toolbox(tools)
         history = as_history(messages)
-        self.system_prompt = system_prompt
+        self.system_prompt: SystemPrompt[Deps] = system_prompt
         """The instructions: a string, or a function that each turn calls once."""
         if state is not None and not hasattr(state, "keys"):
             raise is_not("state", state, "a mapping, such as a dict")
@@ -170,6 +176,7 @@ class Agent:
             approval_mode=ApprovalMode(approval_mode),
             tool_execution=tool_execution,
             state=self.state,
+            deps=deps,
             execution_root=execution_root,
             redactor=redactor,
             sleep=sleep or asyncio.sleep,
@@ -200,11 +207,7 @@ class Agent:
     @model.setter
     def model(self, model: str | ModelSpec) -> None:
         spec = as_model(model)
-        before, stream_fn = self._config.model.provider, self._config.stream_fn
-        if spec.provider != before and getattr(stream_fn, "is_bound", False):
-            own = getattr(stream_fn, "provider", before)
-            if spec.provider != own and spec.provider not in getattr(stream_fn, "kin", ()):
-                raise ProviderMismatch(str(spec), before)
+        check_provider(self._config.stream_fn, spec, self._config.model.provider)
         self._config = replace(self._config, model=spec)
         if self._transcript.recorder is not None:
             self._transcript.recorder.model_is(spec)
@@ -218,13 +221,13 @@ class Agent:
         self.model = replace(self.model, thinking_level=ThinkingLevel(level))
 
     @property
-    def tools(self) -> tuple[AgentTool, ...]:
-        """The tools of the next run."""
+    def tools(self) -> tuple[AgentTool[Deps], ...]:
+        """The tools of the next run; if a function of the turn gives them, those of the last turn."""
         return self._toolbox.tools
 
     @tools.setter
-    def tools(self, tools: Iterable[AgentTool]) -> None:
-        self._toolbox = Toolbox(tools)
+    def tools(self, tools: Tools[Deps]) -> None:
+        self._toolbox = as_toolbox(tools)
 
     @property
     def messages(self) -> History:
@@ -283,7 +286,7 @@ class Agent:
         """The configuration of the next run. Read-only: `replaced` makes an agent with another."""
         return self._config
 
-    def replaced(self, **arguments: Any) -> Agent:
+    def replaced(self, **arguments: Any) -> Agent[Deps]:
         """Returns a new agent with these constructor arguments, and the rest of this one.
 
         It has copies of the history and the state, and the same policies; no journal, subscribers or queued messages.
@@ -296,7 +299,7 @@ class Agent:
 
         own = {
             "system_prompt": self.system_prompt,
-            "tools": self.tools,
+            "tools": self.tools if isinstance(self._toolbox, Toolbox) else self._toolbox.function,
             "messages": tuple(self._transcript.history),
             "state": copy_json(dict(self.state)),
         }
@@ -345,68 +348,97 @@ class Agent:
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    async def prompt(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
+    async def prompt(
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
+    ) -> AgentResult:
         """Runs until the agent stops. An error on the way is in the result.
+
+        `deps`, `model`, `tools`, `system_prompt` and `stream_options` are for this run alone, as in every way to run.
 
         Raises an `AgentError` before anything has happened: `AlreadyRunning` (but it waits for the end of an aborted or
         abandoned run), `AuthError` for a missing key, `UnknownProvider` for a model without an adapter. Raises
         `ValueError` for a prompt without any content.
         """
-        return await self._drive(_Order(prompts_with_images(prompt, images)))
+        return await self._drive(self._order(given, prompts_with_images(prompt, images)))
 
-    def prompt_stream(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> EventStream:
+    def prompt_stream(
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
+    ) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
-        return self._stream(_Order(prompts_with_images(prompt, images)))
+        return self._stream(self._order(given, prompts_with_images(prompt, images)))
 
-    def prompt_sync(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
+    def prompt_sync(
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
+    ) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
-        return self._sync(_Order(prompts_with_images(prompt, images)))
+        return self._sync(self._order(given, prompts_with_images(prompt, images)))
 
-    async def continue_loop(self) -> AgentResult:
+    async def continue_loop(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
-        return await self._drive(_Order())
+        return await self._drive(self._order(given))
 
-    def continue_loop_stream(self) -> EventStream:
+    def continue_loop_stream(self, **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
-        return self._stream(_Order())
+        return self._stream(self._order(given))
 
-    def continue_loop_sync(self) -> AgentResult:
+    def continue_loop_sync(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
-        return self._sync(_Order())
+        return self._sync(self._order(given))
 
-    @overload
-    async def structured_output(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
     @overload
     async def structured_output(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
+        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
+    ) -> T: ...
+    @overload
+    async def structured_output(
+        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
     ) -> dict[str, Any]: ...
     @overload
-    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
-    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
+    async def structured_output(
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
+    ) -> Any: ...
+    async def structured_output(
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
+    ) -> Any:
         """Returns a value that the model gives: JSON for a JSON Schema (a dict), an instance for a type.
 
         Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
         """
         request = self._request(target, max_retries)
-        return request.value_of(await self._drive(_Order(as_prompts(prompt), request)))
+        return request.value_of(await self._drive(self._order(given, as_prompts(prompt), request)))
 
     @overload
-    def structured_output_sync(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
+    def structured_output_sync(
+        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
+    ) -> T: ...
     @overload
     def structured_output_sync(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
+        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
     ) -> dict[str, Any]: ...
     @overload
-    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
-    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
+    def structured_output_sync(
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
+    ) -> Any: ...
+    def structured_output_sync(
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
+    ) -> Any:
         """The same for code that is not async."""
         request = self._request(target, max_retries)
-        return request.value_of(self._sync(_Order(as_prompts(prompt), request)))
+        return request.value_of(self._sync(self._order(given, as_prompts(prompt), request)))
 
     def _request(self, target: Any, max_retries: int) -> hints.StructuredOutput:
         from ..structured import StructuredOutput  # on use, as everything that reads type hints
 
-        return StructuredOutput(target, max_retries, self._toolbox)
+        return StructuredOutput(target, max_retries)
+
+    def _order(
+        self,
+        given: Mapping[str, Any],
+        prompts: tuple[AgentMessage, ...] | None = None,
+        request: hints.StructuredOutput | None = None,
+    ) -> _Order:
+        """Returns the order of a run: what its caller gave, and the overrides that hold here and now."""
+        return _Order(prompts, request, given_to(self, given))
 
     def _sync(self, order: _Order) -> AgentResult:
         from .sync import run_sync  # on use: most agents run in async code
@@ -429,7 +461,7 @@ class Agent:
         """Claims the run of an order. Raises what makes it impossible, before anything has happened."""
         if order.prompts is None and not self.is_running:
             self._check_history()
-        check_model(self._config)
+        check_given(self._config, order.given, self._toolbox)
         return self._claims.take(blocked)
 
     def _check_history(self) -> None:
@@ -458,7 +490,7 @@ class Agent:
                 await claim.wait_for_predecessors()
                 if order.prompts is None:
                     self._check_history()
-            run = self._run = self._new_run(claim, channel, order.request)
+            run = self._run = self._new_run(claim, order, channel)
             self._last_error = self._last_result = None
             try:
                 self._last_result = result = await run.loop(run, order.prompts)
@@ -472,34 +504,33 @@ class Agent:
         finally:
             self._claims.release(claim)
 
-    def _new_run(
-        self, claim: Claim, channel: Channel | None = None, request: hints.StructuredOutput | None = None
-    ) -> hints.Run:
+    def _new_run(self, claim: Claim, order: _Order, channel: Channel | None = None) -> hints.Run:
         from ..loop import Run, run_loop  # on use: an agent may be made long before it runs
 
-        config, toolbox = self._config, self._toolbox
+        given, request = order.given or {}, order.request
+        config = config_of(self._config, order.given)
         if config.state is not self.state:  # an application may assign another
             config = replace(config, state=self.state)
+        toolbox: Toolbox | TurnTools = given.get("tools", self._toolbox)
         if request is not None:
-            choice = "required" if toolbox else request.name
             config = replace(
                 config,
-                stream_options=replace(config.stream_options, tool_choice=choice),
+                stream_options=replace(config.stream_options, tool_choice=request.choice_beside(toolbox)),
                 post_turn_policies=(*config.post_turn_policies, request),
             )
-            toolbox = Toolbox((*toolbox.tools, request))
         subscriptions = self._subscriptions
         return Run(
             config,
             self._transcript,
             toolbox,
-            self.system_prompt,
+            given.get("system_prompt", self.system_prompt),
             claim.token,
             subscriptions.notify if channel is None else channel.push,
             run_loop,
             channel,
             request,
             subscriptions if channel is None else None,
+            given.get("deps", config.deps),
         )
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
@@ -516,13 +547,23 @@ class Agent:
                 return None
             from ..reply import compact_on_demand  # on use, as everything that only runs need
 
-            run = self._new_run(claim)
+            run = self._new_run(claim, self._order({}))
             try:
                 return await compact_on_demand(run, instructions)
             finally:
                 self._count(run)
         finally:
             self._claims.release(claim)
+
+    @contextmanager
+    def override(self, **given: Unpack[OverrideOptions[Deps]]) -> Generator[None]:
+        """Puts these values before what runs are given and before the agent's own, for tests.
+
+        It holds for the runs that start inside, also in tasks, streams and threads made there, and for no others; an
+        inner override goes before an outer. With `stream_fn` there are no fallbacks, and no key is needed.
+        """
+        with overriding(self, given):
+            yield
 
     # -- while it runs -----------------------------------------------------------------------------------------
 

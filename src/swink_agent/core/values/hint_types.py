@@ -2,6 +2,7 @@
 
 from pathlib import Path as Path
 
+from ..config import SystemPrompt as SystemPrompt
 from ..journal import Journal as Journal
 from ..journal import Past as Past
 from ..policy import Policy as Policy
@@ -11,4 +12,5 @@ from ..schemas.schema import FunctionSchema as FunctionSchema
 from ..secrets.redaction import Redactor as Redactor
 from ..structured import StructuredOutput as StructuredOutput
 from ..tool import AgentTool as AgentTool
+from ..turn import Tools as Tools
 from .model_info import ModelInfo as ModelInfo
