@@ -68,7 +68,7 @@ FORMATS: dict[str, Any] = {
 }
 """Where each provider's request has the format of the reply."""
 EXPECTED: dict[str, Any] = {
-    **dict.fromkeys(["openai", "azure", "xai", "mistral"], {"name": "answer", "schema": CLOSED, "strict": True}),
+    **{api: {"name": "answer", "schema": CLOSED, "strict": True} for api in ("openai", "azure", "xai", "mistral")},
     "openai-responses": {"type": "json_schema", "name": "answer", "schema": CLOSED, "strict": True},
     "gemini": {"schema": CITY, "mime": "application/json"},
     "anthropic": {"type": "json_schema", "schema": CLOSED},
