@@ -4,6 +4,7 @@ from pathlib import Path as Path
 
 from ..journal import Journal as Journal
 from ..journal import Past as Past
+from ..pending import Answer as Answer
 from ..policy import Policy as Policy
 from ..run.state import Run as Run
 from ..run.threads import WorkerThreads as WorkerThreads
