@@ -24,6 +24,7 @@ from swink_agent import (
     ModelSpec,
     NotPending,
     PolicyContext,
+    Redactor,
     RunRecord,
     Stop,
     StopReason,
@@ -318,6 +319,24 @@ async def test_a_value_that_is_refused_goes_back_with_the_reason(is_native: bool
     said = [extract_text(request.messages[-1].content) for request in stream.requests[1:]]
     assert "(-1, 2) is not in the first quadrant" in said[0]
     assert "x must be below ten" in said[1]
+
+
+@pytest.mark.parametrize("is_native", [True, False], ids=["native", "by tool"])
+async def test_a_secret_in_the_reason_reaches_neither_the_model_nor_the_error(is_native: bool) -> None:
+    secret = "kX9-very-secret-value-42"
+    redactor = Redactor()
+    redactor.register(secret, "token")
+
+    def leaky(point: Point) -> None:
+        raise ValueError(f"refused by {secret}")
+
+    answer = as_json(x=1, y=2) if is_native else call("final_answer", x=1, y=2)
+    stream = scripted(answer, answer, native_schema=is_native)
+    agent = Agent(MODEL, stream_fn=stream, redactor=redactor)
+    with pytest.raises(StructuredOutputFailed, match="refused by") as failure:
+        await agent.structured_output("where?", Point, 1, validate=leaky)
+    assert secret not in str(failure.value)
+    assert secret not in extract_text(stream.requests[1].messages[-1].content)
 
 
 async def test_refused_values_count_as_attempts() -> None:
