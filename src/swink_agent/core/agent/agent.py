@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..approval import ApprovalMode, ApproveFn, PendingCall
 from ..cancel import running_loop
-from ..checks import check_prompt, is_function, is_not
+from ..checks import is_function, is_not
 from ..config import (
     AgentLoopConfig,
     ConvertToLlmFn,
@@ -38,7 +38,7 @@ from ..run.event_stream import Channel, EventStream
 from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, Toolbox
-from ..turn import Tools, TurnTools, as_toolbox
+from ..turn import Tools, TurnTools, as_toolbox, check_prompt
 from ..types import (
     AgentMessage,
     AgentResult,
@@ -463,7 +463,7 @@ class Agent(ValueRuns[Deps]):
         """Claims the run of an order. Raises what makes it impossible, before anything has happened."""
         if order.prompts is None and not self.is_running:
             self._check_history(order)
-        check_given(self._config, order.given)
+        check_given(self._config, order.given, self._toolbox)
         return self._claims.take(blocked)
 
     def _check_history(self, order: _Order) -> None:
