@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from .alone import taken
+from .tables import as_one_test
 from .warm import WarmStarts, open_warm_starts
 
 # Reading the tests makes millions of objects that stay: looking through them for garbage takes a quarter of the time.
@@ -79,16 +80,6 @@ def warm_starts() -> Callable[[Mapping[str, str]], AbstractContextManager[WarmSt
     return open_warm_starts
 
 
-BOTH_BACK_ENDS = {
-    "test_no_attempt_gets_out",
-    "test_no_command_gets_out",
-    "test_nothing_is_sent_and_nothing_hidden_is_seen",
-    "test_ordinary_work_goes_on",
-    "test_credentials_are_hidden_where_a_variable_has_moved_them",
-    "test_a_folder_s_name_may_be_anything",
-}
-
-
 LONG_TABLES = {
     "test_no_file_tool_leaves_the_folder",
     "test_without_walls_the_same_attack_succeeds",
@@ -117,7 +108,9 @@ LONG_TABLES = {
     "test_a_list_of_completions_leaves_the_input_in_sight",
     "test_a_picker_or_a_dialog_leaves_the_input_in_sight",
 }
-"""Tests whose rows each start processes or a whole program: every third row runs, and the others in the sweep."""
+"""Tests whose rows each start processes or a whole program: one row in `ONE_OF` runs, and the others in the sweep."""
+
+ONE_OF = 6
 
 FOLDERS_WITH_TABLES = {"sandbox", "security"}
 """The same holds here for every test of more than `MOST_ROWS` rows."""
@@ -143,6 +136,19 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     if isinstance(collector, pytest.Directory) and (worker := getattr(collector.config, "workerinput", None)):
         random.Random(worker["workerid"]).shuffle(report.result)
     return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--each-row", action="store_true", help="each row of what is marked table is a test of its own")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> pytest.Item | None:
+    """The rows of what is marked `table` are one test: each alone takes less than what pytest does around it."""
+    is_table = any(mark.name == "table" for mark in getattr(obj, "pytestmark", ()))
+    if not is_table or not inspect.isfunction(obj) or collector.config.getoption("each_row"):
+        return None
+    return pytest.Function.from_parent(collector, name=name, callobj=as_one_test(obj, _run))
 
 
 OPTIONAL_PROGRAMS = {"git", "rg", "bwrap", "tmux", "zsh", "fish"}
@@ -178,8 +184,9 @@ def _skipped_without_its_program() -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The core's tests are the fast ones, but for those that say otherwise.
 
-    The tables of the sandbox run on the back end that most machines use, and on the other one in the sweep. Of long
-    tables a third of the rows runs, and of the examples that a Hypothesis test asks for a few; the sweep has all.
+    What is tried with both sandboxes of Linux is tried with the one that most machines use, or the other one where that
+    is missing, and with both in the sweep. Of long tables some rows run, and of the examples that a Hypothesis test asks
+    for a few; the sweep has all.
     """
     from hypothesis import is_hypothesis_test
 
@@ -195,16 +202,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path in of_core and not any(map(item.get_closest_marker, ("slow", "sweep", "integration"))):
             item.add_marker(pytest.mark.fast)
-    has_bubblewrap = shutil.which("bwrap") is not None
+    ids = {item.nodeid for item in items} if shutil.which("bwrap") is not None else set[str]()
     names = [getattr(item, "originalname", "") for item in items if FOLDERS_WITH_TABLES & {*item.path.parts}]
     tables = LONG_TABLES | {name for name, count in Counter(names).items() if count > MOST_ROWS}
     rows: Counter[str] = Counter()
     for item in items:
         name = getattr(item, "originalname", "")
-        if has_bubblewrap and name in BOTH_BACK_ENDS and "landlock" in item.name:
+        sibling = item.nodeid.removesuffix(item.name) + item.name.replace("landlock", "bubblewrap")
+        if sibling != item.nodeid and sibling in ids:
             item.add_marker(pytest.mark.sweep)
         elif name in tables:
-            if rows[name] % 3:
+            if rows[name] % ONE_OF:
                 item.add_marker(pytest.mark.sweep)
             rows[name] += 1
 
@@ -241,16 +249,23 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = pyfuncitem._fixtureinfo.argnames
-    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    _run(pyfuncitem.obj, {name: pyfuncitem.funcargs[name] for name in names})
+    return True
+
+
+def _run(test: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Runs a test, or one row of it. If it is `async def`, it gets an event loop of its own."""
+    if not inspect.iscoroutinefunction(test):
+        test(**arguments)
+        return
     for tries_left in (2, 1, 0):
         try:
-            asyncio.run(_without_leftovers(pyfuncitem.obj(**arguments)))
+            asyncio.run(_without_leftovers(test(**arguments)))
         except TooSlowError:
             if not tries_left:
                 raise
         else:
             break
-    return True
 
 
 async def _without_leftovers(test: Any) -> None:

@@ -208,6 +208,7 @@ ODD: list[Any] = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 async def test_a_good_reply_is_good(adapter: str) -> None:
     assert isinstance(await outcome(adapter, whole(adapter)), StreamDone)
@@ -326,6 +327,7 @@ async def test_arguments_that_are_no_object_reach_the_loop_as_they_are(adapter: 
 # -- mistakes of ours --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("error", [ValueError("bad"), OSError("bad"), TypeError("bad"), KeyError("bad")])
 @pytest.mark.parametrize("where", ["feed", "end"])
 async def test_a_mistake_in_a_parser_is_no_broken_connection(error: Exception, where: str) -> None:
@@ -349,6 +351,7 @@ async def test_a_mistake_in_a_parser_is_no_broken_connection(error: Exception, w
     assert len(server.requests) == 1
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 async def test_json_of_another_shape_is_no_broken_connection(adapter: str) -> None:
     frames = whole(adapter)

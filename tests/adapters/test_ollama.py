@@ -165,6 +165,7 @@ def test_extra_fields_are_merged_into_the_body() -> None:
     assert fields["keep_alive"] == "10m"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("model_id", "level", "think"),
     [

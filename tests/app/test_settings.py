@@ -121,6 +121,7 @@ def test_a_mistake_in_the_environment_and_in_a_flag_is_told() -> None:
         load_settings(path=nowhere, environ={}, flags={"max_cost": 0.0})
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [

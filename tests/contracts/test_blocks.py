@@ -210,6 +210,7 @@ def test_shell_blocks_that_say_so_are_run(block: Block, tmp_path: Path) -> None:
     in_folder(tmp_path, block.document, "bash", "-euo", "pipefail", "-c", block.code)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("block", of("sh"))
 def test_a_shell_reads_the_shell_blocks(block: Block) -> None:
     done = subprocess.run(["bash", "-n"], input=block.code, capture_output=True, text=True, check=False)
@@ -244,6 +245,7 @@ SHELL = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("command", SHELL)
 def test_commands_in_shell_blocks_are_what_the_programs_take(command: ShellCommand) -> None:
     program, *words = command.words
@@ -271,6 +273,7 @@ SPANS = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("span", SPANS)
 def test_commands_that_the_prose_names_exist(span: str) -> None:
     if span in MEANT_TO_BE_WRONG:

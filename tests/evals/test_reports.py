@@ -183,6 +183,7 @@ def test_junit_tells_failures_from_errors() -> None:
     assert error.attrib["type"] == "error"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", HOSTILE)
 def test_junit_is_valid_whatever_a_case_says(name: str) -> None:
     root = checked(hostile_report(name, "junit"))

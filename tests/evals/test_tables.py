@@ -203,6 +203,7 @@ def score(reply: str, **criteria: Any) -> float:
     return found.value if "similar" in criteria else float(found.passed)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("reply", "number", "tolerance", "passed"),
     [
@@ -226,6 +227,7 @@ def test_the_last_number_of_a_reply_is_near_enough(
     assert score(reply, number=number, tolerance=tolerance) == passed
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("reply", "measure", "value"),
     [
@@ -243,6 +245,7 @@ def test_similarity_is_what_its_measure_says(reply: str, measure: str, value: fl
     assert score(reply, similar="The cat sat on the mat", measure=measure) == pytest.approx(value)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "criteria",
     [

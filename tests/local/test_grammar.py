@@ -124,6 +124,7 @@ def test_a_schema_that_says_nothing_takes_any_json(write_by: Write) -> None:
     assert {type(item) for value in values for item in value.values()} == {int}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "schema",
     [

@@ -133,6 +133,7 @@ ORDINARY = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_text_is_left_alone(name: str) -> None:
     assert PromptGuard().scan(ORDINARY[name]) == ()

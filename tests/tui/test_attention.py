@@ -42,6 +42,7 @@ def test_who_is_called_how(mode: NotifyMode, is_focused: bool, wrote: list[str])
     assert called(mode, "done", is_focused=is_focused) == wrote
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("text", ["\x1b]52;c;cm0=\x07", "a\x9cb", "x\ny", "\u202eevil", "a;b;c", "x" * 5000, "\udc80"])
 def test_nothing_in_a_text_obeys_or_is_without_end(text: str) -> None:
     for sequence in (title(text), notification(text, {})):
