@@ -185,7 +185,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """The core's tests are the fast ones, but for those that say otherwise.
 
     What is tried with both sandboxes of Linux is tried with the one that most machines use, or the other one where that
-    is missing, and with both in the sweep. Of long tables some rows run, and of the examples that a Hypothesis test asks
+    is missing, and with both in the sweep. Of long tables some rows run, and of the examples that Hypothesis tests ask
     for a few; the sweep has all.
     """
     from hypothesis import is_hypothesis_test
