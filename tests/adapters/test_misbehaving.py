@@ -149,6 +149,7 @@ async def message_read_from(adapter: str, body: bytes) -> MessageAssembler:
     return assembler
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 async def test_a_second_terminal_frame_does_not_make_a_second_end(adapter: str) -> None:
     body = body_of(adapter)

@@ -261,6 +261,7 @@ async def test_every_value_of_an_error_frame_may_be_odd(adapter: str) -> None:
             assert end.message
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("status", [400, 401, 429, 503])
 async def test_every_value_of_an_error_body_may_be_odd(adapter: str, status: int) -> None:

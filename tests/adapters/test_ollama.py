@@ -91,6 +91,7 @@ def sent(*messages: AgentMessage) -> list[Any]:
 # -- where it goes -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

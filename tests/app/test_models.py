@@ -76,6 +76,7 @@ def test_a_model_may_be_named_as_people_name_it(text: str, model: ModelSpec) -> 
     assert named_model(text) == model
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "hint"),
     [

@@ -82,6 +82,7 @@ def spoken(agent: Agent) -> list[str]:
 # -- construction --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [

@@ -80,6 +80,7 @@ def test_a_line_of_jsonl_is_a_case(tmp_path: Path) -> None:
     assert [case.id for case in load_set(written(tmp_path, text, "set.jsonl")).cases] == ["a", "b"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "text", "line", "said"),
     [

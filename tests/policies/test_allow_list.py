@@ -27,6 +27,7 @@ def test_an_empty_list_allows_nothing(asked: AskedFn) -> None:
     assert AllowList([]).pre_dispatch(asked("search")) is not None
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("arguments", "is_allowed"),
     [

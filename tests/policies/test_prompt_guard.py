@@ -102,6 +102,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", ATTACKS)
 def test_text_that_gives_orders_is_found(name: str) -> None:
     attack, kind = ATTACKS[name]

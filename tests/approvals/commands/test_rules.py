@@ -943,6 +943,7 @@ def listed(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -967,6 +968,7 @@ def test_xargs_is_given_nothing_but_names_of_files(listed: Path, command: str) -
     assert verdict(command.replace("@OUT@", str(listed.parent)) + " | xargs cat", folder=str(listed)) == "ask"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -1008,6 +1010,7 @@ def linked(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [

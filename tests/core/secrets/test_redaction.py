@@ -132,6 +132,7 @@ def test_variables_named_like_secrets_are_registered_by_themselves() -> None:
     assert shown.endswith("Ada Lovelace /run/agent.sock qwertyuiop")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "key",
     [
@@ -636,6 +637,7 @@ def test_a_secret_is_found_as_common_tools_write_it(secret: str, how: str) -> No
         assert piece not in rest
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("secret", ["kx7Qp2vLm9-Zt4Rw8Yb3", ODD])
 @pytest.mark.parametrize("how", as_it_is_written(ODD))
 def test_a_secret_as_common_tools_write_it_is_found_in_chunks_too(secret: str, how: str) -> None:
