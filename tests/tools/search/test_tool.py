@@ -65,8 +65,8 @@ def make(tmp_path: Path) -> Iterator[MakeFn]:
 
 @pytest.fixture(
     params=[
-        "ripgrep",
-        "unconfined",
+        "ripgrep",  # or our own engine where that is not installed
+        pytest.param("unconfined", marks=pytest.mark.sweep),
         # The same two engines in other sandboxes.
         pytest.param("scanner", marks=pytest.mark.sweep),
         *([pytest.param("landlock", marks=pytest.mark.sweep)] if sys.platform == "linux" else []),
