@@ -148,6 +148,9 @@ ONE_OF = 6
 FOLDERS_WITH_TABLES = {"sandbox", "security"}
 """The same holds here for every test of more than `MOST_ROWS` rows."""
 
+LONG_FOLDERS = {"cli", "contracts", "crash", "sandbox", "security", "tools", "tui"}
+"""Where tests start processes or whole programs: they run first."""
+
 MOST_ROWS = 8
 
 MOST_EXAMPLES = 15
@@ -224,7 +227,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     from hypothesis import is_hypothesis_test
 
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.path.parts)  # the same order for all workers, whichever they were read in
+        # The same order for all workers, whichever they were read in: the files that take longest come first, so that
+        # no worker has one of them left when the others are done.
+        items.sort(key=_order)
     for item in items:
         if is_hypothesis_test(test := getattr(item, "obj", None)):
             if config.getoption("markexpr") == "sweep":
@@ -248,6 +253,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if rows[name] % ONE_OF:
                 item.add_marker(pytest.mark.sweep)
             rows[name] += 1
+
+
+def _order(item: pytest.Item) -> tuple[bool, tuple[str, ...]]:
+    folders = item.path.relative_to(CORE.parent).parts[:-1]
+    return not LONG_FOLDERS & {*folders}, item.path.parts
 
 
 def _shorten(test: Any) -> None:
