@@ -140,6 +140,17 @@ LONG_TABLES = {
     "test_a_reply_cut_at_any_byte_ends_once",
     "test_nothing_in_a_folder_switches_off_what_is_stricter_above_it",
     "test_other_arguments_are_held_against_the_schema_again",
+    "test_shell_blocks_that_say_so_are_run",
+    "test_a_request_for_a_summary_takes_no_more_of_the_window_than_any_other",
+    "test_a_long_request_leaves_room_for_several_turns_after_each_summary",
+    "test_stopped_at_any_step_it_leaves_what_was_sent_before_or_all_of_the_new",
+    "test_what_an_application_puts_into_the_history_is_on_record",
+    "test_texts_made_to_be_hard_take_a_bounded_number_of_steps",
+    "test_commits_work_and_what_git_runs_stays",
+    "test_no_signal_reaches_anybody_outside",
+    "test_a_hostile_file_is_refused_in_no_time",
+    "test_poison_is_marked_by_whatever_way_it_comes",
+    "test_a_kill_while_mending_loses_neither_the_good_nor_the_bad",
 }
 """Tests whose rows each start processes, or take long: one row in `ONE_OF` runs, and the others in the sweep."""
 
@@ -149,7 +160,7 @@ FOLDERS_WITH_TABLES = {"sandbox", "security"}
 """The same holds here for every test of more than `MOST_ROWS` rows."""
 
 LONG_FOLDERS = {"cli", "contracts", "crash", "sandbox", "security", "tools", "tui"}
-"""Where tests start processes or whole programs: they run first."""
+"""Where tests start processes or whole programs. Those run first."""
 
 MOST_ROWS = 8
 
