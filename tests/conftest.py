@@ -352,7 +352,6 @@ def no_threads_left() -> Iterator[None]:
 
 
 def pytest_sessionfinish() -> None:
-    gc.unfreeze()
     gc.collect()
 
 
