@@ -254,16 +254,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ids = {item.nodeid for item in items} if shutil.which("bwrap") is not None else set[str]()
     names = [getattr(item, "originalname", "") for item in items if FOLDERS_WITH_TABLES & {*item.path.parts}]
     tables = LONG_TABLES | {name for name, count in Counter(names).items() if count > MOST_ROWS}
-    rows: Counter[str] = Counter()
+    rows: Counter[tuple[str, bool]] = Counter()
     for item in items:
         name = getattr(item, "originalname", "")
-        sibling = item.nodeid.removesuffix(item.name) + item.name.replace("landlock", "bubblewrap")
-        if sibling != item.nodeid and sibling in ids:
+        is_other = "landlock" in item.name
+        place = item.nodeid.removesuffix(item.name)
+        if is_other and any(place + item.name.replace("landlock", usual) in ids for usual in ("bubblewrap", "auto")):
             item.add_marker(pytest.mark.sweep)
         elif name in tables:
-            if rows[name] % ONE_OF:
+            if rows[name, is_other] % ONE_OF:  # some of each, where both are tried
                 item.add_marker(pytest.mark.sweep)
-            rows[name] += 1
+            rows[name, is_other] += 1
 
 
 def _order(item: pytest.Item) -> tuple[bool, tuple[str, ...]]:
