@@ -55,6 +55,7 @@ from swink_agent import (
     MessagesInjected,
     MessageStart,
     MessageUpdate,
+    MissingDeps,
     ModelFallback,
     ModelSpec,
     ModelThrottled,
@@ -77,6 +78,7 @@ from swink_agent import (
     StreamOptions,
     StreamStart,
     StructuredOutputFailed,
+    StructuredResult,
     Text,
     TextDelta,
     TextEnd,
@@ -233,6 +235,7 @@ VALUES: list[msgspec.Struct] = [
     ),
     TurnRecord((USER,), REPLY, (CallRecord("call_1", "look"),)),
     UsageAdded(Usage(1), Cost(0.5), "overflow"),
+    StructuredResult(AgentResult((USER, REPLY), StopReason.STOP, value={"a": 1}, has_value=True), {"a": 1}, 2),
     AgentToolResult([Text("a"), PICTURE], {"x": 1}, True),
     Approve(),
     ApproveWith({"where": "there"}, "somewhere else"),
@@ -325,6 +328,7 @@ ERRORS: list[Exception] = [
     StreamError("broken", kind=ErrorKind.INVALID_REQUEST),
     StructuredOutputFailed(3, "x: not an integer", PolicyStop("budget", "spent")),
     PolicyStopped("budget", "spent"),
+    MissingDeps("lookup", "Deps"),
     ProviderMismatch("openai:gpt-5", "anthropic"),
     UnknownProvider("opnai"),
     ToolError("the file is locked"),
@@ -690,6 +694,7 @@ def test_there_are_public_enums_at_all() -> None:
     assert {kind.__name__ for kind in ENUMS} >= {"StopReason", "ErrorKind", "ThinkingLevel", "TurnEndReason"}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", ENUMS, ids=lambda kind: kind.__name__)
 def test_the_members_of_an_enum_are_one_of_a_kind_and_plain_strings_in_json(kind: Any) -> None:
     for member in kind:

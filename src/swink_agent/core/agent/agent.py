@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..approval import ApprovalMode, ApproveFn, PendingCall
 from ..cancel import running_loop
-from ..checks import check_prompt, is_function, is_not
+from ..checks import is_function, is_not
 from ..config import (
     AgentLoopConfig,
     ConvertToLlmFn,
@@ -38,7 +38,7 @@ from ..run.event_stream import Channel, EventStream
 from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, Toolbox
-from ..turn import Tools, TurnTools, as_toolbox
+from ..turn import Tools, TurnTools, as_toolbox, check_prompt
 from ..types import (
     AgentMessage,
     AgentResult,
@@ -52,6 +52,7 @@ from ..types import (
     as_prompts,
 )
 from ..values import hints
+from ..values.parameters import Deps
 from ..values.value import copy_json
 from .arguments import Prompt, as_history, as_model, check_provider, policies_by_slot, prompts_with_images, stream_fns
 from .claim import Claim, Claims
@@ -81,7 +82,7 @@ class _Order(Struct):
     """What the reader of a stream is given instead of the events."""
 
 
-class Agent(ValueRuns):
+class Agent(ValueRuns[Deps]):
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
     One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
@@ -108,9 +109,9 @@ class Agent(ValueRuns):
         self,
         model: str | ModelSpec,
         *,
-        system_prompt: SystemPrompt = "",
-        tools: Tools | None = None,
-        deps: Any = None,
+        system_prompt: SystemPrompt[Deps] = "",
+        tools: Tools[Deps] | None = None,
+        deps: Deps | None = None,
         messages: Iterable[str | AgentMessage] = (),
         stream_fn: StreamFn | None = None,
         stream_options: StreamOptions | None = None,
@@ -146,7 +147,7 @@ class Agent(ValueRuns):
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
         self._toolbox = as_toolbox(tools)
         history = as_history(messages)
-        self.system_prompt = system_prompt
+        self.system_prompt: SystemPrompt[Deps] = system_prompt
         """The instructions: a string, or a function that each turn calls once."""
         if state is not None and not hasattr(state, "keys"):
             raise is_not("state", state, "a mapping, such as a dict")
@@ -224,12 +225,12 @@ class Agent(ValueRuns):
         self.model = replace(self.model, thinking_level=ThinkingLevel(level))
 
     @property
-    def tools(self) -> tuple[AgentTool, ...]:
+    def tools(self) -> tuple[AgentTool[Deps], ...]:
         """The tools of the next run; if a function of the turn gives them, those of the last turn."""
         return self._toolbox.tools
 
     @tools.setter
-    def tools(self, tools: Tools) -> None:
+    def tools(self, tools: Tools[Deps]) -> None:
         self._toolbox = as_toolbox(tools)
 
     @property
@@ -298,7 +299,7 @@ class Agent(ValueRuns):
         """The configuration of the next run. Read-only: `replaced` makes an agent with another."""
         return self._config
 
-    def replaced(self, **arguments: Any) -> Agent:
+    def replaced(self, **arguments: Any) -> Agent[Deps]:
         """Returns a new agent with these constructor arguments, and the rest of this one.
 
         It has copies of the history and the state, and the same policies; no journal, subscribers or queued messages.
@@ -361,7 +362,7 @@ class Agent(ValueRuns):
     # -- running -----------------------------------------------------------------------------------------------
 
     async def prompt(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
     ) -> AgentResult:
         """Runs until the agent stops. An error on the way is in the result.
 
@@ -374,30 +375,30 @@ class Agent(ValueRuns):
         return await self._drive(self._order(given, prompts_with_images(prompt, images)))
 
     def prompt_stream(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
     ) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
         return self._stream(self._order(given, prompts_with_images(prompt, images)))
 
     def prompt_sync(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
     ) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
         return self._sync(self._order(given, prompts_with_images(prompt, images)))
 
-    async def continue_loop(self, **given: Unpack[RunOptions]) -> AgentResult:
+    async def continue_loop(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
         return await self._drive(self._order(given))
 
-    def continue_loop_stream(self, **given: Unpack[RunOptions]) -> EventStream:
+    def continue_loop_stream(self, **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
         return self._stream(self._order(given))
 
-    def continue_loop_sync(self, **given: Unpack[RunOptions]) -> AgentResult:
+    def continue_loop_sync(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._order(given))
 
-    async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> AgentResult:
+    async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Acts on answers to some or all of the calls that wait (`pending`), by their ids.
 
         An answer is `Approve()`, `ApproveWith(arguments)`, `Reject(reason)` or a bool; for an external call it is an
@@ -409,16 +410,16 @@ class Agent(ValueRuns):
         """
         return await self._drive(self._order(given, answers=answers))
 
-    def resume_stream(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> EventStream:
+    def resume_stream(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
         return self._stream(self._order(given, answers=answers))
 
-    def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> AgentResult:
+    def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._order(given, answers=answers))
 
     def text_stream(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
     ) -> hints.TextStream:
         """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
         from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
@@ -456,7 +457,7 @@ class Agent(ValueRuns):
             lambda channel: self._drive(order, claim, channel),
             claim.token,
             lambda: self._claims.release(claim),
-            self._subscriptions if order.view is None else None,  # a view notifies them itself
+            self._subscriptions,
         )
         claim.is_left = stream.channel.is_left
         return stream
@@ -465,7 +466,7 @@ class Agent(ValueRuns):
         """Claims the run of an order. Raises what makes it impossible, before anything has happened."""
         if order.prompts is None and not self.is_running:
             self._check_history(order)
-        check_given(self._config, order.given)
+        check_given(self._config, order.given, self._toolbox)
         return self._claims.take(blocked)
 
     def _check_history(self, order: _Order) -> None:
@@ -530,16 +531,17 @@ class Agent(ValueRuns):
         if request is not None:
             config = replace(config, post_turn_policies=(*config.post_turn_policies, request))
         subscriptions = self._subscriptions
-        push = None if channel is None else channel.push  # subscribers see each event before the reader does
-        if push is not None and order.view is not None:
-            push = self._viewed(order.view, push)
+        if channel is None:
+            emit = subscriptions.notify
+        else:
+            emit = channel.push if order.view is None else self._viewed(order.view, channel)
         return Run(
             config,
             self._transcript,
             toolbox,
             given.get("system_prompt", self.system_prompt),
             claim.token,
-            subscriptions.notify if push is None else push,
+            emit,
             run_loop,
             channel,
             request,
@@ -547,12 +549,12 @@ class Agent(ValueRuns):
             given.get("deps", config.deps),
         )
 
-    def _viewed(self, view: hints.ViewFn, push: Callable[[Any], None]) -> Callable[[AgentEvent], None]:
-        """Returns a function that pushes what the view makes of an event."""
+    def _viewed(self, view: hints.ViewFn, channel: Channel) -> Callable[[AgentEvent], None]:
+        """Returns a function that gives subscribers each event, and the stream what the view makes of it."""
 
         def pushed(event: AgentEvent) -> None:
             self._subscriptions.notify(event)
-            view(event, None if self._run is None else self._run.assembler, push)
+            view(event, None if self._run is None else self._run.assembler, channel.put)
 
         return pushed
 
@@ -579,7 +581,7 @@ class Agent(ValueRuns):
             self._claims.release(claim)
 
     @contextmanager
-    def override(self, **given: Unpack[OverrideOptions]) -> Generator[None]:
+    def override(self, **given: Unpack[OverrideOptions[Deps]]) -> Generator[None]:
         """Puts these values before what runs are given and before the agent's own, for tests.
 
         It holds for the runs that start inside, also in tasks, streams and threads made there, and for no others; an
