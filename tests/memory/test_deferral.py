@@ -348,3 +348,19 @@ async def test_however_answers_are_split_over_processes_the_session_ends_the_sam
 
 def _shown(message: Any) -> Any:
     return type(message).__name__, message.content, getattr(message, "outcome", None)
+
+
+async def test_a_call_that_waits_for_its_turn_has_no_start_on_record(store: JsonlSessionStore) -> None:
+    starts: list[int] = []
+
+    @tool(max_concurrent=1)
+    def work() -> str:
+        records = store.load(store.list()[0].id).records()
+        starts.append(sum(isinstance(record.entry, ToolStarted) for record in records))
+        return "done"
+
+    with store.create() as session:
+        agent = Agent("test:model", stream_fn=scripted(reply(call("work"), call("work")), "done"), tools=[work])
+        session.attach(agent)
+        await agent.prompt("go")
+    assert starts == [1, 2]
