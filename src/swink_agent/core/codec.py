@@ -141,7 +141,7 @@ def decode_json(data: bytes | str, kind: Any, noun: str, dec_hook: Callable[[typ
         raise ValueError(f"not a valid {noun}: {error}") from error
 
 
-_BLOCK_TAGS = frozenset({"text", "thinking", "tool_call", "image", "extension"})
+_BLOCK_TAGS = frozenset({"text", "thinking", "tool_call", "image", "document", "extension"})
 _OPAQUE_KEYS = frozenset({"arguments", "details", "data", "schema", "scope", "state", "value"})
 
 

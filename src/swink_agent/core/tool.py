@@ -14,14 +14,14 @@ from msgspec.structs import force_setattr
 from .approval import Grant
 from .cancel import CancellationToken
 from .errors import ToolError
-from .types import Extension, Image, Text, UserBlock, as_blocks
+from .types import Document, Extension, Image, Text, UserBlock, as_blocks
 from .values import hints
 from .values.value import Value
 
 __all__ = ["AgentTool", "AgentToolResult", "ToolContext", "Toolbox"]
 
 OnSteer = Literal["cancel", "finish"]
-_RESULT_BLOCKS = frozenset({Text, Image, Extension})
+_RESULT_BLOCKS = frozenset({Text, Image, Document, Extension})
 _PLAIN = frozenset({int, float, bool, dict})
 
 
@@ -190,7 +190,7 @@ def as_result(value: Any, name: str) -> AgentToolResult:
                 return value
             case str():
                 return AgentToolResult((Text(_encodable(value)),))
-            case Text() | Image() | Extension():
+            case Text() | Image() | Document() | Extension():
                 return AgentToolResult((value,))
             case list() | tuple() if value and all(type(item) in _RESULT_BLOCKS for item in cast("list[Any]", value)):
                 return AgentToolResult(cast("Sequence[UserBlock]", value))

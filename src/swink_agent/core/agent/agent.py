@@ -43,8 +43,6 @@ from ..types import (
     AgentResult,
     AssistantMessage,
     Cost,
-    Image,
-    ImageSource,
     ModelSpec,
     ThinkingLevel,
     Usage,
@@ -345,22 +343,29 @@ class Agent:
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    async def prompt(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
+    async def prompt(
+        self, prompt: Prompt, *, images: Sequence[hints.ImageInput] = (), documents: Sequence[hints.DocumentInput] = ()
+    ) -> AgentResult:
         """Runs until the agent stops. An error on the way is in the result.
 
         Raises an `AgentError` before anything has happened: `AlreadyRunning` (but it waits for the end of an aborted or
         abandoned run), `AuthError` for a missing key, `UnknownProvider` for a model without an adapter. Raises
-        `ValueError` for a prompt without any content.
+        `ValueError` for a prompt without any content. `images` and `documents` are blocks, sources, bytes, or paths of
+        files: a missing file is an `OSError`, an unknown kind a `ValueError`.
         """
-        return await self._drive(_Order(prompts_with_images(prompt, images)))
+        return await self._drive(_Order(prompts_with_images(prompt, images, documents)))
 
-    def prompt_stream(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> EventStream:
+    def prompt_stream(
+        self, prompt: Prompt, *, images: Sequence[hints.ImageInput] = (), documents: Sequence[hints.DocumentInput] = ()
+    ) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
-        return self._stream(_Order(prompts_with_images(prompt, images)))
+        return self._stream(_Order(prompts_with_images(prompt, images, documents)))
 
-    def prompt_sync(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
+    def prompt_sync(
+        self, prompt: Prompt, *, images: Sequence[hints.ImageInput] = (), documents: Sequence[hints.DocumentInput] = ()
+    ) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
-        return self._sync(_Order(prompts_with_images(prompt, images)))
+        return self._sync(_Order(prompts_with_images(prompt, images, documents)))
 
     async def continue_loop(self) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""

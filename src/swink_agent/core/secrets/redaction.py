@@ -19,7 +19,7 @@ from msgspec import structs
 
 from ..events import AgentEvent, MessageUpdate
 from ..stream import AssistantMessageDelta
-from ..types import AgentMessage
+from ..types import AgentMessage, Base64Source, Document
 from ..values.several import several_texts
 from ..values.value import is_secret_name
 from .forms import Found, SecretForms
@@ -362,6 +362,12 @@ class Redactor:
         return placeholder(value, name if self.redact(name) == name else "", self._key)  # a name may hold a secret
 
     def _redact_struct(self, value: msgspec.Struct) -> msgspec.Struct:
+        if type(value) is Base64Source:
+            return value  # the data of pictures and documents is not searched
+        if type(value) is Document:
+            from .messages import masked_document  # on use: few messages have one
+
+            return masked_document(value, self)
         changed = {
             name: new
             for name in value.__struct_fields__

@@ -4,6 +4,8 @@ from pathlib import Path as Path
 
 from ..journal import Journal as Journal
 from ..journal import Past as Past
+from ..media import DocumentInput as DocumentInput
+from ..media import ImageInput as ImageInput
 from ..policy import Policy as Policy
 from ..run.state import Run as Run
 from ..run.threads import WorkerThreads as WorkerThreads
