@@ -13,7 +13,8 @@ from .errors import StructuredOutputFailed
 from .policy import Inject, PolicyContext, Stop, Verdict
 from .schemas.schema import ValueSchema
 from .schemas.validation import compile_schema
-from .tool import AgentToolResult, ToolContext
+from .tool import AgentToolResult, Toolbox, ToolContext
+from .turn import TurnTools
 from .types import AgentResult, UserMessage, extract_text
 from .values.value import frozen_json
 
@@ -35,7 +36,7 @@ class StructuredOutput:
     requires_approval = False
     on_steer = "finish"
 
-    def __init__(self, target: Any, max_retries: int, taken_names: Container[str] = ()) -> None:
+    def __init__(self, target: Any, max_retries: int) -> None:
         if max_retries < 0:
             raise ValueError(f"max_retries is {max_retries}; it counts the attempts after the first, so 0 or more")
         self._type = None if isinstance(target, dict) else ValueSchema(target)
@@ -50,7 +51,7 @@ class StructuredOutput:
             compile_schema(schema)
         except ValueError as error:
             raise ValueError(f"the schema for structured output cannot be used: {error}") from error
-        self.name = answer_tool_name(taken_names)
+        self.name = answer_tool_name(())
         self.description = "Gives the final answer. Call it exactly once, when the answer is known."
         self.parameters_schema = schema
         self.max_retries = max_retries
@@ -59,6 +60,15 @@ class StructuredOutput:
         self._values: list[Any] = []
         self.given: Any = None
         """The accepted answer as JSON."""
+
+    def beside(self, toolbox: Toolbox) -> Toolbox:
+        """Returns these tools and this one, under a name that none of them has."""
+        self.name = answer_tool_name(toolbox)
+        return Toolbox((*toolbox.tools, self))
+
+    def choice_beside(self, tools: Toolbox | TurnTools) -> str:
+        """Returns the `tool_choice` for requests with these tools and this one."""
+        return self.name if isinstance(tools, Toolbox) and not tools else "required"
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Accepts the first valid answer."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, SupportsIndex, TypeVar, overload
+from typing import Any, SupportsIndex, TypeVar, Unpack, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,6 +38,7 @@ from ..run.event_stream import Channel, EventStream
 from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, Toolbox
+from ..turn import Tools, TurnTools, as_toolbox
 from ..types import (
     AgentMessage,
     AgentResult,
@@ -50,8 +51,19 @@ from ..types import (
 )
 from ..values import hints
 from ..values.value import copy_json
-from .arguments import Prompt, as_history, as_model, check_model, policies_by_slot, prompts_with_images, stream_fns
+from .arguments import Prompt, as_history, as_model, check_provider, policies_by_slot, stream_fns
 from .claim import Claim, Claims
+from .given import (
+    Given,
+    OverrideOptions,
+    PromptOptions,
+    RunOptions,
+    check_given,
+    config_of,
+    given_to,
+    overriding,
+    prompts_of,
+)
 from .history import History
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription, Subscriptions
@@ -69,6 +81,8 @@ class _Order(Struct):
     """`None` continues from the history."""
     request: hints.StructuredOutput | None = None
     """The value that the model must give, if the caller wants one."""
+    given: Given | None = None
+    """What holds for this run alone, in place of the agent's own values."""
 
 
 class Agent:
@@ -99,7 +113,8 @@ class Agent:
         model: str | ModelSpec,
         *,
         system_prompt: SystemPrompt = "",
-        tools: Iterable[AgentTool] = (),
+        tools: Tools | None = None,
+        deps: Any = None,
         messages: Iterable[str | AgentMessage] = (),
         stream_fn: StreamFn | None = None,
         stream_options: StreamOptions | None = None,
@@ -133,7 +148,7 @@ class Agent:
         self._last_error: str | None = None
         self._last_result: AgentResult | None = None
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
-        self._toolbox: Toolbox = Toolbox(tools)
+        self._toolbox = as_toolbox(tools)
         history = as_history(messages)
         self.system_prompt = system_prompt
         """The instructions: a string, or a function that each turn calls once."""
@@ -168,6 +183,7 @@ class Agent:
             approval_mode=ApprovalMode(approval_mode),
             tool_execution=tool_execution,
             state=self.state,
+            deps=deps,
             execution_root=execution_root,
             redactor=redactor,
             sleep=sleep or asyncio.sleep,
@@ -198,11 +214,7 @@ class Agent:
     @model.setter
     def model(self, model: str | ModelSpec) -> None:
         spec = as_model(model)
-        before, stream_fn = self._config.model.provider, self._config.stream_fn
-        if spec.provider != before and getattr(stream_fn, "is_bound", False):
-            own = getattr(stream_fn, "provider", before)
-            if spec.provider != own and spec.provider not in getattr(stream_fn, "kin", ()):
-                raise ProviderMismatch(str(spec), before)
+        check_provider(self._config.stream_fn, spec, self._config.model.provider)
         self._config = replace(self._config, model=spec)
         if self._transcript.recorder is not None:
             self._transcript.recorder.model_is(spec)
@@ -217,12 +229,12 @@ class Agent:
 
     @property
     def tools(self) -> tuple[AgentTool, ...]:
-        """The tools of the next run."""
+        """The tools of the next run; if a function of the turn gives them, those of the last turn."""
         return self._toolbox.tools
 
     @tools.setter
-    def tools(self, tools: Iterable[AgentTool]) -> None:
-        self._toolbox = Toolbox(tools)
+    def tools(self, tools: Tools) -> None:
+        self._toolbox = as_toolbox(tools)
 
     @property
     def messages(self) -> History:
@@ -294,7 +306,7 @@ class Agent:
 
         own = {
             "system_prompt": self.system_prompt,
-            "tools": self.tools,
+            "tools": self.tools if isinstance(self._toolbox, Toolbox) else self._toolbox.function,
             "messages": tuple(self._transcript.history),
             "state": copy_json(dict(self.state)),
         }
@@ -343,75 +355,92 @@ class Agent:
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    async def prompt(
-        self, prompt: Prompt, *, images: Sequence[hints.ImageInput] = (), documents: Sequence[hints.DocumentInput] = ()
-    ) -> AgentResult:
+    async def prompt(self, prompt: Prompt, **given: Unpack[PromptOptions]) -> AgentResult:
         """Runs until the agent stops. An error on the way is in the result.
+
+        `images` and `documents` are attached to a prompt that is a string: blocks, sources, bytes, or paths of files.
+        `deps`, `model`, `tools`, `system_prompt` and `stream_options` are for this run alone, as in every way to run.
 
         Raises an `AgentError` before anything has happened: `AlreadyRunning` (but it waits for the end of an aborted or
         abandoned run), `AuthError` for a missing key, `UnknownProvider` for a model without an adapter. Raises
-        `ValueError` for a prompt without any content. `images` and `documents` are blocks, sources, bytes, or paths of
-        files: a missing file is an `OSError`, an unknown kind a `ValueError`.
+        `ValueError` for a prompt without any content and for a file of an unknown kind, `OSError` for a missing file.
         """
-        return await self._drive(_Order(prompts_with_images(prompt, images, documents)))
+        return await self._drive(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_stream(
-        self, prompt: Prompt, *, images: Sequence[hints.ImageInput] = (), documents: Sequence[hints.DocumentInput] = ()
-    ) -> EventStream:
+    def prompt_stream(self, prompt: Prompt, **given: Unpack[PromptOptions]) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
-        return self._stream(_Order(prompts_with_images(prompt, images, documents)))
+        return self._stream(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_sync(
-        self, prompt: Prompt, *, images: Sequence[hints.ImageInput] = (), documents: Sequence[hints.DocumentInput] = ()
-    ) -> AgentResult:
+    def prompt_sync(self, prompt: Prompt, **given: Unpack[PromptOptions]) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
-        return self._sync(_Order(prompts_with_images(prompt, images, documents)))
+        return self._sync(self._order(given, prompts_of(prompt, given)))
 
-    async def continue_loop(self) -> AgentResult:
+    async def continue_loop(self, **given: Unpack[RunOptions]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
-        return await self._drive(_Order())
+        return await self._drive(self._order(given))
 
-    def continue_loop_stream(self) -> EventStream:
+    def continue_loop_stream(self, **given: Unpack[RunOptions]) -> EventStream:
         """The same as a stream of events."""
-        return self._stream(_Order())
+        return self._stream(self._order(given))
 
-    def continue_loop_sync(self) -> AgentResult:
+    def continue_loop_sync(self, **given: Unpack[RunOptions]) -> AgentResult:
         """The same for code that is not async."""
-        return self._sync(_Order())
+        return self._sync(self._order(given))
 
-    @overload
-    async def structured_output(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
     @overload
     async def structured_output(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
+        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[PromptOptions]
+    ) -> T: ...
+    @overload
+    async def structured_output(
+        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[PromptOptions]
     ) -> dict[str, Any]: ...
     @overload
-    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
-    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
+    async def structured_output(
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[PromptOptions]
+    ) -> Any: ...
+    async def structured_output(
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[PromptOptions]
+    ) -> Any:
         """Returns a value that the model gives: JSON for a JSON Schema (a dict), an instance for a type.
 
         Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
         """
         request = self._request(target, max_retries)
-        return request.value_of(await self._drive(_Order(as_prompts(prompt), request)))
+        return request.value_of(await self._drive(self._order(given, prompts_of(prompt, given), request)))
 
     @overload
-    def structured_output_sync(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
+    def structured_output_sync(
+        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[PromptOptions]
+    ) -> T: ...
     @overload
     def structured_output_sync(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
+        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[PromptOptions]
     ) -> dict[str, Any]: ...
     @overload
-    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
-    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
+    def structured_output_sync(
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[PromptOptions]
+    ) -> Any: ...
+    def structured_output_sync(
+        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[PromptOptions]
+    ) -> Any:
         """The same for code that is not async."""
         request = self._request(target, max_retries)
-        return request.value_of(self._sync(_Order(as_prompts(prompt), request)))
+        return request.value_of(self._sync(self._order(given, prompts_of(prompt, given), request)))
 
     def _request(self, target: Any, max_retries: int) -> hints.StructuredOutput:
         from ..structured import StructuredOutput  # on use, as everything that reads type hints
 
-        return StructuredOutput(target, max_retries, self._toolbox)
+        return StructuredOutput(target, max_retries)
+
+    def _order(
+        self,
+        given: Mapping[str, Any],
+        prompts: tuple[AgentMessage, ...] | None = None,
+        request: hints.StructuredOutput | None = None,
+    ) -> _Order:
+        """Returns the order of a run: what its caller gave, and the overrides that hold here and now."""
+        return _Order(prompts, request, given_to(self, given))
 
     def _sync(self, order: _Order) -> AgentResult:
         from .sync import run_sync  # on use: most agents run in async code
@@ -431,7 +460,7 @@ class Agent:
         """Claims the run of an order. Raises what makes it impossible, before anything has happened."""
         if order.prompts is None and not self.is_running:
             self._check_history()
-        check_model(self._config)
+        check_given(self._config, order.given)
         return self._claims.take(blocked)
 
     def _check_history(self) -> None:
@@ -460,7 +489,7 @@ class Agent:
                 await claim.wait_for_predecessors()
                 if order.prompts is None:
                     self._check_history()
-            run = self._run = self._new_run(claim, channel, order.request)
+            run = self._run = self._new_run(claim, order, channel)
             self._last_error = self._last_result = None
             try:
                 self._last_result = result = await run.loop(run, order.prompts)
@@ -474,33 +503,32 @@ class Agent:
         finally:
             self._claims.release(claim)
 
-    def _new_run(
-        self, claim: Claim, channel: Channel | None = None, request: hints.StructuredOutput | None = None
-    ) -> hints.Run:
+    def _new_run(self, claim: Claim, order: _Order, channel: Channel | None = None) -> hints.Run:
         from ..loop import run_loop  # on use: an agent may be made long before it runs
         from ..run.state import Run
 
-        config, toolbox = replace(self._config, state=self.state), self._toolbox
+        given, request = order.given or {}, order.request
+        config = replace(config_of(self._config, order.given), state=self.state)
+        toolbox: Toolbox | TurnTools = given.get("tools", self._toolbox)
         if request is not None:
-            choice = "required" if toolbox else request.name
             config = replace(
                 config,
-                stream_options=replace(config.stream_options, tool_choice=choice),
+                stream_options=replace(config.stream_options, tool_choice=request.choice_beside(toolbox)),
                 post_turn_policies=(*config.post_turn_policies, request),
             )
-            toolbox = Toolbox((*toolbox.tools, request))
         subscriptions = self._subscriptions
         return Run(
             config,
             self._transcript,
             toolbox,
-            self.system_prompt,
+            given.get("system_prompt", self.system_prompt),
             claim.token,
             subscriptions.notify if channel is None else subscriptions.before(channel.push),
             run_loop,
             channel,
             request,
             subscriptions if channel is None else None,
+            given.get("deps", config.deps),
         )
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
@@ -517,13 +545,23 @@ class Agent:
                 return None
             from ..reply import compact_on_demand  # on use, as everything that only runs need
 
-            run = self._new_run(claim)
+            run = self._new_run(claim, self._order({}))
             try:
                 return await compact_on_demand(run, instructions)
             finally:
                 self._count(run)
         finally:
             self._claims.release(claim)
+
+    @contextmanager
+    def override(self, **given: Unpack[OverrideOptions]) -> Generator[None]:
+        """Puts these values before what runs are given and before the agent's own, for tests.
+
+        It holds for the runs that start inside, also in tasks, streams and threads made there, and for no others; an
+        inner override goes before an outer. With `stream_fn` there are no fallbacks, and no key is needed.
+        """
+        with overriding(self, given):
+            yield
 
     # -- while it runs -----------------------------------------------------------------------------------------
 
