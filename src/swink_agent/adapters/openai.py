@@ -110,9 +110,9 @@ class OpenAiStreamFn(KeyedStreamFn):
         fields["messages"] = json_array(self.messages(context))
         return fields
 
-    def why_no_documents(self, model: ModelSpec) -> str:
-        """Says why no documents are sent: models that see no images do not take them either."""
-        return super().why_no_documents(model) or ("" if takes_images(model) else f"{model} takes no documents")
+    def without_documents(self, model: ModelSpec) -> str:
+        """Models that see no images take no documents either."""
+        return super().without_documents(model) or ("" if takes_images(model) else str(model))
 
     def session_fields(self, options: StreamOptions) -> dict[str, Any]:
         """Returns the session field, by which the provider finds its cache, except for servers that refuse it."""

@@ -113,9 +113,9 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
             if encoded != b"[]":
                 yield encoded[1:-1]
 
-    def why_no_documents(self, model: ModelSpec) -> str:
-        """Says why no documents are sent: models that see no images do not take them either."""
-        return super().why_no_documents(model) or ("" if takes_images(model) else f"{model} takes no documents")
+    def without_documents(self, model: ModelSpec) -> str:
+        """Models that see no images take no documents either."""
+        return super().without_documents(model) or ("" if takes_images(model) else str(model))
 
     # -- the reply ---------------------------------------------------------------------------------------------
 

@@ -136,9 +136,9 @@ class HttpStreamFn(ABC):
             return self.limits
         return msgspec.structs.replace(self.limits, total=options.timeout)
 
-    def why_no_documents(self, model: ModelSpec) -> str:
-        """Says why no documents are sent to the model, naming its provider; empty if they are."""
-        return "" if self.description.takes_documents else f"{self.provider} takes no documents"
+    def without_documents(self, model: ModelSpec) -> str:
+        """Names the provider, or its model, if that takes no documents; empty if it takes them."""
+        return "" if self.description.takes_documents else self.provider
 
     def document_names(self) -> Callable[[Document], str] | None:
         """Returns what names the documents of one request, if the provider does not take every name."""
@@ -151,7 +151,7 @@ class HttpStreamFn(ABC):
             context.messages,
             lambda: self.is_relay or takes_images(model),
             keeps_extensions=self.is_relay,
-            refuses_documents=lambda: "" if self.is_relay else self.why_no_documents(model),
+            without_documents=lambda: "" if self.is_relay else self.without_documents(model),
             names_documents=self.document_names(),
         )
         if prompt is context.system_prompt and messages is context.messages:

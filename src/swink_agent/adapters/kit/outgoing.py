@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from swink_agent.core.context.context import SentMessages, answered, failed_before
+from swink_agent.core.context.context import SentMessages, failed_before
+from swink_agent.core.context.documents import document_note, new_document, refused_document
 from swink_agent.core.types import (
     PDF,
     AgentMessage,
@@ -70,26 +71,23 @@ class OutgoingMessages:
         takes_images: Callable[[], bool],
         *,
         keeps_extensions: bool = False,
-        refuses_documents: Callable[[], str] = lambda: "this provider takes no documents",
+        without_documents: Callable[[], str] = lambda: "this provider",
         names_documents: Callable[[Document], str] | None = None,
     ) -> Sequence[AgentMessage]:
         """Reads files and replaces what cannot be sent by notes; returns the same messages if nothing changes.
 
-        `refuses_documents` says why documents are not sent, or nothing if they are. Then a document that came since the
-        last reply raises `RequestError`, and an older one becomes a note. `names_documents` gives names that a provider
-        takes, in the order of the documents.
+        `without_documents` names a provider or model that takes no documents: then one that came since the last reply
+        raises `RequestError`, and an older one becomes a note. `names_documents` gives names that a provider takes, in
+        the order of the documents.
         """
         found = [position for position, message in enumerate(messages) if _needs_a_look(message)]
         if not found:
             return messages
         with_documents = [position for position in found if _documents(messages[position])]
-        reason = refuses_documents() if with_documents else ""
-        if reason and with_documents[-1] >= answered(messages):
-            name = _documents(messages[with_documents[-1]])[0].shown_name
-            raise RequestError(
-                f"{reason}, so {name!r} was not sent: leave it out, or choose a model that takes documents"
-            )
-        taken = _Taken(takes_images(), not reason, keeps_extensions)
+        blind = without_documents() if with_documents else ""
+        if blind and (document := new_document(messages)) is not None:
+            raise RequestError(refused_document(blind, document))
+        taken = _Taken(takes_images(), not blind, keeps_extensions)
         prepared = list(messages)
         for position in found:
             prepared[position] = await self._prepared(messages[position], taken)
@@ -174,7 +172,7 @@ def _or_note(block: UserBlock, taken: _Taken) -> UserBlock:
     if type(block) is Image and not taken.images:
         return Text("[image left out: this model takes no images]")
     if type(block) is Document and not taken.documents:
-        return Text(f"[document {block.shown_name} left out: this model takes no documents]")
+        return Text(document_note(block))
     if not _is_file(block):
         return block
     return _read(block)
