@@ -57,7 +57,7 @@ from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import AwsEventFrames, AwsMessage, FrameError
 from .kit.http import HttpStreamFn
-from .kit.images import Note, document_data, picture
+from .kit.images import Note, document_data, document_url, picture
 from .kit.outgoing import RequestError
 from .kit.reply import ReplyWriter
 from .kit.transport import HttpRequest, Limits, Transport
@@ -314,6 +314,8 @@ class DocumentNames:
         self._used: set[str] = set()
 
     def __call__(self, document: Document) -> str:
+        if document_url(document) is not None:
+            return document.name  # it is not sent
         plain = " ".join(_NOT_IN_NAMES.sub("-", document.shown_name.removesuffix(".pdf")).split())[:_LONGEST_NAME]
         name = plain = plain.strip(" -") or "document"
         number = 1
