@@ -100,6 +100,7 @@ proxy = ProviderDescription(
     make=_made_by("proxy", "ProxyStreamFn"),
     key_variables=("SWINK_PROXY_TOKEN",),
     url_variables=("SWINK_PROXY_URL",),
+    takes_documents=True,
 )
 ollama = ProviderDescription(
     name="ollama",

@@ -151,7 +151,7 @@ class HttpStreamFn(ABC):
             context.messages,
             lambda: self.is_relay or takes_images(model),
             keeps_extensions=self.is_relay,
-            without_documents=lambda: "" if self.is_relay else self.without_documents(model),
+            without_documents=lambda: self.without_documents(model),
             names_documents=self.document_names(),
         )
         if prompt is context.system_prompt and messages is context.messages:
