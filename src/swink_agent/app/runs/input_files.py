@@ -9,15 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from swink_agent.core.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, kind_of
 from swink_agent.core.types import PDF, Base64Source, Document, Image, ModelSpec
 
 from ..errors import UsageProblem
-
-if TYPE_CHECKING:
-    from swink_agent.core.providers import ProviderDescription
 
 __all__ = ["added_folder", "attachment", "encodable", "folder_of", "picture", "read_input", "refuse_unsendable"]
 
@@ -139,7 +135,11 @@ def refuse_unsendable(
     if sees is False and any(isinstance(block, Image) for block in attached):
         raise UsageProblem(f"{model} sees no pictures: {picture}, or choose another model (`swink models`)")
     if any(isinstance(block, Document) for block in attached) and not _takes_documents(model, sees):
-        takers = ", ".join([provider.name for provider in _providers() if provider.takes_documents])
+        from swink_agent.adapters.registry import PROVIDERS, proxy
+
+        takers = ", ".join(
+            [provider.name for provider in PROVIDERS if provider.takes_documents and provider is not proxy]
+        )
         raise UsageProblem(f"{model} takes no documents: {document}, or choose a model of another provider ({takers})")
 
 
@@ -160,9 +160,3 @@ def _takes_documents(model: ModelSpec, sees: bool | None) -> bool:
         return False
     description = description_of(model.provider)
     return description is None or description.takes_documents
-
-
-def _providers() -> Sequence[ProviderDescription]:
-    from swink_agent.adapters.registry import PROVIDERS
-
-    return PROVIDERS
