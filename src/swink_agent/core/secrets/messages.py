@@ -16,20 +16,18 @@ from ..types import (
     AssistantMessage,
     Document,
     Extension,
-    FileSource,
     Image,
-    Source,
     Text,
     Thinking,
     ToolCall,
     ToolResultMessage,
-    UrlSource,
     UserMessage,
 )
 from ..values.nesting import kept_shallow
+from .attached import masked_document, masked_place
 from .redaction import SHORTEST_TEXT, Redactor
 
-__all__ = ["hold_text", "masked_data", "masked_document", "masked_message", "masked_texts", "with_fields"]
+__all__ = ["hold_text", "masked_data", "masked_message", "masked_texts", "with_fields"]
 
 _NO_TEXT = frozenset({int, float, bool, type(None)})
 
@@ -146,29 +144,9 @@ def _block(block: Text | Thinking | ToolCall | Image | Document | Extension, red
     if type(block) is Extension:
         return with_fields(block, data=masked_data(block.data, redactor))
     if type(block) is Image:
-        place = _masked_place(block.source, redactor)
+        place = masked_place(block.source, redactor.redact)
         return block if place is None else Text(f"[image {place}]")
-    return masked_document(block, redactor) if type(block) is Document else block
-
-
-def masked_document(block: Document, redactor: Redactor) -> Document | Text:
-    """Returns the document with its name masked, or a note if its address holds a secret."""
-    place = _masked_place(block.source, redactor)
-    if place is not None:
-        return Text(f"[document {place}]")
-    name = redactor.redact(block.name)
-    return block if name == block.name else Document(block.source, name)
-
-
-def _masked_place(source: Source, redactor: Redactor) -> str | None:
-    """Returns the masked address if it holds a secret, else `None`: a masked address would not work."""
-    if type(source) is UrlSource and source.url[:5].lower() != "data:":
-        address = redactor.redact(source.url)
-        return None if address == source.url else f"at {address}"
-    if type(source) is FileSource:
-        path = redactor.redact(str(source.path))
-        return None if path == str(source.path) else f"in the file {path}"
-    return None
+    return masked_document(block, redactor.redact) if type(block) is Document else block
 
 
 def with_fields(value: Any, **fields: Any) -> Any:

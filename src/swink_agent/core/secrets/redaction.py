@@ -22,6 +22,7 @@ from ..stream import AssistantMessageDelta
 from ..types import AgentMessage, Base64Source, Document
 from ..values.several import several_texts
 from ..values.value import is_secret_name
+from .attached import masked_document
 from .forms import Found, SecretForms
 from .ordinary import is_ordinary
 from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, placeholder
@@ -365,9 +366,7 @@ class Redactor:
         if type(value) is Base64Source:
             return value  # the data of pictures and documents is not searched
         if type(value) is Document:
-            from .messages import masked_document  # on use: few messages have one
-
-            return masked_document(value, self)
+            return masked_document(value, self.redact)
         changed = {
             name: new
             for name in value.__struct_fields__
