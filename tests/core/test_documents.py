@@ -146,6 +146,9 @@ def test_a_document_of_a_newer_version_becomes_an_extension() -> None:
 RUNS: dict[str, Callable[..., Any]] = {
     "prompt": lambda agent, **given: agent.prompt("Look", **given),
     "prompt_stream": lambda agent, **given: collect(agent.prompt_stream("Look", **given)),
+    "text_stream": lambda agent, **given: collect(agent.text_stream("Look", **given)),
+    "structured_run": lambda agent, **given: agent.structured_run("Look", SCHEMA, **given),
+    "structured_stream": lambda agent, **given: collect(agent.structured_stream("Look", SCHEMA, **given)),
     "structured_output": lambda agent, **given: agent.structured_output("Look", SCHEMA, **given),
 }
 
@@ -176,10 +179,12 @@ async def test_images_and_documents_follow_the_text_in_every_way_to_run(run: str
 
 
 def test_the_ways_without_async_take_them_too(report: Path) -> None:
-    agent = Agent(MODEL, stream_fn=scripted("ok", call("final_answer")))
+    agent = Agent(MODEL, stream_fn=scripted("ok", call("final_answer"), call("final_answer")))
     agent.prompt_sync("Look", documents=[report])
+    agent.structured_run_sync("Look", SCHEMA, documents=[report])
     agent.structured_output_sync("Look", SCHEMA, images=[PNG], documents=[report])
     assert [message.content for message in agent.messages if isinstance(message, UserMessage)] == [
+        (Text("Look"), REPORT),
         (Text("Look"), REPORT),
         (Text("Look"), PICTURE, REPORT),
     ]

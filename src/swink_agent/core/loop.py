@@ -278,6 +278,9 @@ async def _after_turn(
     context = run.policy_context(message, results)
     try:
         stop, messages, turn = await consult_after_turn(run.config.post_turn_policies, context, run.supervisor)
+        if stop is not None and run.request is not None:
+            # A policy may stop the run before the request was asked: an answer that was given still counts.
+            await run.supervisor.ask(run.request.hear, turn.message, last_words=True)
     except Interrupted:
         return message, results
     if run.stopped_by is None and run.error is None and not run.is_interrupted:

@@ -1,8 +1,8 @@
 """The agent: a model, its tools and its history, and the ways to run, steer, stop and observe it.
 
 Owns the state between runs. What happens in a run is in `loop`. The other files of this package are the agent's parts:
-`claim` (one run at a time), `queues`, `history`, `recording`, `subscriptions`, `arguments` (what an application gives)
-and `sync` (running from code that is not async).
+`claim` (one run at a time), `queues`, `history`, `recording`, `subscriptions`, `arguments` (what an application gives),
+`value_runs` (running for a value) and `sync` (running from code that is not async).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, SupportsIndex, TypeVar, Unpack, overload
+from typing import Any, SupportsIndex, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -50,6 +50,7 @@ from ..types import (
     as_prompts,
 )
 from ..values import hints
+from ..values.parameters import Deps
 from ..values.value import copy_json
 from .arguments import Prompt, as_history, as_model, check_provider, policies_by_slot, stream_fns
 from .claim import Claim, Claims
@@ -67,10 +68,10 @@ from .given import (
 from .history import History
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription, Subscriptions
+from .value_runs import PromptOrAnswers, ValueRuns
 
 __all__ = ["Agent", "Prompt"]
 
-T = TypeVar("T")
 log = logging.getLogger("swink_agent")
 
 
@@ -83,9 +84,11 @@ class _Order(Struct):
     """The value that the model must give, if the caller wants one."""
     given: Given | None = None
     """What holds for this run alone, in place of the agent's own values."""
+    view: hints.ViewFn | None = None
+    """What the reader of a stream is given instead of the events."""
 
 
-class Agent:
+class Agent(ValueRuns[Deps]):
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
     One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
@@ -112,9 +115,9 @@ class Agent:
         self,
         model: str | ModelSpec,
         *,
-        system_prompt: SystemPrompt = "",
-        tools: Tools | None = None,
-        deps: Any = None,
+        system_prompt: SystemPrompt[Deps] = "",
+        tools: Tools[Deps] | None = None,
+        deps: Deps | None = None,
         messages: Iterable[str | AgentMessage] = (),
         stream_fn: StreamFn | None = None,
         stream_options: StreamOptions | None = None,
@@ -150,7 +153,7 @@ class Agent:
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
         self._toolbox = as_toolbox(tools)
         history = as_history(messages)
-        self.system_prompt = system_prompt
+        self.system_prompt: SystemPrompt[Deps] = system_prompt
         """The instructions: a string, or a function that each turn calls once."""
         if state is not None and not hasattr(state, "keys"):
             raise is_not("state", state, "a mapping, such as a dict")
@@ -228,12 +231,12 @@ class Agent:
         self.model = replace(self.model, thinking_level=ThinkingLevel(level))
 
     @property
-    def tools(self) -> tuple[AgentTool, ...]:
+    def tools(self) -> tuple[AgentTool[Deps], ...]:
         """The tools of the next run; if a function of the turn gives them, those of the last turn."""
         return self._toolbox.tools
 
     @tools.setter
-    def tools(self, tools: Tools) -> None:
+    def tools(self, tools: Tools[Deps]) -> None:
         self._toolbox = as_toolbox(tools)
 
     @property
@@ -293,7 +296,7 @@ class Agent:
         """The configuration of the next run. Read-only: `replaced` makes an agent with another."""
         return self._config
 
-    def replaced(self, **arguments: Any) -> Agent:
+    def replaced(self, **arguments: Any) -> Agent[Deps]:
         """Returns a new agent with these constructor arguments, and the rest of this one.
 
         It has copies of the history and the state, and the same policies; no journal, subscribers or queued messages.
@@ -355,7 +358,7 @@ class Agent:
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    async def prompt(self, prompt: Prompt, **given: Unpack[PromptOptions]) -> AgentResult:
+    async def prompt(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
         """Runs until the agent stops. An error on the way is in the result.
 
         `images` and `documents` are attached to a prompt that is a string: blocks, sources, bytes, or paths of files.
@@ -367,71 +370,40 @@ class Agent:
         """
         return await self._drive(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_stream(self, prompt: Prompt, **given: Unpack[PromptOptions]) -> EventStream:
+    def prompt_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
         return self._stream(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_sync(self, prompt: Prompt, **given: Unpack[PromptOptions]) -> AgentResult:
+    def prompt_sync(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
         return self._sync(self._order(given, prompts_of(prompt, given)))
 
-    async def continue_loop(self, **given: Unpack[RunOptions]) -> AgentResult:
+    async def continue_loop(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
         return await self._drive(self._order(given))
 
-    def continue_loop_stream(self, **given: Unpack[RunOptions]) -> EventStream:
+    def continue_loop_stream(self, **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
         return self._stream(self._order(given))
 
-    def continue_loop_sync(self, **given: Unpack[RunOptions]) -> AgentResult:
+    def continue_loop_sync(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._order(given))
 
-    @overload
-    async def structured_output(
-        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[PromptOptions]
-    ) -> T: ...
-    @overload
-    async def structured_output(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[PromptOptions]
-    ) -> dict[str, Any]: ...
-    @overload
-    async def structured_output(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[PromptOptions]
-    ) -> Any: ...
-    async def structured_output(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[PromptOptions]
-    ) -> Any:
-        """Returns a value that the model gives: JSON for a JSON Schema (a dict), an instance for a type.
+    def text_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> hints.TextStream:
+        """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
+        from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
 
-        Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
-        """
-        request = self._request(target, max_retries)
-        return request.value_of(await self._drive(self._order(given, prompts_of(prompt, given), request)))
+        order = self._order(given, prompts_of(prompt, given))
+        order.view = view_of_text
+        return TextStream(self._stream(order))
 
-    @overload
-    def structured_output_sync(
-        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[PromptOptions]
-    ) -> T: ...
-    @overload
-    def structured_output_sync(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[PromptOptions]
-    ) -> dict[str, Any]: ...
-    @overload
-    def structured_output_sync(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[PromptOptions]
-    ) -> Any: ...
-    def structured_output_sync(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[PromptOptions]
-    ) -> Any:
-        """The same for code that is not async."""
-        request = self._request(target, max_retries)
-        return request.value_of(self._sync(self._order(given, prompts_of(prompt, given), request)))
-
-    def _request(self, target: Any, max_retries: int) -> hints.StructuredOutput:
-        from ..structured import StructuredOutput  # on use, as everything that reads type hints
-
-        return StructuredOutput(target, max_retries)
+    def _value_order(
+        self, given: PromptOptions[Deps], prompt: PromptOrAnswers, request: hints.StructuredOutput
+    ) -> _Order:
+        if isinstance(prompt, Mapping):
+            raise TypeError("nothing waits for answers: give a prompt")
+        return self._order(given, prompts_of(prompt, given), request)
 
     def _order(
         self,
@@ -511,25 +483,32 @@ class Agent:
         config = replace(config_of(self._config, order.given), state=self.state)
         toolbox: Toolbox | TurnTools = given.get("tools", self._toolbox)
         if request is not None:
-            config = replace(
-                config,
-                stream_options=replace(config.stream_options, tool_choice=request.choice_beside(toolbox)),
-                post_turn_policies=(*config.post_turn_policies, request),
-            )
+            config = replace(config, post_turn_policies=(*config.post_turn_policies, request))
         subscriptions = self._subscriptions
+        push = None if channel is None else channel.push
+        if push is not None and order.view is not None:
+            push = self._viewed(order.view, push)
         return Run(
             config,
             self._transcript,
             toolbox,
             given.get("system_prompt", self.system_prompt),
             claim.token,
-            subscriptions.notify if channel is None else subscriptions.before(channel.push),
+            subscriptions.notify if push is None else subscriptions.before(push),
             run_loop,
             channel,
             request,
             subscriptions if channel is None else None,
             given.get("deps", config.deps),
         )
+
+    def _viewed(self, view: hints.ViewFn, push: Callable[[Any], None]) -> Callable[[AgentEvent], None]:
+        """Returns a function that pushes what the view makes of an event."""
+
+        def pushed(event: AgentEvent) -> None:
+            view(event, None if self._run is None else self._run.assembler, push)
+
+        return pushed
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.
@@ -554,7 +533,7 @@ class Agent:
             self._claims.release(claim)
 
     @contextmanager
-    def override(self, **given: Unpack[OverrideOptions]) -> Generator[None]:
+    def override(self, **given: Unpack[OverrideOptions[Deps]]) -> Generator[None]:
         """Puts these values before what runs are given and before the agent's own, for tests.
 
         It holds for the runs that start inside, also in tasks, streams and threads made there, and for no others; an

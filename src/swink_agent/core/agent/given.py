@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Generic, TypeAlias, TypedDict
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from ..stream import StreamFn, StreamOptions
 from ..turn import Tools, as_toolbox
 from ..types import AgentMessage, ModelSpec
 from ..values import hints
+from ..values.parameters import Deps
 from .arguments import Prompt, as_model, check_model, check_provider, prompts_with_images
 
 __all__ = [
@@ -33,24 +34,24 @@ __all__ = [
 ]
 
 
-class RunOptions(TypedDict, total=False):
+class RunOptions(TypedDict, Generic[Deps], total=False):
     """What every way to run takes for that run alone; the agent stays as it was."""
 
-    deps: Any
+    deps: Deps | None
     model: str | ModelSpec | None
-    tools: Tools | None
-    system_prompt: SystemPrompt | None
+    tools: Tools[Deps] | None
+    system_prompt: SystemPrompt[Deps] | None
     stream_options: StreamOptions | None
 
 
-class PromptOptions(RunOptions, total=False):
+class PromptOptions(RunOptions[Deps], total=False):
     """What the ways to run a prompt take besides: what is attached to it."""
 
     images: Sequence[hints.ImageInput]
     documents: Sequence[hints.DocumentInput]
 
 
-class OverrideOptions(RunOptions, total=False):
+class OverrideOptions(RunOptions[Deps], total=False):
     """What `agent.override` takes."""
 
     stream_fn: StreamFn | None
@@ -65,7 +66,7 @@ _OVERRIDES: ContextVar[tuple[tuple[object, Given], ...]] = ContextVar("swink_age
 """The overrides that hold in this context, the innermost last, each with its agent."""
 
 
-def prompts_of(prompt: Prompt, given: PromptOptions) -> tuple[AgentMessage, ...]:
+def prompts_of(prompt: Prompt, given: PromptOptions[Any]) -> tuple[AgentMessage, ...]:
     """Returns the messages of a prompt with what is attached to it, which is taken out of `given`.
 
     Raises `ValueError`, `TypeError` and, for a file that cannot be read, `OSError`.
