@@ -262,7 +262,7 @@ class Agent(ValueRuns[Deps]):
 
     def _new_transcript(self, messages: Sequence[AgentMessage]) -> Transcript:
         transcript = Transcript(messages)
-        if self._config.convert_to_llm is default_convert_to_llm:
+        if messages and self._config.convert_to_llm is default_convert_to_llm:
             transcript.convert_by_default()
             transcript.conversation()  # so that the first turn costs no more than the others
         return transcript
@@ -423,7 +423,10 @@ class Agent(ValueRuns[Deps]):
     def _stream(self, order: _Order) -> EventStream:
         claim = self._claim(order)
         stream = EventStream(
-            lambda channel: self._drive(order, claim, channel), claim.token, lambda: self._claims.release(claim)
+            lambda channel: self._drive(order, claim, channel),
+            claim.token,
+            lambda: self._claims.release(claim),
+            self._subscriptions if order.view is None else None,  # a view does not show subscribers what it makes
         )
         claim.is_left = stream.channel.is_left
         return stream
@@ -476,11 +479,12 @@ class Agent(ValueRuns[Deps]):
             self._claims.release(claim)
 
     def _new_run(self, claim: Claim, order: _Order, channel: Channel | None = None) -> hints.Run:
-        from ..loop import run_loop  # on use: an agent may be made long before it runs
-        from ..run.state import Run
+        from ..loop import Run, run_loop  # on use: an agent may be made long before it runs
 
         given, request = order.given or {}, order.request
-        config = replace(config_of(self._config, order.given), state=self.state)
+        config = config_of(self._config, order.given)
+        if config.state is not self.state:  # an application may assign another
+            config = replace(config, state=self.state)
         toolbox: Toolbox | TurnTools = given.get("tools", self._toolbox)
         if request is not None:
             config = replace(config, post_turn_policies=(*config.post_turn_policies, request))
@@ -494,7 +498,7 @@ class Agent(ValueRuns[Deps]):
             toolbox,
             given.get("system_prompt", self.system_prompt),
             claim.token,
-            subscriptions.notify if push is None else subscriptions.before(push),
+            subscriptions.notify if push is None else push,
             run_loop,
             channel,
             request,
@@ -503,9 +507,10 @@ class Agent(ValueRuns[Deps]):
         )
 
     def _viewed(self, view: hints.ViewFn, push: Callable[[Any], None]) -> Callable[[AgentEvent], None]:
-        """Returns a function that pushes what the view makes of an event."""
+        """Returns a function that shows subscribers an event, and pushes what the view makes of it."""
 
         def pushed(event: AgentEvent) -> None:
+            self._subscriptions.notify(event)
             view(event, None if self._run is None else self._run.assembler, push)
 
         return pushed
