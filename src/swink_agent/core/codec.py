@@ -198,7 +198,7 @@ def _is_readable(type_name: str, fields: dict[str, Any]) -> bool:
     if type_name != "document":
         return True
     try:
-        msgspec.convert(fields, Document)
+        json_decoder(Document).decode(msgspec.json.encode(fields))
     except msgspec.ValidationError:
         return False
     return True
