@@ -56,6 +56,7 @@ from swink_agent import (
     MessagesInjected,
     MessageStart,
     MessageUpdate,
+    MissingDeps,
     ModelFallback,
     ModelSpec,
     ModelThrottled,
@@ -78,6 +79,7 @@ from swink_agent import (
     StreamOptions,
     StreamStart,
     StructuredOutputFailed,
+    StructuredResult,
     Text,
     TextDelta,
     TextEnd,
@@ -181,7 +183,7 @@ from swink_agent.sandbox import (
     SandboxProfile,
     SandboxUnavailable,
 )
-from swink_agent.tools import UndoError, WorkspaceError
+from swink_agent.tools import CheckpointError, WorkspaceError
 
 SHORT = 400
 
@@ -234,6 +236,7 @@ VALUES: list[msgspec.Struct] = [
     ),
     TurnRecord((USER,), REPLY, (CallRecord("call_1", "look"),)),
     UsageAdded(Usage(1), Cost(0.5), "overflow"),
+    StructuredResult(AgentResult((USER, REPLY), StopReason.STOP, value={"a": 1}, has_value=True), {"a": 1}, 2),
     AgentToolResult([Text("a"), PICTURE], {"x": 1}, True),
     Approve(),
     ApproveWith({"where": "there"}, "somewhere else"),
@@ -327,6 +330,7 @@ ERRORS: list[Exception] = [
     StreamError("broken", kind=ErrorKind.INVALID_REQUEST),
     StructuredOutputFailed(3, "x: not an integer", PolicyStop("budget", "spent")),
     PolicyStopped("budget", "spent"),
+    MissingDeps("lookup", "Deps"),
     ProviderMismatch("openai:gpt-5", "anthropic"),
     UnknownProvider("opnai"),
     ToolError("the file is locked"),
@@ -406,7 +410,7 @@ ERRORS += [
     SandboxClosed(),
     SandboxError("no walls"),
     SandboxUnavailable(reports=[BackendReport(name="landlock", works=False, reason="old kernel")]),
-    UndoError("no copy"),
+    CheckpointError("no copy"),
     WorkspaceError("outside"),
 ]
 
@@ -692,6 +696,7 @@ def test_there_are_public_enums_at_all() -> None:
     assert {kind.__name__ for kind in ENUMS} >= {"StopReason", "ErrorKind", "ThinkingLevel", "TurnEndReason"}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", ENUMS, ids=lambda kind: kind.__name__)
 def test_the_members_of_an_enum_are_one_of_a_kind_and_plain_strings_in_json(kind: Any) -> None:
     for member in kind:

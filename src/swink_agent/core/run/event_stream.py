@@ -71,6 +71,12 @@ class Channel:
         if self._readers:
             self._wake_readers()
 
+    def put(self, item: Any) -> None:
+        """Adds what the reader is given in place of events. Subscribers do not get it."""
+        self.events.append(item)
+        if self._readers:
+            self._wake_readers()
+
     @property
     def is_unbounded(self) -> bool:
         return self.most == inf

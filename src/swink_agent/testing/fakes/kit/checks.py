@@ -225,7 +225,7 @@ def check_output_schema(described: dict[str, Any], where: str, keywords: frozens
 
 
 def check_keywords(schema: object, where: str, keywords: frozenset[str], found: list[str]) -> None:
-    """Checks that a JSON Schema for a reply has no other keywords, and says of every value what it is."""
+    """Checks that a JSON Schema for a reply has no other keywords, and a type for every value."""
     for path, part in subschemas(schema, where):
         found += [f"{path}: {name!r} is not permitted" for name in part if name not in keywords]
         if "$ref" in part and len(part) > 1:
