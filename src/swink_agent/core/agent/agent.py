@@ -256,7 +256,7 @@ class Agent(ValueRuns[Deps]):
 
     def _new_transcript(self, messages: Sequence[AgentMessage]) -> Transcript:
         transcript = Transcript(messages)
-        if self._config.convert_to_llm is default_convert_to_llm:
+        if messages and self._config.convert_to_llm is default_convert_to_llm:
             transcript.convert_by_default()
             transcript.conversation()  # so that the first turn costs no more than the others
         return transcript
@@ -454,7 +454,10 @@ class Agent(ValueRuns[Deps]):
     def _stream(self, order: _Order) -> EventStream:
         claim = self._claim(order)
         stream = EventStream(
-            lambda channel: self._drive(order, claim, channel), claim.token, lambda: self._claims.release(claim)
+            lambda channel: self._drive(order, claim, channel),
+            claim.token,
+            lambda: self._claims.release(claim),
+            self._subscriptions,
         )
         claim.is_left = stream.channel.is_left
         return stream
@@ -518,25 +521,24 @@ class Agent(ValueRuns[Deps]):
             self._claims.release(claim)
 
     def _new_run(self, claim: Claim, order: _Order, channel: Channel | None = None) -> hints.Run:
-        from ..loop import run_loop  # on use: an agent may be made long before it runs
-        from ..run.state import Run
+        from ..loop import Run, run_loop  # on use: an agent may be made long before it runs
 
         given, request = order.given or {}, order.request
-        config = replace(config_of(self._config, order.given), state=self.state)
+        config = config_of(self._config, order.given)
+        if config.state is not self.state:  # an application may assign another
+            config = replace(config, state=self.state)
         toolbox: Toolbox | TurnTools = given.get("tools", self._toolbox)
         if request is not None:
             config = replace(config, post_turn_policies=(*config.post_turn_policies, request))
         subscriptions = self._subscriptions
-        push = None if channel is None else channel.push
-        if push is not None and order.view is not None:
-            push = self._viewed(order.view, push)
+        emit = None if channel is None or order.view is None else self._viewed(order.view, channel)
         return Run(
             config,
             self._transcript,
             toolbox,
             given.get("system_prompt", self.system_prompt),
             claim.token,
-            subscriptions.notify if push is None else subscriptions.before(push),
+            subscriptions.notify if channel is None else emit or channel.push,
             run_loop,
             channel,
             request,
@@ -544,13 +546,16 @@ class Agent(ValueRuns[Deps]):
             given.get("deps", config.deps),
         )
 
-    def _viewed(self, view: hints.ViewFn, push: Callable[[Any], None]) -> Callable[[AgentEvent], None]:
-        """Returns a function that pushes what the view makes of an event."""
+    def _viewed(self, view: hints.ViewFn, channel: Channel) -> Callable[[AgentEvent], None]:
+        """Returns a function that gives an event to the subscribers, and what the view makes of it to the reader."""
+        subscriptions = self._subscriptions
 
-        def pushed(event: AgentEvent) -> None:
-            view(event, None if self._run is None else self._run.assembler, push)
+        def emit(event: AgentEvent) -> None:
+            if subscriptions.all:
+                subscriptions.notify(event)
+            view(event, None if self._run is None else self._run.assembler, channel.give)
 
-        return pushed
+        return emit
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.

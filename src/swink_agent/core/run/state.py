@@ -46,6 +46,7 @@ _UNSEEN_TOKENS = 1024
 """Tokens that a provider may add to a request, such as its instructions for the use of tools."""
 
 _NO_USAGE, _NO_COST = Usage(), Cost()
+_NO_TOOLS: frozenset[str] = frozenset()
 
 log = logging.getLogger("swink_agent")
 
@@ -141,7 +142,7 @@ class Run:
         """The system prompt of this turn, computed once in it."""
         self.request = request
         """The value that the run must give, for `structured_output`."""
-        self.unasked_tools: frozenset[str] = frozenset()
+        self.unasked_tools = _NO_TOOLS
         """The library's own tools, which need no approval."""
         self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel
