@@ -694,6 +694,7 @@ def test_there_are_public_enums_at_all() -> None:
     assert {kind.__name__ for kind in ENUMS} >= {"StopReason", "ErrorKind", "ThinkingLevel", "TurnEndReason"}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", ENUMS, ids=lambda kind: kind.__name__)
 def test_the_members_of_an_enum_are_one_of_a_kind_and_plain_strings_in_json(kind: Any) -> None:
     for member in kind:

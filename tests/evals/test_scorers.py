@@ -62,6 +62,7 @@ def test_the_calls_that_were_expected_are_looked_for() -> None:
     assert "expected a, b; made a{}, c{}" in score.reason
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("criteria", "response", "passes"),
     [

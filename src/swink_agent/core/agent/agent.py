@@ -531,14 +531,17 @@ class Agent(ValueRuns[Deps]):
         if request is not None:
             config = replace(config, post_turn_policies=(*config.post_turn_policies, request))
         subscriptions = self._subscriptions
-        emit = None if channel is None or order.view is None else self._viewed(order.view, channel)
+        if channel is None:
+            emit = subscriptions.notify
+        else:
+            emit = channel.push if order.view is None else self._viewed(order.view, channel)
         return Run(
             config,
             self._transcript,
             toolbox,
             given.get("system_prompt", self.system_prompt),
             claim.token,
-            subscriptions.notify if channel is None else emit or channel.push,
+            emit,
             run_loop,
             channel,
             request,
@@ -547,15 +550,13 @@ class Agent(ValueRuns[Deps]):
         )
 
     def _viewed(self, view: hints.ViewFn, channel: Channel) -> Callable[[AgentEvent], None]:
-        """Returns a function that gives an event to the subscribers, and what the view makes of it to the reader."""
-        subscriptions = self._subscriptions
+        """Returns a function that gives subscribers each event, and the stream what the view makes of it."""
 
-        def emit(event: AgentEvent) -> None:
-            if subscriptions.all:
-                subscriptions.notify(event)
-            view(event, None if self._run is None else self._run.assembler, channel.give)
+        def pushed(event: AgentEvent) -> None:
+            self._subscriptions.notify(event)
+            view(event, None if self._run is None else self._run.assembler, channel.put)
 
-        return emit
+        return pushed
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.

@@ -71,8 +71,8 @@ class Channel:
         if self._readers:
             self._wake_readers()
 
-    def give(self, item: Any) -> None:
-        """Adds something else for the reader, which subscribers do not see."""
+    def put(self, item: Any) -> None:
+        """Adds what the reader is given in place of events. Subscribers do not get it."""
         self.events.append(item)
         if self._readers:
             self._wake_readers()
