@@ -39,7 +39,7 @@ from swink_agent import (
 )
 from swink_agent.adapters.anthropic import AnthropicStreamFn
 from swink_agent.memory import JsonlSessionStore, Session, SessionInUse, SummarizingCompactor
-from swink_agent.memory.log.files import FileOperations
+from swink_agent.memory.storage.files import FileOperations
 from swink_agent.testing import call, scripted, text, think
 
 PROMPTS = 3

@@ -23,8 +23,8 @@ from swink_agent.memory import (
     UnknownMessage,
     UnknownRecord,
 )
-from swink_agent.memory.log.files import FileOperations
 from swink_agent.memory.log.records import SessionStarted, TitleChanged, encode_line
+from swink_agent.memory.storage.files import FileOperations
 from swink_agent.testing import check_conversation
 
 RecordedFn = Callable[..., Path]

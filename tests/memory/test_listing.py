@@ -157,20 +157,20 @@ def written(store: JsonlSessionStore, name: str, at: int, mtime: int, cwd: str =
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files of which a list has read anything."""
-    paths: list[Path] = []
-    read = listing.info_from_file
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sessions of which a list has read anything."""
+    paths: list[str] = []
+    read = listing.info_from_log
 
-    def counting(path: Path, *arguments: Any) -> Any:
-        paths.append(path)
-        return read(path, *arguments)
+    def counting(reader: Any, storage: Any, session_id: str, *arguments: Any) -> Any:
+        paths.append(session_id)
+        return read(reader, storage, session_id, *arguments)
 
-    monkeypatch.setattr("swink_agent.memory.sessions.store.info_from_file", counting)
+    monkeypatch.setattr("swink_agent.memory.sessions.store.info_from_log", counting)
     return paths
 
 
-def test_a_short_list_reads_few_files(store: JsonlSessionStore, opened: list[Path]) -> None:
+def test_a_short_list_reads_few_files(store: JsonlSessionStore, opened: list[str]) -> None:
     for number in range(200):
         written(store, f"s{number:03}", at := 1_700_000_000_000 + number * 60_000, at + 5)
     assert [info.id for info in store.list(limit=3)] == ["s199", "s198", "s197"]

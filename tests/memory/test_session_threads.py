@@ -24,7 +24,7 @@ from swink_agent import (
 )
 from swink_agent.core.journal import MessageAdded
 from swink_agent.memory import JsonlSessionStore, Session, SessionError
-from swink_agent.memory.log.files import FileOperations
+from swink_agent.memory.storage.files import FileOperations
 from swink_agent.testing import call, check_conversation, scripted, text
 
 PATIENCE = 60.0

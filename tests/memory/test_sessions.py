@@ -60,9 +60,9 @@ from swink_agent.memory import (
     SessionNotFound,
     UnknownMessage,
 )
-from swink_agent.memory.log.files import FileOperations
 from swink_agent.memory.log.records import LabelAdded, NoteAdded, SessionStarted, Summary, TitleChanged
 from swink_agent.memory.search.index import SessionIndex
+from swink_agent.memory.storage.files import FileOperations
 from swink_agent.testing import call, scripted, text
 
 RecordedFn = Callable[..., Path]
