@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -55,8 +56,6 @@ class Files(Kind):
         return (folder / f"{session_id}.jsonl").read_bytes()
 
     def write(self, folder: Path, session_id: str, data: bytes, at: int | None = None) -> None:
-        import os
-
         path = folder / f"{session_id}.jsonl"
         path.write_bytes(data)
         if at is not None:
@@ -76,7 +75,9 @@ class Sql(Kind):
         return f"{folder / 'sessions.sqlite3'} (session {session_id})"
 
     def _database(self, folder: Path) -> closing[sqlite3.Connection]:
-        return closing(sqlite3.connect(folder / "sessions.sqlite3", isolation_level=None, timeout=30))
+        database = sqlite3.connect(folder / "sessions.sqlite3", isolation_level=None, timeout=30)
+        database.execute("PRAGMA synchronous = OFF")
+        return closing(database)
 
     def read(self, folder: Path, session_id: str) -> bytes:
         statement = "SELECT line FROM swink_session_lines JOIN swink_sessions ON number = session WHERE id = ?"
