@@ -52,6 +52,7 @@ _TABLES = (
     "CREATE TABLE swink_session_schema (version INTEGER NOT NULL)",
     f"INSERT INTO swink_session_schema VALUES ({_VERSION})",
 )
+_NO_DATABASE = "file is not a database"
 _LISTED = "FROM swink_sessions WHERE NOT is_unfinished"
 _OF_SESSION = (
     "FROM swink_session_lines JOIN swink_sessions ON number = session WHERE id = ? AND NOT is_unfinished "
@@ -163,8 +164,11 @@ class DatabaseStorage:
 
     def _version(self, database: sqlite3.Connection) -> int | None:
         """The version of the tables; `None` if there are none. Raises `SessionError` for that of a newer program."""
+        size = _size_of(self.place)
         found = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'swink_session_schema'").fetchone()
         if found is None:
+            if size and not database.execute("PRAGMA page_count").fetchone()[0]:
+                raise sqlite3.DatabaseError(_NO_DATABASE)  # SQLite takes a short file for an empty database
             return None
         (version,) = database.execute("SELECT max(version) FROM swink_session_schema").fetchone()
         if type(version) is not int or version > _VERSION:
@@ -196,7 +200,7 @@ class DatabaseStorage:
             yield
         except (sqlite3.Error, OSError) as error:
             words = f"{self.place} cannot be {what}: {reason_of(error)}"
-            if isinstance(error, sqlite3.Error) and _is_named(error, "NOTADB"):
+            if str(error) == _NO_DATABASE:
                 words += ". It was left as it is"
             raise SessionError(words, path=str(self.place)) from error
 
