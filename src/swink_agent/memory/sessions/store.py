@@ -355,8 +355,11 @@ class SqlSessionStore(SessionStore):
         sync: bool = True,
         connect: Callable[..., sqlite3.Connection] | None = None,
     ) -> None:
-        from ..storage.database import DatabaseStorage  # imported here because it loads SQLite
-
+        try:
+            from ..storage.database import DatabaseStorage  # imported here because it loads SQLite
+        except ImportError as error:
+            words = "a SqlSessionStore needs Python's sqlite3 module, which this Python was built without"
+            raise SessionError(words) from error
         given = _data_folder() / _DATABASE if path is None else _expanded(path, "file")
         self.path = given / _DATABASE if given.is_dir() else given
         super().__init__(DatabaseStorage(self.path, sync=sync, connect=connect), types, sync=sync)

@@ -9,8 +9,8 @@ A batch of lines is one transaction. In SQLite's write-ahead mode a transaction 
 moment and, with sync, a loss of power when it has returned. Who opens a session holds the lock of a file in the folder
 beside the database, which the system releases when the process ends.
 
-Owns the tables, the connections and the locks. Reading opens a connection and closes it again; an open session has one
-of its own.
+Owns the rows and the locks. Reading opens a connection and closes it again; an open session has one of its own.
+`connections` opens them.
 """
 
 from __future__ import annotations
@@ -20,39 +20,20 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from functools import cache
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
-from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound, reason_of
+from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound
+from .connections import PATIENCE, Database, close_while_forking, never_while_forking
 from .files import FileOperations, close_quietly
 from .folder import INDEX_NAME, lock_file, make_folder
 from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog
 
 __all__ = ["DatabaseStorage"]
 
-_VERSION = 1
-_PATIENCE = 30.0
-"""Seconds to wait while another process writes."""
-_AGAIN = 0.01
-"""Seconds between attempts, where SQLite does not wait itself."""
 _ABANDONED = 3_600_000
 """Milliseconds after which an unfinished session counts as left by a process that died."""
-_TABLES = (
-    """CREATE TABLE swink_sessions (
-        number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, cwd TEXT, size INTEGER NOT NULL,
-        written INTEGER NOT NULL, changes INTEGER NOT NULL, is_unfinished INTEGER NOT NULL)""",
-    "CREATE INDEX swink_sessions_by_folder ON swink_sessions (cwd, written)",
-    """CREATE TABLE swink_session_lines (
-        session INTEGER NOT NULL, position INTEGER NOT NULL, line BLOB NOT NULL, PRIMARY KEY (session, position)
-        ) WITHOUT ROWID""",
-    "CREATE TABLE swink_session_damage (session INTEGER NOT NULL, damage BLOB NOT NULL)",
-    "CREATE TABLE swink_session_schema (version INTEGER NOT NULL)",
-    f"INSERT INTO swink_session_schema VALUES ({_VERSION})",
-)
-_NO_DATABASE = "file is not a database"
 _LISTED = "FROM swink_sessions WHERE NOT is_unfinished"
 _OF_SESSION = (
     "FROM swink_session_lines JOIN swink_sessions ON number = session WHERE id = ? AND NOT is_unfinished "
@@ -73,12 +54,9 @@ class DatabaseStorage:
     ) -> None:
         self.place = path
         self.index_path = path.with_name(f"{path.stem}-{INDEX_NAME}")
+        self._database = Database(path, sync=sync, connect=connect)
         self._locks = path.with_name(path.name + ".locks")
-        self._sync = sync
-        self._connect = sqlite3.connect if connect is None else connect
         self._files = FileOperations() if files is None else files
-        self.waits_for_sync = sync
-        """Whether lines are collected until the log pushes them."""
 
     def name_of(self, session_id: str) -> LogName:
         return LogName(session_id, self.place, is_shared=True)
@@ -89,120 +67,10 @@ class DatabaseStorage:
     def _lock_path(self, session_id: str) -> Path:
         return self._locks / session_id
 
-    # -- connections -------------------------------------------------------------------------------------------
-
     @contextmanager
     def reading(self) -> Generator[LogReader, None, None]:
-        if not self.place.exists():
-            yield _NoLogs(self.place)
-            return
-        with _forks().connected():
-            with self._told("read"):
-                database = self._reader()
-            try:
-                with self._told("read"):
-                    is_empty = self._version(database) is None
-                yield _NoLogs(self.place) if is_empty else _DatabaseReader(database, self.place)
-            finally:
-                database.close()
-
-    def _reader(self) -> sqlite3.Connection:
-        """A connection that changes nothing. In a folder that cannot be written, SQLite must be told that nobody else
-        writes, or it wants to create its other files there."""
-        uri = self.place.as_uri()
-        database = self._connected(f"{uri}?mode=ro")
-        try:
-            database.execute("SELECT 1 FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError as error:
-            database.close()
-            if not _is_named(error, "CANTOPEN", "READONLY") or _size_of(Path(f"{self.place}-wal")):
-                raise
-            database = self._connected(f"{uri}?immutable=1")
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-    def writer(self) -> sqlite3.Connection:
-        """A connection for writing to a database that has the tables. Raises `sqlite3.Error`, `OSError` and
-        `SessionError`."""
-        database = self._connected(f"{self.place.as_uri()}?mode=rw")
-        try:
-            version = self._version(database)  # before anything is changed
-            self._prepare(database)
-            if version is None:
-                self._make_tables(database)
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-    def _connected(self, uri: str) -> sqlite3.Connection:
-        return self._connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-
-    def _prepare(self, database: sqlite3.Connection) -> None:
-        # Readers do not wait for a writer in this mode, and a transaction needs one sync.
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                database.execute("PRAGMA journal_mode = WAL")
-                break
-            except sqlite3.OperationalError as error:
-                if not _is_named(error, "BUSY", "LOCKED") or time.monotonic() > deadline:
-                    raise
-                time.sleep(_AGAIN)  # another process is creating the database
-        # Without a sync for each transaction, the last ones may be lost with the power; the database stays whole.
-        database.execute(f"PRAGMA synchronous = {'FULL' if self._sync else 'NORMAL'}")
-        database.execute("PRAGMA fullfsync = ON")
-        database.execute("PRAGMA secure_delete = ON")
-
-    def _make_tables(self, database: sqlite3.Connection) -> None:
-        with self.transaction(database):
-            if self._version(database) is None:  # no other process did it while this one waited
-                for statement in _TABLES:
-                    database.execute(statement)
-
-    def _version(self, database: sqlite3.Connection) -> int | None:
-        """The version of the tables; `None` if there are none. Raises `SessionError` for that of a newer program."""
-        size = _size_of(self.place)
-        found = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'swink_session_schema'").fetchone()
-        if found is None:
-            if size and not database.execute("PRAGMA page_count").fetchone()[0]:
-                raise sqlite3.DatabaseError(_NO_DATABASE)  # SQLite takes a short file for an empty database
-            return None
-        (version,) = database.execute("SELECT max(version) FROM swink_session_schema").fetchone()
-        if type(version) is not int or version > _VERSION:
-            raise SessionError(
-                f"{self.place} was written by a newer version (tables {version}; this one knows {_VERSION}): "
-                "install that version. It was left as it is",
-                path=str(self.place),
-            )
-        return version
-
-    @contextmanager
-    def transaction(self, database: sqlite3.Connection) -> Generator[None, None, None]:
-        """One transaction, which is there whole or not at all."""
-        with _forks().turn:
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                database.execute("COMMIT")
-            except BaseException:
-                if database.in_transaction:
-                    with suppress(sqlite3.Error):  # else the first error would be hidden
-                        database.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def _told(self, what: str) -> Generator[None, None, None]:
-        """Errors of SQLite and the disk as `SessionError`s."""
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            words = f"{self.place} cannot be {what}: {reason_of(error)}"
-            if str(error) == _NO_DATABASE:
-                words += ". It was left as it is"
-            raise SessionError(words, path=str(self.place)) from error
+        with self._database.reading() as connection:
+            yield _DatabaseReader(connection, self.place)
 
     # -- creating ----------------------------------------------------------------------------------------------
 
@@ -210,28 +78,28 @@ class DatabaseStorage:
         self._make_file()
         lock = self._locked(new.id, is_new=True)
         try:
-            with _forks().connected(), self._told("written"):
-                database = self.writer()
+            with never_while_forking(), self._database.told("written"):
+                connection = self._database.writer()
                 try:
-                    number = self._insert(database, new)
+                    number = self._insert(connection, new)
                 except BaseException:
-                    database.close()
+                    connection.close()
                     raise
-                return _DatabaseLog(self, self.name_of(new.id), database, number, lock, position=1)
+                return _DatabaseLog(self, self.name_of(new.id), self._database, connection, number, lock, position=1)
         except BaseException:
             self.unlock(new.id, lock)
             raise
 
-    def _insert(self, database: sqlite3.Connection, new: NewLog) -> int:
+    def _insert(self, connection: sqlite3.Connection, new: NewLog) -> int:
         try:
-            with self.transaction(database):
-                made = database.execute(
+            with self._database.transaction(connection):
+                made = connection.execute(
                     "INSERT INTO swink_sessions (id, cwd, size, written, changes, is_unfinished) "
                     "VALUES (?, ?, ?, ?, 0, ?)",
                     (new.id, new.cwd, len(new.line), _now(), new.is_unfinished),
                 )
                 number = made.lastrowid or 0
-                database.execute("INSERT INTO swink_session_lines VALUES (?, 0, ?)", (number, new.line))
+                connection.execute("INSERT INTO swink_session_lines VALUES (?, 0, ?)", (number, new.line))
                 return number
         except sqlite3.IntegrityError:
             raise self._exists(new.id) from None
@@ -245,21 +113,25 @@ class DatabaseStorage:
         missing = [place for place in (self.place.parent, *self.place.parent.parents) if not os.path.exists(place)]
         make_folder(self.place.parent)
         make_folder(self._locks)
-        with self._told("made"), suppress(FileExistsError):
+        with self._database.told("made"), suppress(FileExistsError):
             self._files.close(self._files.open(self.place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            if self._sync:
+            if self._database.sync:
                 for folder in (self.place.parent, *[place.parent for place in missing]):
                     self._files.sync_folder(folder)
 
     def clear_unfinished(self) -> None:
         if not self.place.exists():
             return
-        with suppress(SessionError), self._writing() as database, self.transaction(database):
-            found = database.execute(
+        with (
+            suppress(SessionError),
+            self._database.writing() as connection,
+            self._database.transaction(connection),
+        ):
+            found = connection.execute(
                 "SELECT number FROM swink_sessions WHERE is_unfinished AND written < ?", (_now() - _ABANDONED,)
             )
             for (number,) in found.fetchall():
-                delete_session(database, number)
+                _delete_rows(connection, number)
 
     # -- locks -------------------------------------------------------------------------------------------------
 
@@ -286,15 +158,6 @@ class DatabaseStorage:
 
     # -- opening and deleting ----------------------------------------------------------------------------------
 
-    @contextmanager
-    def _writing(self) -> Generator[sqlite3.Connection]:
-        with _forks().connected(), self._told("written"):
-            database = self.writer()
-            try:
-                yield database
-            finally:
-                database.close()
-
     def open(self, session_id: str) -> OpenLog:
         with self.reading() as reader:
             if not reader.has(session_id):
@@ -302,17 +165,18 @@ class DatabaseStorage:
         make_folder(self._locks)
         lock = self._locked(session_id)
         try:
-            with _forks().connected(), self._told("opened"):
-                database = self.writer()
+            with never_while_forking(), self._database.told("opened"):
+                connection = self._database.writer()
                 try:
-                    number = _number_of(database, session_id)
+                    number = _number_of(connection, session_id)
                     if number is None:
                         raise _missing(session_id, self.place)  # deleted in the meantime
-                    position = _next_position(database, number)
+                    position = _next_position(connection, number)
                 except BaseException:
-                    database.close()
+                    connection.close()
                     raise
-                return _DatabaseLog(self, self.name_of(session_id), database, number, lock, position=position)
+                name = self.name_of(session_id)
+                return _DatabaseLog(self, name, self._database, connection, number, lock, position=position)
         except BaseException:
             self.unlock(session_id, lock)
             raise
@@ -321,13 +185,13 @@ class DatabaseStorage:
         make_folder(self._locks)
         lock = self._locked(session_id)
         try:
-            with self._writing() as database:
-                with self.transaction(database):
-                    number = _number_of(database, session_id)
+            with self._database.writing() as connection:
+                with self._database.transaction(connection):
+                    number = _number_of(connection, session_id)
                     if number is None:
                         raise _missing(session_id, self.place)
-                    delete_session(database, number)
-                truncate_wal(database)
+                    _delete_rows(connection, number)
+                _truncate_wal(connection)
         finally:
             self.unlock(session_id, lock)
 
@@ -339,15 +203,17 @@ class DatabaseStorage:
 
 
 class _DatabaseReader:
-    """Reads logs with one connection. A `LogReader`."""
+    """Reads logs with one connection; without one, there are no sessions. A `LogReader`."""
 
-    def __init__(self, database: sqlite3.Connection, place: Path) -> None:
-        self._database = database
+    def __init__(self, connection: sqlite3.Connection | None, place: Path) -> None:
+        self._connection = connection
         self._place = place
 
     def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        if self._connection is None:
+            return []
         try:
-            return self._database.execute(statement, values).fetchall()
+            return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise SessionError(f"{self._place} cannot be read: {error}", path=str(self._place)) from error
 
@@ -382,48 +248,23 @@ class _DatabaseReader:
     @contextmanager
     def glance(self, session_id: str) -> Generator[LogGlance, None, None]:
         rows = self._rows(f"SELECT number, size {_LISTED} AND id = ?", session_id)
-        if not rows:
+        if self._connection is None or not rows:
             raise _missing(session_id, self._place)
-        yield _RowGlance(self._database, *rows[0])
-
-
-class _NoLogs:
-    """Reads where there is no database, or one without sessions. A `LogReader`."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place
-
-    def has(self, session_id: str) -> bool:
-        return False
-
-    def ids(self, beginning: str = "") -> list[str]:
-        return []
-
-    def by_time(self, cwd: str | None = None) -> list[tuple[int, str]]:
-        return []
-
-    def states(self) -> dict[str, LogState]:
-        return {}
-
-    def read(self, session_id: str) -> bytes:
-        raise _missing(session_id, self._place)
-
-    def glance(self, session_id: str) -> nullcontext[LogGlance]:
-        raise _missing(session_id, self._place)
+        yield _RowGlance(self._connection, *rows[0])
 
 
 class _RowGlance:
     """The ends of a log."""
 
-    def __init__(self, database: sqlite3.Connection, number: int, size: int) -> None:
-        self._database = database
+    def __init__(self, connection: sqlite3.Connection, number: int, size: int) -> None:
+        self._connection = connection
         self._number = number
         self.size = size
 
     def _lines(self, order: str) -> Iterator[bytes]:
         statement = f"SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position {order}"
         try:
-            for (line,) in self._database.execute(statement, (self._number,)):
+            for (line,) in self._connection.execute(statement, (self._number,)):
                 yield line or b""
         except sqlite3.Error as error:
             raise OSError(str(error)) from error
@@ -454,7 +295,8 @@ class _DatabaseLog:
         self,
         storage: DatabaseStorage,
         name: LogName,
-        database: sqlite3.Connection,
+        database: Database,
+        connection: sqlite3.Connection,
         number: int,
         lock: int,
         *,
@@ -462,7 +304,8 @@ class _DatabaseLog:
     ) -> None:
         self.name = name
         self._storage = storage
-        self._connection: sqlite3.Connection | None = database
+        self._database = database
+        self._connection: sqlite3.Connection | None = connection
         """`None` while the process forks, and until it is used again."""
         self._file = os.stat(name.path)
         self._number = number
@@ -474,18 +317,24 @@ class _DatabaseLog:
         self._is_emptied = False
         """Whether all earlier lines are to be deleted with it."""
         self._guard = threading.RLock()
-        _forks().logs.add(self)
+        close_while_forking(self)
 
-    @property
-    def _database(self) -> sqlite3.Connection:
+    def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = self._storage.writer()
+            self._connection = self._database.writer()
         return self._connection
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection, None, None]:
+        with self._guard, _as_os_errors():
+            connection = self._connected()
+            with self._database.transaction(connection):
+                yield connection
 
     def append(self, line: bytearray) -> int:
         with self._guard:
             self._lines.append(bytes(line))
-            if not self._storage.waits_for_sync:
+            if not self._database.sync:
                 self.push()
         return len(line)
 
@@ -497,30 +346,30 @@ class _DatabaseLog:
             if self._is_emptied:
                 self._replace(lines, "size = ?")
                 self._is_emptied = False
-                truncate_wal(self._database)  # what was masked is in it
+                _truncate_wal(self._connected())  # what was masked is in it
                 return
-            with _as_os_errors(), self._storage.transaction(self._database):
-                self._insert(lines)
-                self._change("size = size + ?", sum(map(len, lines)))
+            with self._transaction() as connection:
+                self._insert(connection, lines)
+                self._change(connection, "size = size + ?", sum(map(len, lines)))
             self._position += len(lines)
 
     def _replace(self, lines: Sequence[bytes], change: str, damaged: Sequence[bytes] = ()) -> None:
         """Writes these lines in place of all, in one transaction."""
-        with _as_os_errors(), self._storage.transaction(self._database):
-            database, number = self._database, self._number
-            database.executemany("INSERT INTO swink_session_damage VALUES (?, ?)", [(number, part) for part in damaged])
-            database.execute("DELETE FROM swink_session_lines WHERE session = ?", (number,))
+        number, kept = self._number, [(self._number, part) for part in damaged]
+        with self._transaction() as connection:
+            connection.executemany("INSERT INTO swink_session_damage VALUES (?, ?)", kept)
+            connection.execute("DELETE FROM swink_session_lines WHERE session = ?", (number,))
             self._position = 0
-            self._insert(lines)
-            self._change(change, sum(map(len, lines)))
+            self._insert(connection, lines)
+            self._change(connection, change, sum(map(len, lines)))
         self._position = len(lines)
 
-    def _insert(self, lines: Iterable[bytes]) -> None:
+    def _insert(self, connection: sqlite3.Connection, lines: Iterable[bytes]) -> None:
         rows = [(self._number, position, line) for position, line in enumerate(lines, self._position)]
-        self._database.executemany("INSERT INTO swink_session_lines VALUES (?, ?, ?)", rows)
+        connection.executemany("INSERT INTO swink_session_lines VALUES (?, ?, ?)", rows)
 
-    def _change(self, change: str, *values: int) -> None:
-        changed = self._database.execute(
+    def _change(self, connection: sqlite3.Connection, change: str, *values: int) -> None:
+        changed = connection.execute(
             f"UPDATE swink_sessions SET {change}, written = ?, changes = changes + 1 WHERE number = ?",
             (*values, _now(), self._number),
         )
@@ -544,7 +393,7 @@ class _DatabaseLog:
 
     def read(self) -> bytes:
         with self._guard, _as_os_errors():
-            rows = self._database.execute(
+            rows = self._connected().execute(
                 "SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position",
                 (self._number,),
             )
@@ -555,12 +404,12 @@ class _DatabaseLog:
             self._replace([line + b"\n" for line in lines], "cwd = NULL, size = ?", damaged)
 
     def finish(self, *, sync: bool) -> None:
-        with self._guard, _as_os_errors(), self._storage.transaction(self._database):
-            self._change("is_unfinished = 0")
+        with self._transaction() as connection:
+            self._change(connection, "is_unfinished = 0")
 
     def discard(self) -> None:
-        with self._guard, _as_os_errors(), self._storage.transaction(self._database):
-            delete_session(self._database, self._number)
+        with self._transaction() as connection:
+            _delete_rows(connection, self._number)
 
     def close(self, *, is_inherited: bool = False) -> None:
         if is_inherited:
@@ -578,7 +427,7 @@ class _DatabaseLog:
 
     def before_fork(self) -> bool:
         """Closes the connection, and uses none until `after_fork`. `False` if a write takes too long for that."""
-        if not self._guard.acquire(timeout=_PATIENCE):
+        if not self._guard.acquire(timeout=PATIENCE):
             return False
         self._disconnect()
         return True
@@ -588,65 +437,6 @@ class _DatabaseLog:
             self._guard = threading.RLock()
         else:
             self._guard.release()
-
-
-class _Forks:
-    """Keeps connections and forks of this process apart.
-
-    SQLite forbids to use or to close a connection in a forked child. The child would even believe that it has the locks
-    of its parent, so that all connections are closed while the process forks.
-    """
-
-    def __init__(self) -> None:
-        self.logs: WeakSet[_DatabaseLog] = WeakSet()
-        self._held: list[_DatabaseLog] = []
-        self._reset()
-        os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._after_in_child)
-
-    def _reset(self) -> None:
-        self.turn = threading.Lock()
-        """Held by who writes. SQLite has one writer, and would make the others try again and again."""
-        self._changed = threading.Condition()
-        self._connected = 0
-        self._is_forking = False
-
-    @contextmanager
-    def connected(self) -> Generator[None, None, None]:
-        """Within this, the process does not fork."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._is_forking, _PATIENCE)
-            self._connected += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._connected -= 1
-                self._changed.notify_all()
-
-    def _before(self) -> None:
-        with self._changed:
-            self._is_forking = True
-            self._changed.wait_for(lambda: not self._connected, _PATIENCE)
-        self._held = [log for log in list(self.logs) if log.before_fork()]
-
-    def _after(self) -> None:
-        for log in self._held:
-            log.after_fork(is_child=False)
-        self._held = []
-        with self._changed:
-            self._is_forking = False
-            self._changed.notify_all()
-
-    def _after_in_child(self) -> None:
-        for log in list(self.logs):
-            log.after_fork(is_child=True)
-        self._held = []
-        self._reset()
-
-
-@cache
-def _forks() -> _Forks:
-    return _Forks()
 
 
 @contextmanager
@@ -660,29 +450,29 @@ def _as_os_errors() -> Generator[None, None, None]:
 # -- the tables ------------------------------------------------------------------------------------------------------
 
 
-def delete_session(database: sqlite3.Connection, number: int) -> None:
+def _delete_rows(connection: sqlite3.Connection, number: int) -> None:
     """Deletes all rows of a session, in a transaction of the caller."""
     for statement in (
         "DELETE FROM swink_session_lines WHERE session = ?",
         "DELETE FROM swink_session_damage WHERE session = ?",
         "DELETE FROM swink_sessions WHERE number = ?",
     ):
-        database.execute(statement, (number,))
+        connection.execute(statement, (number,))
 
 
-def truncate_wal(database: sqlite3.Connection) -> None:
+def _truncate_wal(connection: sqlite3.Connection) -> None:
     """Empties the file in which SQLite keeps the last transactions, if nobody reads from it."""
     with suppress(sqlite3.Error):
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
-def _number_of(database: sqlite3.Connection, session_id: str) -> int | None:
-    row = database.execute(f"SELECT number {_LISTED} AND id = ?", (session_id,)).fetchone()
+def _number_of(connection: sqlite3.Connection, session_id: str) -> int | None:
+    row = connection.execute(f"SELECT number {_LISTED} AND id = ?", (session_id,)).fetchone()
     return None if row is None else row[0]
 
 
-def _next_position(database: sqlite3.Connection, number: int) -> int:
-    row = database.execute("SELECT max(position) FROM swink_session_lines WHERE session = ?", (number,)).fetchone()
+def _next_position(connection: sqlite3.Connection, number: int) -> int:
+    row = connection.execute("SELECT max(position) FROM swink_session_lines WHERE session = ?", (number,)).fetchone()
     return 0 if row[0] is None else row[0] + 1
 
 
@@ -696,16 +486,3 @@ def _joined(rows: Iterable[tuple[Any, ...]]) -> bytes:
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _is_named(error: sqlite3.Error, *names: str) -> bool:
-    """Whether SQLite gives the error one of these names."""
-    name: str = getattr(error, "sqlite_errorname", None) or ""
-    return name.removeprefix("SQLITE_").startswith(names)
