@@ -54,7 +54,8 @@ class SessionOnDisk(NamedTuple):
 
 
 def is_id(text: str) -> bool:
-    """Whether a session can have this id: 1 to 128 letters, digits, `-` and `_`, the first a letter or a digit."""
+    """Whether a session can have this id: 1 to 128 letters, digits, hyphens and underscores, not beginning with the last
+    two."""
     return _ID.fullmatch(text) is not None
 
 

@@ -26,7 +26,7 @@ from swink_agent.core.values.value import copy_json
 from ..errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
 from ..storage.files import FileOperations
 from ..storage.folder import FolderStorage
-from ..storage.protocols import LogReader, Storage
+from ..storage.protocols import LogReader, LogState, Storage
 from .forking import copy_into
 from .info import SearchHit, SessionInfo, folder_name
 from .listing import Wanted, info_from_log, used_last
@@ -34,8 +34,6 @@ from .opening import SessionOnDisk, create_log, is_id, open_log, read_contents
 from .session import LoadedSession, Session, checked_json, checked_text
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from ..search.index import SessionIndex
 
 __all__ = ["AsyncSessionStore", "ExportFormat", "JsonlSessionStore", "SessionStore", "SqlSessionStore"]
@@ -172,7 +170,7 @@ class SessionStore:
             if gone:
                 self._storage.settle(gone)
                 with suppress(SessionError):  # a Python without SQLite cannot search either
-                    self._index().forget(*gone)
+                    _index_of(self._storage, self._states).forget(*gone)
         return kept
 
     def fork(self, session_id: str, at: int | None = None) -> Session:
@@ -264,7 +262,7 @@ class SessionStore:
         changed sessions are read first; the first search reads all sessions. `on_progress` is called with the number
         of sessions read so far and the number to read.
         """
-        return self._index().search(query, limit, self.load, on_progress)
+        return _index_of(self._storage, self._states).search(query, limit, self.load, on_progress)
 
     def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
         """Returns the session as a document."""
@@ -282,13 +280,7 @@ class SessionStore:
 
     # -- finding -----------------------------------------------------------------------------------------------
 
-    def _index(self) -> SessionIndex:
-        from ..search.index import SessionIndex  # imported here because it loads SQLite
-
-        storage = self._storage
-        return SessionIndex(storage.index_path.parent, path=storage.index_path, states=self._states)
-
-    def _states(self) -> dict[str, tuple[int, int, int]]:
+    def _states(self) -> dict[str, LogState]:
         with self._storage.reading() as reader:
             return reader.states()
 
@@ -344,7 +336,7 @@ class SqlSessionStore(SessionStore):
     `sync=False` no thread is used: records survive a crash of the program, but perhaps not a crash of the machine.
 
     The database must be on a disk of this machine. Its tables are named `swink_session…`, so that an application's own
-    tables can be in the same file. `connect` is used in place of `sqlite3.connect`.
+    tables can be in the same file. `connect` replaces `sqlite3.connect`.
     """
 
     def __init__(
@@ -353,7 +345,7 @@ class SqlSessionStore(SessionStore):
         types: Sequence[type[CustomMessage]] = (),
         *,
         sync: bool = True,
-        connect: Callable[..., sqlite3.Connection] | None = None,
+        connect: Callable[..., Any] | None = None,
     ) -> None:
         try:
             from ..storage.database import DatabaseStorage  # imported here because it loads SQLite
@@ -424,6 +416,12 @@ class AsyncSessionStore:
 
     async def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
         return await asyncio.to_thread(self.store.export, session_id, format)
+
+
+def _index_of(storage: Storage, states: Callable[[], dict[str, LogState]]) -> SessionIndex:
+    from ..search.index import SessionIndex  # imported here because it loads SQLite
+
+    return SessionIndex(storage.index_path.parent, path=storage.index_path, states=states)
 
 
 def _expanded(path: str | os.PathLike[str], what: str) -> Path:
