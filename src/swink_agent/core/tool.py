@@ -242,7 +242,7 @@ class Toolbox(Mapping[str, AgentTool]):
     """An agent's tools by name, with their compiled validators. Raises `ValueError` for a duplicate name."""
 
     def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
-        if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
+        if not isinstance(tools, (list, tuple, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
             raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
         self.tools = tuple(tools)
         self._by_name: dict[str, AgentTool] = {}

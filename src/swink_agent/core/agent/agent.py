@@ -249,7 +249,7 @@ class Agent:
 
     def _new_transcript(self, messages: Sequence[AgentMessage]) -> Transcript:
         transcript = Transcript(messages)
-        if self._config.convert_to_llm is default_convert_to_llm:
+        if messages and self._config.convert_to_llm is default_convert_to_llm:
             transcript.convert_by_default()
             transcript.conversation()  # so that the first turn costs no more than the others
         return transcript
@@ -417,7 +417,10 @@ class Agent:
     def _stream(self, order: _Order) -> EventStream:
         claim = self._claim(order)
         stream = EventStream(
-            lambda channel: self._drive(order, claim, channel), claim.token, lambda: self._claims.release(claim)
+            lambda channel: self._drive(order, claim, channel),
+            claim.token,
+            lambda: self._claims.release(claim),
+            self._subscriptions,
         )
         claim.is_left = stream.channel.is_left
         return stream
@@ -472,10 +475,11 @@ class Agent:
     def _new_run(
         self, claim: Claim, channel: Channel | None = None, request: hints.StructuredOutput | None = None
     ) -> hints.Run:
-        from ..loop import run_loop  # on use: an agent may be made long before it runs
-        from ..run.state import Run
+        from ..loop import Run, run_loop  # on use: an agent may be made long before it runs
 
-        config, toolbox = replace(self._config, state=self.state), self._toolbox
+        config, toolbox = self._config, self._toolbox
+        if config.state is not self.state:  # an application may assign another
+            config = replace(config, state=self.state)
         if request is not None:
             choice = "required" if toolbox else request.name
             config = replace(
@@ -491,7 +495,7 @@ class Agent:
             toolbox,
             self.system_prompt,
             claim.token,
-            subscriptions.notify if channel is None else subscriptions.before(channel.push),
+            subscriptions.notify if channel is None else channel.push,
             run_loop,
             channel,
             request,

@@ -43,6 +43,7 @@ _UNSEEN_TOKENS = 1024
 """Tokens that a provider may add to a request, such as its instructions for the use of tools."""
 
 _NO_USAGE, _NO_COST = Usage(), Cost()
+_NO_TOOLS: frozenset[str] = frozenset()
 
 log = logging.getLogger("swink_agent")
 
@@ -126,7 +127,7 @@ class Run:
         """The system prompt of this turn, computed once in it."""
         self.request = request
         """The value that the run must give, for `structured_output`."""
-        self.unasked_tools: frozenset[str] = frozenset() if request is None else frozenset({request.name})
+        self.unasked_tools = _NO_TOOLS if request is None else frozenset({request.name})
         """The library's own tools, which need no approval."""
         self.cancel = cancel
         self.emit = emit
