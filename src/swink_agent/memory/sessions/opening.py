@@ -54,8 +54,7 @@ class SessionOnDisk(NamedTuple):
 
 
 def is_id(text: str) -> bool:
-    """Whether a session can have this id: 1 to 128 letters, digits, hyphens and underscores, not beginning with the last
-    two."""
+    """Whether it can be an id: 1 to 128 letters, digits, hyphens and underscores, the first a letter or a digit."""
     return _ID.fullmatch(text) is not None
 
 
