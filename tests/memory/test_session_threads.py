@@ -27,6 +27,8 @@ from swink_agent.memory import JsonlSessionStore, Session, SessionError
 from swink_agent.memory.storage.files import FileOperations
 from swink_agent.testing import call, check_conversation, scripted, text
 
+from .kinds import Kind
+
 PATIENCE = 60.0
 
 
@@ -131,9 +133,9 @@ def test_what_is_added_while_a_session_closes_is_refused_or_kept(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("hurried")
-def test_every_note_that_was_taken_is_there_after_closing(tmp_path: Path) -> None:
-    store = JsonlSessionStore(tmp_path)
-    for _ in range(20):
+def test_every_note_that_was_taken_is_there_after_closing(kind: Kind, tmp_path: Path) -> None:
+    store = kind.make(tmp_path, sync=True)
+    for _ in range(10):
         session = store.create()
         taken: list[int] = []
 
