@@ -175,7 +175,7 @@ from swink_agent.sandbox import (
     SandboxProfile,
     SandboxUnavailable,
 )
-from swink_agent.tools import UndoError, WorkspaceError
+from swink_agent.tools import CheckpointError, WorkspaceError
 
 SHORT = 400
 
@@ -394,7 +394,7 @@ ERRORS += [
     SandboxClosed(),
     SandboxError("no walls"),
     SandboxUnavailable(reports=[BackendReport(name="landlock", works=False, reason="old kernel")]),
-    UndoError("no copy"),
+    CheckpointError("no copy"),
     WorkspaceError("outside"),
 ]
 
