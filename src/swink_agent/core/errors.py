@@ -11,9 +11,11 @@
     ├── PolicyStopped(policy, reason)              a policy ended the run
     ├── UnknownProvider(provider)                  no adapter for it is installed
     ├── ProviderMismatch(model, provider)          the stream function belongs to another provider
+    ├── MissingDeps(tool, deps_type)               a tool needs dependencies, and the run has none
     ├── AlreadyRunning                             the agent is in a run already
     ├── NoMessages                                 there is no history to continue
     ├── InvalidContinue                            the history ends with a reply and no message is queued
+    ├── NotPending(call_ids)                       the calls do not wait for an answer
     └── Aborted                                    the run was cancelled
     ToolError(message)                             raised by a tool: becomes its error result
 
@@ -22,6 +24,7 @@ Defines the tree and maps an `ErrorKind` to an error.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .values.choice import Choice
@@ -38,9 +41,11 @@ __all__ = [
     "ContextWindowOverflow",
     "ErrorKind",
     "InvalidContinue",
+    "MissingDeps",
     "ModelThrottled",
     "NetworkError",
     "NoMessages",
+    "NotPending",
     "PolicyStopped",
     "ProviderMismatch",
     "StreamError",
@@ -186,6 +191,18 @@ class ProviderMismatch(AgentError, ValueError):
         self.provider = provider
 
 
+class MissingDeps(AgentError):
+    """A tool needs dependencies of a type, and the run has none."""
+
+    def __init__(self, tool: str, deps_type: str) -> None:
+        super().__init__(
+            f"the tool {tool!r} needs deps of the type {deps_type}, and this run has none: give deps=… to the run or "
+            f"to the agent, or let the tool take a ToolContext[{deps_type} | None]"
+        )
+        self.tool = tool
+        self.deps_type = deps_type
+
+
 class AlreadyRunning(AgentError):
     """The agent is in a run; a second run, or a change of its history, has to wait."""
 
@@ -213,6 +230,15 @@ class InvalidContinue(AgentError):
         super().__init__(message)
 
 
+class NotPending(AgentError, LookupError):
+    """These calls do not wait for an answer: they are unknown, or have their result."""
+
+    def __init__(self, call_ids: Iterable[str], message: str = "") -> None:
+        self.call_ids = tuple(call_ids)
+        names = ", ".join(map(repr, self.call_ids))
+        super().__init__(message or f"no call waits for an answer as {names}: agent.pending lists the calls that wait")
+
+
 class Aborted(AgentError):
     """The run was cancelled."""
 
@@ -223,10 +249,14 @@ class Aborted(AgentError):
 
 
 class ToolError(Exception):
-    """Raise it in a tool to give the model an error result with exactly this text."""
+    """Raise it in a tool to give the model an error result with exactly this text.
 
-    def __init__(self, *arguments: object) -> None:
+    With `retry_after`, in seconds, a tool that has `retries` is called again after that time.
+    """
+
+    def __init__(self, *arguments: object, retry_after: float | None = None) -> None:
         super().__init__(*arguments)
+        self.retry_after = retry_after
 
 
 def error_of_kind(

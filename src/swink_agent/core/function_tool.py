@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from functools import cached_property, partial
-from types import AsyncGeneratorType, GeneratorType, MethodType
+from types import AsyncGeneratorType, GeneratorType, GenericAlias, MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -25,9 +25,11 @@ from typing import (
     overload,
 )
 
+from .errors import ToolError
 from .run.threads import WorkerThreads
-from .tool import AgentToolResult, OnSteer, ToolContext, as_result, error_result
+from .tool import AgentToolResult, OnSteer, ToolContext, ToolOptions, as_result, error_result
 from .values import hints
+from .values.parameters import Deps_contra
 from .values.value import copy_json
 
 __all__ = ["FunctionTool", "tool"]
@@ -41,7 +43,9 @@ if TYPE_CHECKING:  # with a default, which Python 3.11 does not support, `Functi
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     Function_co = TypeVarWithDefault("Function_co", covariant=True, default=Callable[..., Any])
+    Deps = TypeVar("Deps")  # without a default: what a function declares is not left out
 else:
+    Deps = TypeVar("Deps")
     Function_co = TypeVar("Function_co", covariant=True)
 
 
@@ -50,13 +54,18 @@ def _on_first_use(make: Callable[[Any], T]) -> T:
     return cast("T", cached_property(make))
 
 
-class FunctionTool(Generic[Function_co]):
+class FunctionTool(Generic[Function_co, Deps_contra]):
     """A tool that `@tool` makes from a function. Calling it calls the function, so tests need no agent.
 
     In a class it behaves as a method: an instance binds it, and its schema does not contain `self`. Type checkers see
     the function's parameters and return type. The type parameter is the whole function, so that several tools in a list
     have a common type.
     """
+
+    if not TYPE_CHECKING:  # Python 3.11 would insist on both parameters
+
+        def __class_getitem__(cls, parameters: object) -> GenericAlias:
+            return GenericAlias(cls, parameters)
 
     def __init__(
         self,
@@ -67,6 +76,10 @@ class FunctionTool(Generic[Function_co]):
         description: str | None = None,
         requires_approval: bool = False,
         on_steer: OnSteer = "cancel",
+        timeout: float | None = None,
+        retries: int = 0,
+        max_concurrent: int | None = None,
+        external: bool = False,
     ) -> None:
         if on_steer not in ("cancel", "finish"):
             raise ValueError(f"on_steer is {on_steer!r}; it must be 'cancel' or 'finish'")
@@ -78,6 +91,11 @@ class FunctionTool(Generic[Function_co]):
         self.label = label or self.name.replace("_", " ").strip().capitalize()
         self.requires_approval = requires_approval
         self.on_steer: OnSteer = on_steer
+        ToolOptions(timeout, retries, max_concurrent, external)  # raises ValueError
+        self.timeout = timeout
+        self.retries = retries
+        self.max_concurrent = max_concurrent
+        self.external = external
         self._given_description = description
         self._owner: type | None = None
         self._is_async = inspect.iscoroutinefunction(function)
@@ -106,6 +124,11 @@ class FunctionTool(Generic[Function_co]):
         names = {} if self._owner is None else {self._owner.__name__: self._owner}
         return FunctionSchema(self.function, ToolContext, self._binding is not None, names)
 
+    @property
+    def deps_type(self) -> Any:
+        """The type of dependencies that the function's context names; `Any` if it names none."""
+        return self.signature.deps_type
+
     @_on_first_use
     def description(self) -> str:
         return self._given_description or self.signature.description or self.label
@@ -117,7 +140,7 @@ class FunctionTool(Generic[Function_co]):
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
 
-    def __call__(self: FunctionTool[Callable[P, T]], *arguments: P.args, **named: P.kwargs) -> T:
+    def __call__(self: FunctionTool[Callable[P, T], Deps_contra], *arguments: P.args, **named: P.kwargs) -> T:
         return self.function(*arguments, **named)
 
     def __reduce__(self) -> Any:
@@ -148,24 +171,24 @@ class FunctionTool(Generic[Function_co]):
     # These overloads mistake only a static method whose first parameter could be an instance of the class.
     @overload
     def __get__(
-        self: FunctionTool[Callable[Concatenate[type[S], P], T]], instance: S | None, owner: type[S]
-    ) -> FunctionTool[Callable[P, T]]: ...
+        self: FunctionTool[Callable[Concatenate[type[S], P], T], Deps], instance: S | None, owner: type[S]
+    ) -> FunctionTool[Callable[P, T], Deps]: ...
     @overload
-    def __get__(self, instance: None, owner: type) -> FunctionTool[Function_co]: ...
+    def __get__(self, instance: None, owner: type) -> FunctionTool[Function_co, Deps_contra]: ...
     @overload
     def __get__(
-        self: FunctionTool[Callable[Concatenate[S, P], T]], instance: S, owner: type | None = None
-    ) -> FunctionTool[Callable[P, T]]: ...
+        self: FunctionTool[Callable[Concatenate[S, P], T], Deps], instance: S, owner: type | None = None
+    ) -> FunctionTool[Callable[P, T], Deps]: ...
     @overload
-    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Function_co]: ...
-    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Any]:
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Function_co, Deps_contra]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Any, Any]:
         if self._binding == "class":
             return BoundTool(self, type(instance) if owner is None else owner)
         return self if self._binding is None or instance is None else BoundTool(self, instance)
 
     # -- running -------------------------------------------------------------------------------------------------
 
-    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext[Deps_contra], /) -> AgentToolResult:
         """Converts the arguments, calls the function (in a thread if it is not async) and wraps what it returns."""
         if self._binding is not None:
             return AgentToolResult.error(self.why_unusable or "")
@@ -181,7 +204,14 @@ class FunctionTool(Generic[Function_co]):
                 return await self._drain(self.function(*positional, **named), ctx)
             return await self._call_in_thread(positional, named, ctx)
         except Exception as error:
+            if self.retries and isinstance(error, ToolError) and error.retry_after is not None:
+                raise  # the run tries again
             return error_result(error)
+
+    @property
+    def runs_in_thread(self) -> bool:
+        """Whether calls run in a thread, which cannot be stopped."""
+        return not (self._is_async or self._is_stream)
 
     async def _call_in_thread(self, positional: list[Any], named: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         threads = ctx.threads or WorkerThreads()
@@ -233,10 +263,10 @@ class FunctionTool(Generic[Function_co]):
         return result
 
 
-class BoundTool(FunctionTool[Any]):
+class BoundTool(FunctionTool[Any, Any]):
     """A tool made from a method, bound to an instance or class."""
 
-    def __init__(self, unbound: FunctionTool[Any], instance: object) -> None:
+    def __init__(self, unbound: FunctionTool[Any, Any], instance: object) -> None:
         self.__dict__.update({name: value for name, value in vars(unbound).items() if name not in _OF_SIGNATURE})
         self._unbound = unbound
         self._binding = None
@@ -255,7 +285,7 @@ class BoundTool(FunctionTool[Any]):
     def parameters_schema(self) -> dict[str, Any]:
         return copy_json(self._unbound.parameters_schema)
 
-    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Any]:
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Any, Any]:
         return self
 
     def __reduce__(self) -> Any:
@@ -291,11 +321,28 @@ def _is_in_class(function: object) -> bool:
 class ToolDecorator(Protocol):
     """The decorator that `tool` with options returns."""
 
-    def __call__(self, function: Function, /) -> FunctionTool[Function]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[ToolContext[Deps], P], T], /
+    ) -> FunctionTool[Callable[Concatenate[ToolContext[Deps], P], T], Deps]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[S, ToolContext[Deps], P], T], /
+    ) -> FunctionTool[Callable[Concatenate[S, ToolContext[Deps], P], T], Deps]: ...
+    @overload
+    def __call__(self, function: Function, /) -> FunctionTool[Function, Any]: ...
 
 
 @overload
-def tool(function: Function, /) -> FunctionTool[Function]: ...
+def tool(
+    function: Callable[Concatenate[ToolContext[Deps], P], T], /
+) -> FunctionTool[Callable[Concatenate[ToolContext[Deps], P], T], Deps]: ...
+@overload
+def tool(
+    function: Callable[Concatenate[S, ToolContext[Deps], P], T], /
+) -> FunctionTool[Callable[Concatenate[S, ToolContext[Deps], P], T], Deps]: ...
+@overload
+def tool(function: Function, /) -> FunctionTool[Function, Any]: ...
 @overload
 def tool(
     *,
@@ -304,6 +351,10 @@ def tool(
     description: str | None = None,
     requires_approval: bool = False,
     on_steer: OnSteer = "cancel",
+    timeout: float | None = None,
+    retries: int = 0,
+    max_concurrent: int | None = None,
+    external: bool = False,
 ) -> ToolDecorator: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Makes a tool from a typed function or method, sync or async: `@tool` or `@tool(requires_approval=True)`.
@@ -311,6 +362,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     The schema comes from the type hints and their constraints, the descriptions from the docstring and from
     `Annotated[..., "text"]`. A parameter of type `ToolContext` receives the context. Each value of a generator is an
     update, and the last one is the result. Raises `TypeError` for a signature that JSON cannot represent.
+
+    `timeout` is in seconds, for one attempt. `retries` is how often a `ToolError("…", retry_after=seconds)` is tried
+    again. `max_concurrent` is how many calls run at once. With `external`, the application gives the results: the calls
+    wait for `resume`. Raises `ValueError` for values that are not positive, and for negative `retries`.
     """
     if function is not None:
         if not isinstance(cast("object", function), (Callable, classmethod, staticmethod)):

@@ -6,22 +6,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from .approval import Grant
 from .cancel import CancellationToken
-from .errors import ToolError
-from .types import Extension, Image, Text, UserBlock, as_blocks
+from .errors import MissingDeps, ToolError
+from .types import AgentMessage, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks
 from .values import hints
+from .values.parameters import Deps_co, Deps_contra
 from .values.value import Value
 
-__all__ = ["AgentTool", "AgentToolResult", "ToolContext", "Toolbox"]
+__all__ = ["AgentTool", "AgentToolResult", "ToolContext", "ToolOptions", "Toolbox"]
 
 OnSteer = Literal["cancel", "finish"]
 _RESULT_BLOCKS = frozenset({Text, Image, Extension})
+_NO_MODEL, _NO_USAGE = ModelSpec("", ""), Usage()
 _PLAIN = frozenset({int, float, bool, dict})
 
 
@@ -69,23 +71,33 @@ class Conversation(Protocol):
     def __len__(self) -> int: ...
 
 
-class ToolContext:
+class _OutsideRun(msgspec.Struct):
+    """What a context that no run made has in place of the run."""
+
+    threads: hints.WorkerThreads | None
+    redactor: hints.Redactor | None
+    model: ModelSpec
+    usage: Usage
+    messages: Sequence[AgentMessage]
+
+
+class ToolContext(Generic[Deps_co]):
     """What a tool receives in addition to its arguments. Every field has a default, so tests can make one."""
 
     __slots__ = (
         "_cancel",
         "_on_update",
-        "_redactor",
-        "_run",
         "_run_cancel",
-        "_threads",
+        "_source",
         "call_id",
         "conversation",
+        "deps",
         "execution_root",
         "grant",
         "has_invalid_arguments",
         "run_id",
         "state",
+        "turn_index",
     )
 
     def __init__(
@@ -101,6 +113,11 @@ class ToolContext:
         conversation: Conversation | None = None,
         redactor: hints.Redactor | None = None,
         run: hints.Run | None = None,
+        deps: Deps_co | None = None,
+        turn_index: int = 0,
+        model: ModelSpec = _NO_MODEL,
+        usage: Usage = _NO_USAGE,
+        messages: Sequence[AgentMessage] = (),
     ) -> None:
         self.call_id = call_id
         self.run_id = run_id
@@ -110,19 +127,24 @@ class ToolContext:
         self.state: MutableMapping[str, Any] = {} if state is None else state
         """The agent's key-value store itself, not a copy."""
         self.execution_root = execution_root
-        self._threads = threads
         self.grant = grant
         """What a person or a rule approved for this call; `None` if no approval was needed."""
         self.conversation = conversation
         """The conversation that the call belongs to, if any."""
-        self._redactor = redactor
-        self._run = run
+        self.deps = cast("Deps_co", deps)
+        """What the application gave to the run: a database, the user, whatever its tools need."""
+        self.turn_index = turn_index
+        """The turn of the run that the call belongs to; the first is 0."""
+        self._source = _OutsideRun(threads, redactor, model, usage, messages) if run is None else run
         self._on_update = on_update
         self.has_invalid_arguments = False
         """Set by a tool that finds an error in its arguments which the schema cannot express."""
 
     def __repr__(self) -> str:
         return f"ToolContext(call_id={self.call_id!r})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a ToolContext belongs to one call, with its deps: it cannot be copied or pickled")
 
     @property
     def cancel(self) -> CancellationToken:
@@ -132,14 +154,29 @@ class ToolContext:
         return token or self._cancel.setdefault("token", CancellationToken(self._run_cancel))
 
     @property
+    def model(self) -> ModelSpec:
+        """The model that was asked last: it made the call."""
+        return self._source.model
+
+    @property
+    def usage(self) -> Usage:
+        """What the run has used so far."""
+        return self._source.usage
+
+    @property
+    def messages(self) -> Sequence[AgentMessage]:
+        """The history up to the reply with the call: a snapshot."""
+        return self._source.messages
+
+    @property
     def redactor(self) -> hints.Redactor | None:
         """Masks secrets in the result: for a tool that shortens a text, and must mask it before that."""
-        return self._redactor if self._run is None else self._run.redactor
+        return self._source.redactor
 
     @property
     def threads(self) -> hints.WorkerThreads | None:
         """The threads of the run, for work that would block the event loop; `None` outside of a run."""
-        return self._threads if self._run is None else self._run.threads
+        return self._source.threads
 
     @property
     def is_listening(self) -> bool:
@@ -158,8 +195,44 @@ class ToolContext:
             self._on_update(AgentToolResult.text(partial) if isinstance(partial, str) else partial)
 
 
-class AgentTool(Protocol):
-    """A tool. `on_steer` ("cancel" or "finish") is optional and defaults to "cancel".
+class ToolOptions(Value, frozen=True):
+    """How the calls of a tool run. Any tool may have these as attributes."""
+
+    timeout: float | None = None
+    """Seconds for one attempt; then the call fails."""
+    retries: int = 0
+    """How often a `ToolError` with `retry_after` is tried again."""
+    max_concurrent: int | None = None
+    """How many calls of the tool run at once in a run and its delegates."""
+    external: bool = False
+    """Whether the application runs the calls: here they wait for their result."""
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"timeout is {self.timeout!r}; it must be a positive number of seconds, or None")
+        if self.retries < 0:
+            raise ValueError(f"retries is {self.retries!r}; it must be 0 or more")
+        if self.max_concurrent is not None and self.max_concurrent <= 0:
+            raise ValueError(f"max_concurrent is {self.max_concurrent!r}; it must be 1 or more, or None")
+
+    @classmethod
+    def of(cls, tool: AgentTool[Any]) -> ToolOptions | None:
+        """Returns the options of a tool; `None` if it has none. Raises `ValueError` for values that do not fit."""
+        timeout = getattr(tool, "timeout", None)
+        retries = getattr(tool, "retries", 0)
+        most = getattr(tool, "max_concurrent", None)
+        external = getattr(tool, "external", False)
+        if timeout is None and most is None and not retries and not external:
+            return None
+        try:
+            return cls(timeout, retries, most, bool(external))
+        except TypeError:
+            raise ValueError(f"{tool.name}: timeout, retries and max_concurrent must be numbers") from None
+
+
+class AgentTool(Protocol[Deps_contra]):
+    """A tool. `on_steer` ("cancel" or "finish") is optional and defaults to "cancel". So are `timeout`, `retries`,
+    `max_concurrent` and `external`, the `ToolOptions`.
 
     A tool that needs approval may define `approval_scope(arguments)`, a JSON object that says where and how it would
     act: the question shows it, and `ctx.grant` holds it with what was approved. It may also define
@@ -177,7 +250,7 @@ class AgentTool(Protocol):
     @property
     def requires_approval(self) -> bool: ...
 
-    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext[Deps_contra], /) -> AgentToolResult:
         """Does the work. The arguments are valid against the schema, and the tool may change them."""
         ...
 
@@ -235,6 +308,24 @@ def error_result(error: BaseException) -> AgentToolResult:
     return AgentToolResult.error(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
+def _declared_deps(tool: AgentTool) -> Any:
+    """Returns the type of dependencies that a tool names: in `deps_type`, or in the hints of its `execute`."""
+    declared = getattr(tool, "deps_type", None)
+    if declared is not None:
+        return declared
+    execute: Any = getattr(type(tool), "execute", None)
+    for name, hint in getattr(execute, "__annotations__", {}).items():
+        if "ToolContext[" in (hint if isinstance(hint, str) else repr(hint)):
+            from .schemas.dependencies import context_deps, hints_of
+
+            try:
+                deps = context_deps(hints_of(execute, None, ToolContext)[name], ToolContext)
+            except TypeError:
+                return Any  # another hint cannot be evaluated, and none of them is needed
+            return Any if deps is None else deps[0]
+    return Any
+
+
 # -- an agent's tools ------------------------------------------------------------------------------------------
 
 
@@ -246,6 +337,8 @@ class Toolbox(Mapping[str, AgentTool]):
             raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
         self.tools = tuple(tools)
         self._by_name: dict[str, AgentTool] = {}
+        self.options: dict[str, ToolOptions] = {}
+        """The options of the tools that have any."""
         for item in self.tools:
             if isinstance(item, type):
                 raise TypeError(f"the class {item.__name__} is not a tool: write {item.__name__}(…)")
@@ -257,6 +350,9 @@ class Toolbox(Mapping[str, AgentTool]):
             if name in self._by_name:
                 raise ValueError(f"two tools are named {name!r}: tool names are unique in an agent")
             self._by_name[name] = item
+            if (options := ToolOptions.of(item)) is not None:
+                self.options[name] = options
+        self._is_without_deps = False
         self.find: Callable[[str], AgentTool | None] = self._by_name.get
         self._validators: dict[str, Any] = {}
 
@@ -268,6 +364,19 @@ class Toolbox(Mapping[str, AgentTool]):
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def check_deps(self) -> None:
+        """Raises `MissingDeps` if a tool cannot do without dependencies, for a run that has none."""
+        if self._is_without_deps:
+            return
+        for item in self.tools:
+            declared = _declared_deps(item)
+            if declared is not Any:
+                from .schemas.dependencies import admits_none, name_of  # on use: few tools name a type
+
+                if not admits_none(declared):
+                    raise MissingDeps(item.name, name_of(declared))
+        self._is_without_deps = True
 
     def problems(self, name: str, arguments: dict[str, Any]) -> str | None:
         """Returns what is wrong with the arguments, field by field, or `None`."""

@@ -71,6 +71,12 @@ class Channel:
         if self._readers:
             self._wake_readers()
 
+    def put(self, item: Any) -> None:
+        """Adds what the reader is given in place of events. Subscribers do not get it."""
+        self.events.append(item)
+        if self._readers:
+            self._wake_readers()
+
     @property
     def is_unbounded(self) -> bool:
         return self.most == inf
@@ -203,7 +209,8 @@ class EventStream(AsyncIterator[AgentEvent]):
     ) -> None:
         self._channel = Channel(subscriptions)
         self._cancel = cancel
-        self._drive = drive
+        self._drive: Callable[[Channel], Coroutine[Any, Any, AgentResult]] | None = drive
+        """Starts the run. Dropped then, with all that the run was given: a stream may be kept after its end."""
         self._on_unstarted = on_unstarted
         self._task: asyncio.Task[AgentResult] | None = None
         self._reads = 0
@@ -217,7 +224,9 @@ class EventStream(AsyncIterator[AgentEvent]):
         if self._task is None:
             from .supervisor import spawner  # on use: an agent may be made long before it runs
 
+            assert self._drive is not None
             self._task = spawner(asyncio.get_running_loop())(self._drive(self._channel))
+            self._drive = None
             channel = self._channel  # not self: the run must not keep its reader alive
             on_unstarted = self._on_unstarted
 
@@ -311,6 +320,7 @@ class EventStream(AsyncIterator[AgentEvent]):
 
     def _abandon_unstarted(self) -> None:
         self._channel.close()
+        self._drive = None
         if self._on_unstarted is not None:
             self._on_unstarted()
             self._on_unstarted = None

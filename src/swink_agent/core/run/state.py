@@ -22,6 +22,7 @@ from ..events import AgentEvent, InjectionSource, MessagesInjected
 from ..policy import PolicyContext
 from ..stream import MessageAssembler
 from ..tool import Toolbox
+from ..turn import TurnTools
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
 from ..values.value import copy_json
 from .consulting import tell_run_over
@@ -30,9 +31,11 @@ from .supervisor import Supervisor
 from .transcript import Transcript
 
 if TYPE_CHECKING:
+    from ..pending import Answer
     from ..secrets.redaction import Redactor
     from ..structured import StructuredOutput
     from .relay import Relay
+    from .slots import RunningCall, Slots
     from .threads import WorkerThreads
 
 __all__ = ["EmitFn", "Run"]
@@ -68,7 +71,9 @@ class Run:
     __slots__ = (
         "_queues",
         "_redactor",
+        "_slots",
         "_threads",
+        "answers",
         "assembler",
         "audience",
         "backlog",
@@ -76,6 +81,7 @@ class Run:
         "channel",
         "config",
         "cost",
+        "deps",
         "emit",
         "error",
         "executing",
@@ -83,11 +89,14 @@ class Run:
         "has_reserving_policies",
         "has_to_poll",
         "id",
+        "inside",
         "instructions",
+        "is_waiting",
         "loop",
         "model",
         "needs_preparation",
         "pending",
+        "places",
         "refusal",
         "request",
         "start",
@@ -100,15 +109,17 @@ class Run:
         "transcript",
         "transforms",
         "turn_index",
+        "turn_tools",
         "unasked_tools",
         "usage",
+        "way",
     )
 
     def __init__(
         self,
         config: AgentLoopConfig,
         transcript: Transcript,
-        toolbox: Toolbox,
+        toolbox: Toolbox | TurnTools,
         system_prompt: SystemPrompt,
         cancel: CancellationToken,
         emit: EmitFn,
@@ -116,19 +127,24 @@ class Run:
         channel: Channel | None = None,
         request: StructuredOutput | None = None,
         audience: Audience | None = None,
+        deps: Any = None,
     ) -> None:
         self.config = config
         self.model = config.model
         """The model that is being asked: the primary or a fallback."""
         self.transcript = transcript
-        self.toolbox = toolbox
+        self.deps = deps
+        """What the application gives to tools and policies, until the end of the run."""
+        self.turn_tools = None if isinstance(toolbox, Toolbox) else toolbox
+        """The function that gives the tools of each turn, if there is one."""
         self.system_prompt = system_prompt
         self.instructions = system_prompt if isinstance(system_prompt, str) else ""
         """The system prompt of this turn, computed once in it."""
         self.request = request
         """The value that the run must give, for `structured_output`."""
-        self.unasked_tools = _NO_TOOLS if request is None else frozenset({request.name})
+        self.unasked_tools = _NO_TOOLS
         """The library's own tools, which need no approval."""
+        self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel
         self.emit = emit
         self.loop = loop
@@ -150,6 +166,17 @@ class Run:
         self.has_to_poll = provider is not None and (self._queues is None or self._queues.provider is not None)
         """Whether the application has its own message provider, which must be polled."""
         self._threads: WorkerThreads | None = None
+        self._slots: Slots | None = None
+        self.way: tuple[RunningCall, ...] = ()
+        """The calls that lead to this run, if it is a delegate's, outermost first."""
+        self.answers: dict[str, Answer] | None = None
+        """The answers to calls that wait, if the run brings any."""
+        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, Answer]]] = {}
+        """For calls whose delegates have waiting calls: the delegate's messages, and the answers for it."""
+        self.places: tuple[int, ...] = ()
+        """Where the results stand that took the places of pending ones."""
+        self.is_waiting = False
+        """Whether calls wait for an answer, so that the run must end."""
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []
         """Messages that lead the next turn."""
@@ -164,6 +191,7 @@ class Run:
             self.transforms
             or bool(config.pre_turn_policies)
             or not isinstance(system_prompt, str)
+            or self.turn_tools is not None
             or config.convert_to_llm is not default_convert_to_llm
         )
         """Whether hooks or policies come before the request."""
@@ -183,7 +211,20 @@ class Run:
     def is_interrupted(self) -> bool:
         return self.supervisor.is_interrupted
 
+    def take_tools(self, toolbox: Toolbox) -> None:
+        """Makes these the tools of the run, with the one that takes the value, if the run must give one."""
+        if self.request is not None:
+            toolbox = self.request.beside(toolbox)
+            self.unasked_tools = frozenset({self.request.name})
+        self.toolbox = toolbox
+
+    @property
+    def messages(self) -> Sequence[AgentMessage]:
+        """The history as it is now."""
+        return self.transcript.history
+
     def close(self) -> None:
+        self.deps = None
         if self._threads is not None:
             self._threads.close()
         if self._queues is not None:
@@ -267,6 +308,7 @@ class Run:
             request_tokens=request_tokens,
             run_id=self.id,
             redactor_fn=self._own_redactor,
+            deps=self.deps,
         )
 
     def _own_redactor(self) -> Redactor:
@@ -305,6 +347,20 @@ class Run:
 
             self._threads = WorkerThreads()
         return self._threads
+
+    @property
+    def slots(self) -> Slots:
+        """The running calls of tools with `max_concurrent`. Delegates share those of their caller."""
+        if self._slots is None:
+            from .slots import Slots  # on use: few tools limit their calls
+
+            self._slots = Slots()
+        return self._slots
+
+    def is_inside(self, caller: Run, call_id: str) -> None:
+        """Makes this the run of a delegate, which a call of another run started."""
+        self._slots = caller.slots
+        self.way = (*caller.way, (caller.id, call_id))
 
     def count(self, usage: Usage, cost: Cost) -> None:
         """Adds what a request used to the run's account."""
