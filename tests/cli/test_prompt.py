@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import fcntl
 import json
@@ -116,7 +117,7 @@ async def test_wrong_usage_is_told_before_anything_is_asked(swink: Any, tmp_path
         ("-p", "x", "--model", "antropic:x"): "did you mean anthropic? There are: ",
         ("-p", "x", "--model", "qqqqq:x"): "no provider is called 'qqqqq'; there are: ",
         ("-p", "x", "--model", "qqqqq"): "such as anthropic:claude-sonnet-4-6; `swink models` lists them",
-        ("-p", "x", "--max-turns", "0"): "--max-turns: max_turns cannot be 0",
+        ("-p", "x", "--max-turns", "0"): "--max-turns cannot be 0",
     }
     async with FakeProvider("anthropic", []) as provider:
         swink.use(provider)
@@ -273,7 +274,7 @@ async def test_what_changed_in_a_trusted_project_is_told_before_the_run(swink: A
 
 FIELDS = {
     *("text", "exit_code", "error", "error_kind", "stop_reason", "stopped_by", "model", "usage", "cost", "turns"),
-    *("tool_calls", "rejected", "seconds", "value", "session"),
+    *("tool_calls", "rejected", "pending", "seconds", "value", "session"),
 }
 
 
@@ -490,6 +491,51 @@ async def test_pictures_go_with_the_prompt(swink: Any) -> None:
     assert wrong[3].code in (2, 3)  # without the extra there is no local model at all
 
 
+PDF = b"%PDF-1.4\n"
+
+
+async def test_files_go_with_the_prompt(swink: Any) -> None:
+    (swink.folder / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
+    (swink.folder / "report.pdf").write_bytes(PDF)
+    async with FakeProvider("anthropic", ["A report."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "What is this?", "--file", "report.pdf", "--file", "a.png", *NO_CHILDREN)
+    assert (done.code, done.stdout) == (0, "A report.\n")
+    question, report, picture = provider.bodies[0]["messages"][0]["content"]
+    assert (question["text"], picture["type"]) == ("What is this?", "image")
+    assert (report["type"], report["title"]) == ("document", "report.pdf")
+    assert report["source"]["data"] == base64.b64encode(PDF).decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--file", "notes.txt"), "notes.txt is not a picture of a kind that models accept"),
+        (("--file", "none.pdf"), "none.pdf cannot be read: No such file or directory (--file)"),
+        (("--file", "."), "is a folder"),
+        (("--image", "report.pdf"), "report.pdf is not a picture"),
+        (
+            ("--file", "report.pdf", "-m", "mistral:mistral-medium-latest"),
+            "mistral:mistral-medium-latest takes no documents: leave --file out, or choose a model of another provider "
+            "(anthropic, openai, gemini, openai-responses, bedrock)",
+        ),
+        (("--file", "report.pdf", "-m", "openai:o3-mini"), "openai:o3-mini takes no documents"),
+    ],
+)
+async def test_a_file_that_cannot_be_sent_is_refused_before_any_request(
+    swink: Any, arguments: tuple[str, ...], message: str
+) -> None:
+    (swink.folder / "report.pdf").write_bytes(PDF)
+    (swink.folder / "notes.txt").write_text("hello")
+    async with FakeProvider("anthropic", ["A report."]) as provider:
+        swink.use(provider)
+        keys = {"MISTRAL_API_KEY": "k", "OPENAI_API_KEY": "k"}
+        done = await swink("-p", "What is this?", *arguments, *NO_CHILDREN, environ=keys)
+    assert done.code == 2
+    assert message in " ".join(done.stderr.split())
+    assert provider.bodies == []
+
+
 # -- long runs -----------------------------------------------------------------------------------------------
 
 
@@ -512,6 +558,7 @@ class Replies(list[Any]):
         return "So far, so good." if is_for_summary(self.provider.bodies[-1]) else super().pop(index)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "model", ["claude-sonnet-4-6", pytest.param("a-model-that-nobody-knows", marks=pytest.mark.sweep)]
 )
@@ -580,6 +627,7 @@ async def test_why_a_call_was_rejected_is_said_once_with_verbose_too(swink: Any)
 # -- streams -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_a_reader_that_leaves_ends_it_without_a_traceback(swink: Any) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -719,6 +767,7 @@ async def test_two_interrupts_before_the_run_have_their_object_too(swink: Any) -
     assert json.loads(stdout)["error"] == "interrupted"
 
 
+@pytest.mark.sweep
 async def test_an_interrupt_that_the_caller_ignores_stays_ignored(swink: Any) -> None:
     async with FakeProvider("anthropic", ["x"]) as provider:
         swink.use(provider)

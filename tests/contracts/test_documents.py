@@ -31,6 +31,16 @@ def test_every_example_runs_and_has_something_to_say(example: Path) -> None:
     assert run(str(example)).strip()
 
 
+def test_the_page_of_approvals_goes_on_after_a_restart_of_its_server() -> None:
+    assert run(str(ROOT / "examples/web_approval.py")).splitlines() == [
+        "waiting: 1 call",
+        "True",
+        "paid 20.00 back for order 17",
+        "The customer has been told.",
+        "409 for a second answer",
+    ]
+
+
 def blocks_of_the_readme(language: str) -> list[str]:
     return [block.code for block in blocks_of(ROOT / "README.md") if block.language == language]
 
@@ -55,6 +65,7 @@ def test_the_readmes_first_two_shell_blocks_are_the_two_commands() -> None:
     assert "pytest" in second
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_leads_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
@@ -68,6 +79,7 @@ def anchors_of(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
     for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", document.read_text(encoding="utf-8")):
@@ -75,6 +87,7 @@ def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
         assert heading in anchors_of(page), f"{name_of(document)} links to {target}#{heading}"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_test_that_a_document_names_exists(document: Path) -> None:
     for target in re.findall(r"`(tests/[\w/]*(?:\.py)?)`", document.read_text(encoding="utf-8")):

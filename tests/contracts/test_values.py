@@ -43,6 +43,7 @@ from swink_agent import (
     Cost,
     CustomMessage,
     Defer,
+    Document,
     ErrorKind,
     Extension,
     FileImage,
@@ -55,6 +56,7 @@ from swink_agent import (
     MessagesInjected,
     MessageStart,
     MessageUpdate,
+    MissingDeps,
     ModelFallback,
     ModelSpec,
     ModelThrottled,
@@ -77,6 +79,7 @@ from swink_agent import (
     StreamOptions,
     StreamStart,
     StructuredOutputFailed,
+    StructuredResult,
     Text,
     TextDelta,
     TextEnd,
@@ -162,6 +165,7 @@ from swink_agent.memory import (
     SessionAmbiguous,
     SessionDamaged,
     SessionError,
+    SessionExists,
     SessionInfo,
     SessionInUse,
     SessionNotFound,
@@ -180,7 +184,7 @@ from swink_agent.sandbox import (
     SandboxProfile,
     SandboxUnavailable,
 )
-from swink_agent.tools import UndoError, WorkspaceError
+from swink_agent.tools import CheckpointError, WorkspaceError
 
 SHORT = 400
 
@@ -233,6 +237,7 @@ VALUES: list[msgspec.Struct] = [
     ),
     TurnRecord((USER,), REPLY, (CallRecord("call_1", "look"),)),
     UsageAdded(Usage(1), Cost(0.5), "overflow"),
+    StructuredResult(AgentResult((USER, REPLY), StopReason.STOP, value={"a": 1}, has_value=True), {"a": 1}, 2),
     AgentToolResult([Text("a"), PICTURE], {"x": 1}, True),
     Approve(),
     ApproveWith({"where": "there"}, "somewhere else"),
@@ -244,6 +249,7 @@ VALUES: list[msgspec.Struct] = [
     CustomMessage(),
     Notice("a"),
     Extension("x", {"y": [1, None]}),
+    Document(Base64Image("application/pdf", "JVBERi0="), "report.pdf"),
     FileImage("/tmp/a.png", "image/png"),
     PICTURE,
     Inject([USER, "and this"]),
@@ -325,6 +331,7 @@ ERRORS: list[Exception] = [
     StreamError("broken", kind=ErrorKind.INVALID_REQUEST),
     StructuredOutputFailed(3, "x: not an integer", PolicyStop("budget", "spent")),
     PolicyStopped("budget", "spent"),
+    MissingDeps("lookup", "Deps"),
     ProviderMismatch("openai:gpt-5", "anthropic"),
     UnknownProvider("opnai"),
     ToolError("the file is locked"),
@@ -399,12 +406,13 @@ ERRORS += [
     SessionAmbiguous("which?", path="/sessions"),
     SessionDamaged("nothing left", path="/sessions/a.jsonl"),
     SessionError("no room", path="/sessions/a.jsonl"),
+    SessionExists("it is there", path="/sessions/a.jsonl"),
     SessionInUse("somebody has it", path="/sessions/a.jsonl"),
     SessionNotFound("no such", path="/sessions"),
     SandboxClosed(),
     SandboxError("no walls"),
     SandboxUnavailable(reports=[BackendReport(name="landlock", works=False, reason="old kernel")]),
-    UndoError("no copy"),
+    CheckpointError("no copy"),
     WorkspaceError("outside"),
 ]
 
@@ -690,6 +698,7 @@ def test_there_are_public_enums_at_all() -> None:
     assert {kind.__name__ for kind in ENUMS} >= {"StopReason", "ErrorKind", "ThinkingLevel", "TurnEndReason"}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", ENUMS, ids=lambda kind: kind.__name__)
 def test_the_members_of_an_enum_are_one_of_a_kind_and_plain_strings_in_json(kind: Any) -> None:
     for member in kind:

@@ -18,6 +18,7 @@ from swink_agent import (
     AssistantMessage,
     AuthError,
     CustomMessage,
+    Defer,
     Inject,
     ModelSpec,
     PolicyContext,
@@ -235,6 +236,7 @@ async def test_steering_between_what_policies_inject_is_found_in_its_place(slot:
     assert report.divergence is None, str(report)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("calls", [["slow"], ["slow", "slow"], ["add", "slow"], ["slow", "add", "slow"]])
 @pytest.mark.parametrize("execution", ["concurrent", "sequential"])
 @pytest.mark.parametrize("how", ["steer", "abort"])
@@ -448,6 +450,10 @@ async def test_compaction_changes_no_message() -> None:
     assert (await replayed(ledger)).divergence is None
 
 
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.table
 @pytest.mark.parametrize(
     "replies",
     [
@@ -461,11 +467,64 @@ async def test_compaction_changes_no_message() -> None:
     ids=["at once", "invalid first", "text first", "never", "always invalid", "an error"],
 )
 async def test_structured_output_comes_to_the_same(replies: list[Any]) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     agent, ledger = recorder(scripted(*replies, text("and then")), tools=[add])
     with suppress(StructuredOutputFailed, AuthError):
-        await agent.structured_output("how many?", schema, max_retries=1)
+        await agent.structured_output("how many?", NUMBER, max_retries=1)
     report = await replayed(ledger, tools=[add], approval_mode="enabled", approve=lambda _: True)
+    assert report.divergence is None, str(report)
+
+
+@pytest.mark.parametrize(
+    ("target", "replies"),
+    [
+        (NUMBER, [text('{"n": 3}')]),
+        (NUMBER, [text("three"), text('{"n": "x"}'), text('{"n": 3}')]),
+        (NUMBER, [text("Let me see.") + call("add", a=1, b=2), text('{"n": 3}')]),
+        (NUMBER, [text("no"), text("no"), text("no")]),
+        (NUMBER, [text("no"), fail("auth")]),
+        (list[int], [text('{"value": ["x"]}'), text('{"value": [3]}')]),
+        (int | None, [text('{"value": null}')]),
+    ],
+    ids=["at once", "invalid first", "a tool first", "never", "an error", "a list", "null"],
+)
+async def test_a_value_that_was_given_as_text_comes_to_the_same(target: Any, replies: list[Any]) -> None:
+    agent, ledger = recorder(scripted(*replies, text("and then"), native_schema=True), tools=[add])
+    with suppress(StructuredOutputFailed, AuthError):
+        await agent.structured_output("how many?", target, max_retries=2)
+    report = await replayed(ledger, tools=[add])
+    assert report.divergence is None, str(report)
+
+
+async def test_a_value_that_was_checked_by_the_application_comes_to_the_same() -> None:
+    texts = [text('{"n": 3}')] * 2
+    agent, ledger = recorder(scripted(*texts, native_schema=True))
+    seen: list[Any] = []
+
+    def second_time(value: Any) -> None:
+        seen.append(value)
+        if len(seen) == 1:
+            raise ValueError("are you sure?")
+
+    assert await agent.structured_output("how many?", NUMBER, validate=second_time) == {"n": 3}
+    report = await replayed(ledger)
+    assert report.divergence is None, str(report)
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("is_native", [True, False], ids=["native", "by tool"])
+async def test_a_value_after_a_call_that_waited_comes_to_the_same(is_native: bool) -> None:
+    @tool(requires_approval=True)
+    async def measure(what: str) -> str:
+        """Measures something."""
+        return f"{what}: 3"
+
+    options: dict[str, Any] = {"tools": [measure], "approve": lambda _: Defer("the boss decides")}
+    answer = text('{"n": 3}') if is_native else call("final_answer", n=3)
+    model = scripted(call("measure", what="it").with_id("c1"), text("no"), answer, native_schema=is_native)
+    agent, ledger = recorder(model, **options)
+    assert (await agent.structured_run("how many?", NUMBER)).pending
+    assert (await agent.structured_run({"c1": True}, NUMBER)).value == {"n": 3}
+    report = await replayed(ledger, **options)
     assert report.divergence is None, str(report)
 
 

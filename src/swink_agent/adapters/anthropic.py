@@ -12,9 +12,11 @@ from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
+    PDF,
     AgentContext,
     AgentMessage,
     AssistantMessage,
+    Document,
     Image,
     ModelSpec,
     StopReason,
@@ -22,7 +24,7 @@ from swink_agent.core.types import (
     Thinking,
     ToolCall,
     ToolResultMessage,
-    UrlImage,
+    UrlSource,
     Usage,
     UserMessage,
 )
@@ -34,6 +36,7 @@ from ._claude import (
     arguments_of,
     call_id,
     called_tools,
+    claude_of,
     conversation,
     plan_thinking,
     sendable,
@@ -44,14 +47,20 @@ from .kit.bodies import json_object, short_id, unused_id
 from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import ShapeError, SseFrames, take_last
-from .kit.images import Note, picture
+from .kit.images import Note, document_data, document_url, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.reply import ReplyWriter
+from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 
 __all__ = ["AnthropicParser", "AnthropicStreamFn"]
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
+_SCHEMAS = SchemaSubset(
+    frozenset({"title", "const", "minItems"}),
+    formats=frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}),
+    most_min_items=1,
+)
 _FILLER = b'{"type":"text","text":"Continue."}'
 
 
@@ -65,6 +74,11 @@ class AnthropicStreamFn(KeyedStreamFn):
     description: ClassVar[ProviderDescription] = registry.anthropic
     default_url: ClassVar[str] = "https://api.anthropic.com/v1"
     session_field: ClassVar[str] = "metadata"
+
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        """Whether the model is known to take the JSON Schema of its reply, and takes this one."""
+        claude = claude_of(model.model_id)
+        return claude is not None and claude.takes_schemas and _SCHEMAS.express(schema) is not None
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         return HttpRequest(
@@ -93,6 +107,10 @@ class AnthropicStreamFn(KeyedStreamFn):
             fields["tools"] = [*tools[:-1], {**tools[-1], **mark}]
             fields["tool_choice"] = _tool_choice(plan.tool_choice if context.tools else "none")
         fields.update(plan.fields)
+        if options.output_schema is not None:
+            schema = _SCHEMAS.express(options.output_schema) or options.output_schema
+            output_format = {"type": "json_schema", "schema": schema}
+            fields["output_config"] = {**fields.get("output_config", {}), "format": output_format}
         fields["temperature"] = plan.temperature
         if options.session_id:
             fields["metadata"] = {"user_id": short_id(options.session_id, "session")}
@@ -159,17 +177,29 @@ def _user_blocks(content: Sequence[Any]) -> list[dict[str, Any]]:
             blocks.append(_text(block.text))
         elif type(block) is Image:
             blocks.append(_image(block))
+        elif type(block) is Document:
+            blocks.append(_document(block))
     return blocks
 
 
 def _image(image: Image) -> dict[str, Any]:
-    if isinstance(image.source, UrlImage):
+    if isinstance(image.source, UrlSource):
         return {"type": "image", "source": {"type": "url", "url": image.source.url}}
     found = picture(image)
     if isinstance(found, Note):
         return _text(found.text)
     media_type = found.media_type.replace("/jpg", "/jpeg")
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": found.data}}
+
+
+def _document(document: Document) -> dict[str, Any]:
+    title = {"title": document.shown_name} if document.name.strip() else {}
+    if (url := document_url(document)) is not None:
+        return {"type": "document", "source": {"type": "url", "url": url}, **title}
+    data = document_data(document)
+    if isinstance(data, Note):
+        return _text(data.text)
+    return {"type": "document", "source": {"type": "base64", "media_type": PDF, "data": data}, **title}
 
 
 def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
@@ -186,12 +216,12 @@ def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
 
 
 def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
-    """Returns the block of a call's result. An error may not contain an image, and may not be empty."""
+    """Returns the block of a call's result. An error contains only text, and may not be empty."""
     content = _user_blocks(message.content) or [_text("(no output)")]
     result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id(message.tool_call_id)}
     if not message.is_error:
         return {**result, "content": content}
-    if any(block["type"] == "image" for block in content):
+    if any(block["type"] != "text" for block in content):
         return {**result, "content": [_text("Error:"), *content]}
     return {**result, "content": content, "is_error": True}
 

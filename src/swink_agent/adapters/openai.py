@@ -20,9 +20,11 @@ from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
+    PDF,
     AgentContext,
     AgentMessage,
     AssistantMessage,
+    Document,
     Image,
     ModelSpec,
     StopReason,
@@ -40,13 +42,14 @@ from .kit.bodies import json_array, json_object, short_id
 from .kit.documents import count, items, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import SseFrames, take_last
-from .kit.http import Parser
-from .kit.images import Note, image_url
+from .kit.http import Parser, takes_images
+from .kit.images import Note, document_data, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.reply import ReplyWriter
+from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 
-__all__ = ["ChatParser", "OpenAiStreamFn", "is_silent"]
+__all__ = ["STRICT", "ChatParser", "OpenAiStreamFn", "is_silent", "strict_format", "takes_schemas"]
 
 _LONGEST_ID = 40
 _WITHOUT_REASONING = re.compile(r"gpt-[34]|chatgpt|gpt-5-chat")
@@ -59,6 +62,34 @@ _EFFORT = {
     ThinkingLevel.HIGH: "high",
     ThinkingLevel.EXTRA_HIGH: "xhigh",
 }
+
+
+_ATTACHED = frozenset({Image, Document})
+_WITHOUT_SCHEMAS = re.compile(r"(?:^|.*[/.])(?:gpt-3|gpt-4(?![o.\d])|gpt-4o-2024-05-13|chatgpt-4o|o1-(?:mini|preview))")
+"""Models that came before structured outputs."""
+STRICT = SchemaSubset(
+    frozenset(
+        {
+            *("title", "const", "pattern", "multipleOf", "minItems", "maxItems"),
+            *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        }
+    ),
+    formats=frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}),
+    needs_all=True,
+    takes_cycles=True,
+)
+"""What OpenAI takes in strict mode."""
+
+
+def takes_schemas(model_id: str) -> bool:
+    """Whether a model of OpenAI's takes the JSON Schema of its reply; an unknown one is assumed to."""
+    return _WITHOUT_SCHEMAS.match(model_id) is None
+
+
+def strict_format(schema: dict[str, Any], subset: SchemaSubset) -> dict[str, Any]:
+    """Returns the format of a reply: strict if the subset can express the schema, else as it is."""
+    expressed = subset.express(schema)
+    return {"name": "answer", "schema": schema if expressed is None else expressed, "strict": expressed is not None}
 
 
 class OpenAiStreamFn(KeyedStreamFn):
@@ -74,6 +105,11 @@ class OpenAiStreamFn(KeyedStreamFn):
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     max_tokens_field: ClassVar[str] = "max_completion_tokens"
     session_field: ClassVar[str] = "prompt_cache_key"
+    schemas: ClassVar[SchemaSubset] = STRICT
+
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        """Whether the model takes this JSON Schema for its reply."""
+        return takes_schemas(model.model_id) and self.schemas.express(schema) is not None
 
     # -- the request -------------------------------------------------------------------------------------------
 
@@ -98,12 +134,19 @@ class OpenAiStreamFn(KeyedStreamFn):
         if context.tools:
             fields["tools"] = [self.tool(tool) for tool in context.tools]
             fields.update(self.tool_choice(options.tool_choice))
+        if options.output_schema is not None:
+            json_schema = strict_format(options.output_schema, self.schemas)
+            fields["response_format"] = {"type": "json_schema", "json_schema": json_schema}
         fields.update(self.thinking(model))
         fields["temperature"] = options.temperature
         fields[self.max_tokens_field] = options.max_tokens
         fields.update(self.session_fields(options))
         fields["messages"] = json_array(self.messages(context))
         return fields
+
+    def without_documents(self, model: ModelSpec) -> str:
+        """Models that see no images take no documents either."""
+        return super().without_documents(model) or ("" if takes_images(model) else str(model))
 
     def session_fields(self, options: StreamOptions) -> dict[str, Any]:
         """Returns the session field, by which the provider finds its cache, except for servers that refuse it."""
@@ -146,7 +189,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         for message in context.messages:
             if type(message) is ToolResultMessage:
                 encoded.append(self.encoded.encode(message, self.tool_result))
-                if any(type(block) is Image for block in message.content):
+                if any(type(block) in _ATTACHED for block in message.content):
                     pictures.append(message)
                 continue
             self._add_pictures(encoded, pictures)
@@ -156,7 +199,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         return encoded
 
     def _add_pictures(self, encoded: list[bytes], pictures: list[ToolResultMessage]) -> None:
-        """Adds the images of tool results after the results, since this API accepts them only from users."""
+        """Adds the images and documents of tool results behind them: this API accepts them only from users."""
         for message in pictures:
             encoded.append(self.encoded.encode(message, self.tool_pictures, "pictures"))
         pictures.clear()
@@ -177,6 +220,8 @@ class OpenAiStreamFn(KeyedStreamFn):
                 parts.append({"type": "text", "text": block.text})
             elif type(block) is Image:
                 parts.append(self._image_part(block))
+            elif type(block) is Document:
+                parts.append(self._document_part(block))
         return parts
 
     def _image_part(self, image: Image) -> dict[str, Any]:
@@ -184,6 +229,12 @@ class OpenAiStreamFn(KeyedStreamFn):
         if isinstance(url, Note):
             return {"type": "text", "text": url.text}
         return {"type": "image_url", "image_url": {"url": url}}
+
+    def _document_part(self, document: Document) -> dict[str, Any]:
+        data = document_data(document)
+        if isinstance(data, Note):
+            return {"type": "text", "text": data.text}
+        return {"type": "file", "file": {"filename": file_name(document), "file_data": f"data:{PDF};base64,{data}"}}
 
     def assistant(self, message: AssistantMessage) -> dict[str, Any]:
         fields: dict[str, Any] = {"role": "assistant"}
@@ -209,12 +260,13 @@ class OpenAiStreamFn(KeyedStreamFn):
     def tool_result(self, message: ToolResultMessage) -> dict[str, Any]:
         text = extract_text(message.content)
         if not text:
-            text = "(see the image below)" if message.content else "(no output)"
+            text = f"(see the {_noun(message).lower()} below)" if message.content else "(no output)"
         return {"role": "tool", "tool_call_id": self.call_id(message.tool_call_id), "content": text}
 
     def tool_pictures(self, message: ToolResultMessage) -> dict[str, Any]:
-        pictures = [block for block in message.content if type(block) is Image]
-        return {"role": "user", "content": self.user_content([Text(f"Image from {message.tool_name}:"), *pictures])}
+        attached = [block for block in message.content if type(block) in _ATTACHED]
+        opening = Text(f"{_noun(message)} from {message.tool_name}:")
+        return {"role": "user", "content": self.user_content([opening, *attached])}
 
     # -- the reply ---------------------------------------------------------------------------------------------
 
@@ -224,6 +276,11 @@ class OpenAiStreamFn(KeyedStreamFn):
 
 def _is_at(host: str, places: tuple[str, ...]) -> bool:
     return any(host == place or host.endswith(f".{place}") for place in places)
+
+
+def _noun(message: ToolResultMessage) -> str:
+    has_document = any(type(block) is Document for block in message.content)
+    return "Document" if has_document and not any(type(block) is Image for block in message.content) else "Image"
 
 
 def is_silent(message: AgentMessage) -> bool:

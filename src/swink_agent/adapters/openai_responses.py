@@ -19,9 +19,11 @@ from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
+    PDF,
     AgentContext,
     AgentMessage,
     AssistantMessage,
+    Document,
     Image,
     ModelSpec,
     StopReason,
@@ -40,10 +42,12 @@ from .kit.bodies import json_array, json_object, short_id, unused_id
 from .kit.documents import count, document, items, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import SseFrames, take_last
-from .kit.images import Note, image_url
+from .kit.http import takes_images
+from .kit.images import Note, document_data, document_url, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.reply import ReplyWriter
 from .kit.transport import HttpRequest
+from .openai import STRICT, strict_format, takes_schemas
 
 __all__ = ["OpenAiResponsesStreamFn", "ResponsesParser"]
 
@@ -70,13 +74,17 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     session_field: ClassVar[str] = "prompt_cache_key"
 
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        """Whether the model takes this JSON Schema for its reply."""
+        return takes_schemas(model.model_id) and STRICT.express(schema) is not None
+
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         return HttpRequest(
             url=f"{self.server()}/responses",
             headers={**self.headers(options), **options.headers},
-            body=json_object({**self.fields(model, context, options), **options.extra}),
+            body=json_object(_with_extra(self.fields(model, context, options), options.extra)),
             limits=self.limits_for(options),
         )
 
@@ -95,6 +103,8 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
             fields["include"] = ["reasoning.encrypted_content"]
             if effort := _EFFORT.get(model.thinking_level):
                 fields["reasoning"] = {"effort": effort, "summary": "auto"}
+        if options.output_schema is not None:
+            fields["text"] = {"format": {"type": "json_schema", **strict_format(options.output_schema, STRICT)}}
         fields["temperature"] = options.temperature
         fields["max_output_tokens"] = options.max_tokens
         if options.session_id and options.cache == "auto":
@@ -110,10 +120,21 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
             if encoded != b"[]":
                 yield encoded[1:-1]
 
+    def without_documents(self, model: ModelSpec) -> str:
+        """Models that see no images take no documents either."""
+        return super().without_documents(model) or ("" if takes_images(model) else str(model))
+
     # -- the reply ---------------------------------------------------------------------------------------------
 
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> ResponsesParser:
         return ResponsesParser()
+
+
+def _with_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """Adds the caller's fields; those of `text` go beside the format of the reply."""
+    if "text" in fields and (text_fields := mapping(extra.get("text"))):
+        extra = {**extra, "text": {**fields["text"], **text_fields}}
+    return {**fields, **extra}
 
 
 def _tool(tool: AgentTool) -> dict[str, Any]:
@@ -164,7 +185,18 @@ def _content(blocks: Sequence[Any]) -> list[dict[str, Any]]:
                 content.append({"type": "input_text", "text": url.text})
             else:
                 content.append({"type": "input_image", "image_url": url, "detail": "auto"})
+        elif type(block) is Document:
+            content.append(_file_part(block))
     return content
+
+
+def _file_part(document: Document) -> dict[str, Any]:
+    if (url := document_url(document)) is not None:
+        return {"type": "input_file", "file_url": url}
+    data = document_data(document)
+    if isinstance(data, Note):
+        return {"type": "input_text", "text": data.text}
+    return {"type": "input_file", "filename": file_name(document), "file_data": f"data:{PDF};base64,{data}"}
 
 
 def _reply_items(message: AssistantMessage, with_reasoning: bool) -> list[dict[str, Any]]:

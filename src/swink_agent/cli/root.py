@@ -28,7 +28,7 @@ COMMANDS = {
         "List, show, search, export, fork and remove recorded runs.",
     ),
     "eval": ("swink_agent.cli.commands.eval:eval_group", "Run cases on an agent, score, compare, gate a release."),
-    "undo": ("swink_agent.cli.commands.undo:undo", "Put back what the file tools of a run changed."),
+    "undo": ("swink_agent.cli.commands.undo:undo", "Put back what a run changed."),
     "doctor": (
         "swink_agent.cli.commands.doctor:doctor",
         "Show what works on this machine, and what to do about the rest.",
@@ -182,6 +182,13 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     shell_complete=offered("files"),
     help="A picture to go with the prompt. Repeatable.",
 )
+@click.option(
+    "--file",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=offered("files"),
+    help="A PDF or a picture to go with the prompt. Repeatable.",
+)
 @click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
 @click.option(
     "--add-dir",
@@ -249,8 +256,9 @@ def _refuse_beside_answers(ctx: click.Context, options: dict[str, Any], *, goes_
         ctx.fail("--answer is about calls of a session: name it with --resume ID, or --continue.")
     if options["prompt"] is not None or options["spoken"]:
         ctx.fail("a prompt goes on without the calls that wait, and --answer goes on with them: leave one out.")
-    if options["image"]:
-        ctx.fail("--image goes with a prompt, not with --answer: leave one out.")
+    for name in ("image", "file"):
+        if options[name]:
+            ctx.fail(f"--{name} goes with a prompt, not with --answer: leave one out.")
     from swink_agent.app.runs.answers import check_form
 
     check_form(options["answer"])

@@ -15,12 +15,13 @@ from msgspec.structs import force_setattr
 from .approval import ApprovalMode, ApproveFn
 from .checks import check_hooks, check_strategy, checked_lists
 from .context.context import default_convert_to_llm
-from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
+from .policy import PolicyContext, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .retry import DefaultRetryStrategy, RetryStrategy
 from .stream import StreamFn, StreamOptions
 from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
 from .values import hints
-from .values.value import Value
+from .values.parameters import Deps
+from .values.value import WithDeps
 
 __all__ = [
     "AgentLoopConfig",
@@ -47,7 +48,7 @@ GetApiKeyFn: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
 
 SleepFn: TypeAlias = Callable[[float], Awaitable[None]]
 
-SystemPrompt: TypeAlias = str | Callable[..., Any]
+SystemPrompt: TypeAlias = str | Callable[[], Any] | Callable[[PolicyContext[Deps]], Any]
 """The instructions, or a function that each turn calls once for them, with the turn's `PolicyContext` if it has a
 required parameter."""
 
@@ -74,10 +75,8 @@ class ToolExecutionStrategy(Protocol):
 ToolExecution: TypeAlias = Literal["concurrent", "sequential"] | ToolExecutionStrategy
 
 
-class AgentLoopConfig(Value, frozen=True, kw_only=True):
+class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
     """Everything that a run needs except its messages. Hooks may be plain or async functions."""
-
-    hidden_fields = frozenset({"deps"})
 
     model: ModelSpec
     stream_fn: StreamFn

@@ -7,7 +7,7 @@
 
 Owns the batch. Every call gets exactly one result and one `ToolExecutionEnd`, whatever happens: a call that has no
 result when the batch ends gets one that says why. Updates are relayed in `run/relay`; `run/pending` defers calls, and
-runs the batch of a reply whose answers came later.
+`run/resuming` runs the batch of a reply whose answers came later.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
              outer: again, as long as post-loop policies or follow-ups give the agent more to do
     a turn   pending messages enter → transforms → pre-turn policies → reply → tools → post-turn policies
 
-A run that brings answers begins with the turn of the reply whose calls waited; `run/pending` acts on the answers. Any
+A run that brings answers begins with the turn of the reply whose calls waited; `run/resuming` acts on the answers. Any
 other run first closes the calls that wait.
 
 Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `run/supervisor` lets an
@@ -45,12 +45,12 @@ from .types import (
     ToolResultMessage,
     as_prompts,
 )
+from .values import hints
 from .values.value import copy_json
 
 if TYPE_CHECKING:
     from .approval import PendingCall
     from .journal import Recorder
-    from .pending import Answer
 
 __all__ = ["agent_loop", "agent_loop_continue", "agent_loop_resume", "run_loop"]
 
@@ -83,12 +83,12 @@ def agent_loop_continue(
 
 
 def agent_loop_resume(
-    answers: Mapping[str, Answer],
+    answers: Mapping[str, hints.Answer],
     context: AgentContext,
     config: AgentLoopConfig,
     cancel: CancellationToken | None = None,
 ) -> EventStream:
-    """Acts on answers to calls that wait in the context, and runs on when nothing waits any more.
+    """Acts on answers to calls that wait in the context, and runs on when nothing waits.
 
     The result's messages begin with the results of these calls. Append all of them to the context for the next run.
 
@@ -105,10 +105,14 @@ def _stream_of(
     context: AgentContext,
     config: AgentLoopConfig,
     cancel: CancellationToken | None,
-    answers: dict[str, Answer] | None = None,
+    answers: dict[str, hints.Answer] | None = None,
 ) -> EventStream:
     token = CancellationToken(cancel)
     toolbox = as_toolbox(context.tools)
+    if callable(context.system_prompt):
+        takes_context(context.system_prompt, "system_prompt")  # raises what is wrong with it
+    if config.deps is None:
+        toolbox.check_deps()
     transcript = Transcript(context.messages)
 
     async def drive(channel: Channel) -> AgentResult:
@@ -130,10 +134,12 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     """
     request = run.request
     kind: RunKind = "resume"
+    run.is_waiting = run.answers is not None  # until they are acted on
     if run.answers is None:
         kind = "continue" if prompts is None else "prompt" if request is None else "structured"
     schema = None if request is None else copy_json(request.schema)
-    run.emit(AgentStart(run.id, kind, schema, prompts or ()))
+    if run.audience.all:  # here and below: an event is not made unless somebody receives it
+        run.emit(AgentStart(run.id, kind, schema, prompts or ()))
     starts_with_overflow = _ended_in_overflow(run.transcript.history)
     recorder = run.transcript.recorder
     if recorder is not None:
@@ -154,9 +160,11 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     finally:
         run.close()
     result = _result_of(run)
-    run.put_back()
-    told = result if result.exception is None else structs.replace(result, exception=None)
-    run.emit(AgentEnd(result.messages, result.stopped_by, told))
+    if run.pending:
+        run.put_back()
+    if run.audience.all:
+        told = result if result.exception is None else structs.replace(result, exception=None)
+        run.emit(AgentEnd(result.messages, result.stopped_by, told))
     if run.supervisor.cancelled_from_outside is not None:
         raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
     return result
@@ -195,7 +203,7 @@ async def _after_loop(run: Run) -> None:
 
 async def _run_turn(run: Run, overflow: bool) -> bool:
     """Runs one reply and its tool calls; returns whether there are tool results for the model to see."""
-    if run.audience.all:  # here and below: frequent events are not made unless somebody receives them
+    if run.audience.all:
         run.emit(TurnStart(run.turn_index))
     if run.pending:
         run.inject()
@@ -226,9 +234,9 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     return await _end_turn(run, message, results, was_steered)
 
 
-async def _resume_turn(run: Run, answers: dict[str, Answer]) -> bool:
+async def _resume_turn(run: Run, answers: dict[str, hints.Answer]) -> bool:
     """Runs the calls of an earlier reply that now have answers, in place of a reply."""
-    from .run.pending import Resumption  # on use: most runs defer nothing
+    from .run.resuming import Resumption  # on use: most runs defer nothing
 
     run.answers = None
     resumption = Resumption(run, answers)
@@ -253,6 +261,11 @@ async def _end_turn(
     """Asks the post-turn policies; returns whether there are tool results for the model to see."""
     if run.config.post_turn_policies:
         message, results = await _after_turn(run, message, results)
+        run.is_waiting = run.is_waiting and is_waiting(run.transcript.history)  # a policy may replace any result
+    if run.is_waiting and run.pending:
+        from .run.pending import keep_injected
+
+        results = keep_injected(run, results)
     if run.audience.all:
         run.emit(TurnEnd(run.turn_index, message, results, _reason(run, bool(results), was_steered)))
     run.turn_index += 1
@@ -285,6 +298,8 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
             culprit = "tools"
             tools = await _ask_for_turn(run, run.turn_tools.function, run.turn_tools.takes_context)
             run.take_tools(run.turn_tools.toolbox_of(tools))
+            if run.deps is None:
+                run.toolbox.check_deps()
         culprit = "transform_context"
         if run.transforms:
             await transform_context(run, overflow=overflow)

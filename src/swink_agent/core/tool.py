@@ -6,22 +6,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from .approval import Grant
 from .cancel import CancellationToken
-from .errors import ToolError
-from .types import AgentMessage, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks
+from .errors import MissingDeps, ToolError
+from .types import AgentMessage, Document, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks
 from .values import hints
+from .values.parameters import Deps_co, Deps_contra
 from .values.value import Value
 
 __all__ = ["AgentTool", "AgentToolResult", "ToolContext", "ToolOptions", "Toolbox"]
 
 OnSteer = Literal["cancel", "finish"]
-_RESULT_BLOCKS = frozenset({Text, Image, Extension})
+_RESULT_BLOCKS = frozenset({Text, Image, Document, Extension})
 _NO_MODEL, _NO_USAGE = ModelSpec("", ""), Usage()
 _PLAIN = frozenset({int, float, bool, dict})
 
@@ -80,7 +81,7 @@ class _OutsideRun(msgspec.Struct):
     messages: Sequence[AgentMessage]
 
 
-class ToolContext:
+class ToolContext(Generic[Deps_co]):
     """What a tool receives in addition to its arguments. Every field has a default, so tests can make one."""
 
     __slots__ = (
@@ -112,7 +113,7 @@ class ToolContext:
         conversation: Conversation | None = None,
         redactor: hints.Redactor | None = None,
         run: hints.Run | None = None,
-        deps: Any = None,
+        deps: Deps_co | None = None,
         turn_index: int = 0,
         model: ModelSpec = _NO_MODEL,
         usage: Usage = _NO_USAGE,
@@ -130,7 +131,7 @@ class ToolContext:
         """What a person or a rule approved for this call; `None` if no approval was needed."""
         self.conversation = conversation
         """The conversation that the call belongs to, if any."""
-        self.deps = deps
+        self.deps = cast("Deps_co", deps)
         """What the application gave to the run: a database, the user, whatever its tools need."""
         self.turn_index = turn_index
         """The turn of the run that the call belongs to; the first is 0."""
@@ -141,6 +142,9 @@ class ToolContext:
 
     def __repr__(self) -> str:
         return f"ToolContext(call_id={self.call_id!r})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a ToolContext belongs to one call, with its deps: it cannot be copied or pickled")
 
     @property
     def cancel(self) -> CancellationToken:
@@ -212,7 +216,7 @@ class ToolOptions(Value, frozen=True):
             raise ValueError(f"max_concurrent is {self.max_concurrent!r}; it must be 1 or more, or None")
 
     @classmethod
-    def of(cls, tool: AgentTool) -> ToolOptions | None:
+    def of(cls, tool: AgentTool[Any]) -> ToolOptions | None:
         """Returns the options of a tool; `None` if it has none. Raises `ValueError` for values that do not fit."""
         timeout = getattr(tool, "timeout", None)
         retries = getattr(tool, "retries", 0)
@@ -226,7 +230,7 @@ class ToolOptions(Value, frozen=True):
             raise ValueError(f"{tool.name}: timeout, retries and max_concurrent must be numbers") from None
 
 
-class AgentTool(Protocol):
+class AgentTool(Protocol[Deps_contra]):
     """A tool. `on_steer` ("cancel" or "finish") is optional and defaults to "cancel". So are `timeout`, `retries`,
     `max_concurrent` and `external`, the `ToolOptions`.
 
@@ -246,7 +250,7 @@ class AgentTool(Protocol):
     @property
     def requires_approval(self) -> bool: ...
 
-    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext[Deps_contra], /) -> AgentToolResult:
         """Does the work. The arguments are valid against the schema, and the tool may change them."""
         ...
 
@@ -259,7 +263,7 @@ def as_result(value: Any, name: str) -> AgentToolResult:
                 return value
             case str():
                 return AgentToolResult((Text(_encodable(value)),))
-            case Text() | Image() | Extension():
+            case Text() | Image() | Document() | Extension():
                 return AgentToolResult((value,))
             case list() | tuple() if value and all(type(item) in _RESULT_BLOCKS for item in cast("list[Any]", value)):
                 return AgentToolResult(cast("Sequence[UserBlock]", value))
@@ -304,6 +308,24 @@ def error_result(error: BaseException) -> AgentToolResult:
     return AgentToolResult.error(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
+def _declared_deps(tool: AgentTool) -> Any:
+    """Returns the type of dependencies that a tool names: in `deps_type`, or in the hints of its `execute`."""
+    declared = getattr(tool, "deps_type", None)
+    if declared is not None:
+        return declared
+    execute: Any = getattr(type(tool), "execute", None)
+    for name, hint in getattr(execute, "__annotations__", {}).items():
+        if "ToolContext[" in (hint if isinstance(hint, str) else repr(hint)):
+            from .schemas.dependencies import context_deps, hints_of
+
+            try:
+                deps = context_deps(hints_of(execute, None, ToolContext)[name], ToolContext)
+            except TypeError:
+                return Any  # another hint cannot be evaluated, and none of them is needed
+            return Any if deps is None else deps[0]
+    return Any
+
+
 # -- an agent's tools ------------------------------------------------------------------------------------------
 
 
@@ -311,7 +333,7 @@ class Toolbox(Mapping[str, AgentTool]):
     """An agent's tools by name, with their compiled validators. Raises `ValueError` for a duplicate name."""
 
     def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
-        if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
+        if not isinstance(tools, (list, tuple, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
             raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
         self.tools = tuple(tools)
         self._by_name: dict[str, AgentTool] = {}
@@ -330,6 +352,7 @@ class Toolbox(Mapping[str, AgentTool]):
             self._by_name[name] = item
             if (options := ToolOptions.of(item)) is not None:
                 self.options[name] = options
+        self._is_without_deps = False
         self.find: Callable[[str], AgentTool | None] = self._by_name.get
         self._validators: dict[str, Any] = {}
 
@@ -341,6 +364,19 @@ class Toolbox(Mapping[str, AgentTool]):
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def check_deps(self) -> None:
+        """Raises `MissingDeps` if a tool cannot do without dependencies, for a run that has none."""
+        if self._is_without_deps:
+            return
+        for item in self.tools:
+            declared = _declared_deps(item)
+            if declared is not Any:
+                from .schemas.dependencies import admits_none, name_of  # on use: few tools name a type
+
+                if not admits_none(declared):
+                    raise MissingDeps(item.name, name_of(declared))
+        self._is_without_deps = True
 
     def problems(self, name: str, arguments: dict[str, Any]) -> str | None:
         """Returns what is wrong with the arguments, field by field, or `None`."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import assert_type
+from typing import Any, TypedDict, assert_type
 
 import swink_agent.policies as room
 from swink_agent import (
     Agent,
+    AgentResult,
     AgentTool,
+    Cost,
     FunctionTool,
     Inject,
     Policy,
@@ -19,6 +21,7 @@ from swink_agent import (
     SlidingWindow,
     Stop,
     StreamFn,
+    StructuredResult,
     ToolContext,
     extract_text,
     recommended,
@@ -28,7 +31,7 @@ from swink_agent.adapters import stream_fn_for
 from swink_agent.approvals import CallRules
 from swink_agent.core.journal import JournalEntry
 from swink_agent.local import provider
-from swink_agent.memory import AsyncSessionStore, JsonlSessionStore, export_html
+from swink_agent.memory import AsyncSessionStore, JsonlSessionStore, SessionStore, SqlSessionStore, export_html
 from swink_agent.memory.log.fold import Fold
 from swink_agent.memory.log.masking import masked
 from swink_agent.memory.sessions.resuming import past_of
@@ -188,6 +191,30 @@ def answer(request: Request) -> str:
     return extract_text(request.messages[-1].content)
 
 
+class Point(TypedDict):
+    x: int
+
+
+def near(point: Point) -> None: ...
+
+
+async def near_by(point: Point) -> None: ...
+
+
+async def values() -> None:
+    agent = Agent("any:model")
+    found = await agent.structured_run("where?", Point, validate=near)
+    assert_type(found, StructuredResult[Point])
+    assert_type(found.value, Point)
+    assert_type(found.cost, Cost)
+    assert_type(agent.structured_run_sync("where?", {"type": "object"}).value, dict[str, Any])
+    assert_type(agent.structured_output_sync({"call_1": True}, Point, 2, validate=[near, near_by]), Point)
+    assert_type((await agent.structured_stream("where?", Point).result()).value, Point)
+    async for piece in agent.text_stream("hello"):
+        assert_type(piece, str)
+    assert_type(await agent.text_stream("hello", model="any:other").result(), AgentResult)
+
+
 class Kept:
     """A journal, from which an agent can go on."""
 
@@ -209,10 +236,14 @@ def make_agent(stream_fn: StreamFn, wrap_tool: Callable[[AgentTool], AgentTool])
     return made
 
 
-async def go_on(store: JsonlSessionStore) -> None:
-    async with await AsyncSessionStore(store).create(metadata={"user": "ann"}) as session:
+stores: list[SessionStore] = [JsonlSessionStore("sessions"), SqlSessionStore("sessions.db")]
+
+
+async def go_on(store: SessionStore) -> None:
+    async with await AsyncSessionStore(store).create(metadata={"user": "ann"}, id="order-17") as session:
         session.attach(make_agent(scripted(answer), lambda tool: tool))
     assert_type(store.load(session.id).labels[0].position, int)
+    assert_type(store.list(metadata={"user": "ann"})[0].id, str)
     await assert_replays(session.path, make_agent)
 
 

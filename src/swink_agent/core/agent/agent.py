@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..approval import ApprovalMode, ApproveFn, PendingCall
 from ..cancel import running_loop
-from ..checks import check_prompt, is_function, is_not
+from ..checks import is_function, is_not
 from ..config import (
     AgentLoopConfig,
     ConvertToLlmFn,
@@ -38,24 +38,33 @@ from ..run.event_stream import Channel, EventStream
 from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, Toolbox
-from ..turn import Tools, TurnTools, as_toolbox
+from ..turn import Tools, TurnTools, as_toolbox, check_prompt
 from ..types import (
     AgentMessage,
     AgentResult,
     AssistantMessage,
     Cost,
-    Image,
-    ImageSource,
     ModelSpec,
     ThinkingLevel,
     Usage,
     as_prompts,
 )
 from ..values import hints
+from ..values.parameters import Deps
 from ..values.value import copy_json
-from .arguments import Prompt, as_history, as_model, check_provider, policies_by_slot, prompts_with_images, stream_fns
+from .arguments import Prompt, as_history, as_model, check_provider, policies_by_slot, stream_fns
 from .claim import Claim, Claims
-from .given import Given, OverrideOptions, RunOptions, check_given, config_of, given_to, overriding
+from .given import (
+    Given,
+    OverrideOptions,
+    PromptOptions,
+    RunOptions,
+    check_given,
+    config_of,
+    given_to,
+    overriding,
+    prompts_of,
+)
 from .history import History
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription, Subscriptions
@@ -81,7 +90,7 @@ class _Order(Struct):
     """What the reader of a stream is given instead of the events."""
 
 
-class Agent(ValueRuns):
+class Agent(ValueRuns[Deps]):
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
     One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
@@ -108,9 +117,9 @@ class Agent(ValueRuns):
         self,
         model: str | ModelSpec,
         *,
-        system_prompt: SystemPrompt = "",
-        tools: Tools | None = None,
-        deps: Any = None,
+        system_prompt: SystemPrompt[Deps] = "",
+        tools: Tools[Deps] | None = None,
+        deps: Deps | None = None,
         messages: Iterable[str | AgentMessage] = (),
         stream_fn: StreamFn | None = None,
         stream_options: StreamOptions | None = None,
@@ -146,7 +155,7 @@ class Agent(ValueRuns):
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
         self._toolbox = as_toolbox(tools)
         history = as_history(messages)
-        self.system_prompt = system_prompt
+        self.system_prompt: SystemPrompt[Deps] = system_prompt
         """The instructions: a string, or a function that each turn calls once."""
         if state is not None and not hasattr(state, "keys"):
             raise is_not("state", state, "a mapping, such as a dict")
@@ -224,12 +233,12 @@ class Agent(ValueRuns):
         self.model = replace(self.model, thinking_level=ThinkingLevel(level))
 
     @property
-    def tools(self) -> tuple[AgentTool, ...]:
+    def tools(self) -> tuple[AgentTool[Deps], ...]:
         """The tools of the next run; if a function of the turn gives them, those of the last turn."""
         return self._toolbox.tools
 
     @tools.setter
-    def tools(self, tools: Tools) -> None:
+    def tools(self, tools: Tools[Deps]) -> None:
         self._toolbox = as_toolbox(tools)
 
     @property
@@ -255,7 +264,7 @@ class Agent(ValueRuns):
 
     def _new_transcript(self, messages: Sequence[AgentMessage]) -> Transcript:
         transcript = Transcript(messages)
-        if self._config.convert_to_llm is default_convert_to_llm:
+        if messages and self._config.convert_to_llm is default_convert_to_llm:
             transcript.convert_by_default()
             transcript.conversation()  # so that the first turn costs no more than the others
         return transcript
@@ -298,7 +307,7 @@ class Agent(ValueRuns):
         """The configuration of the next run. Read-only: `replaced` makes an agent with another."""
         return self._config
 
-    def replaced(self, **arguments: Any) -> Agent:
+    def replaced(self, **arguments: Any) -> Agent[Deps]:
         """Returns a new agent with these constructor arguments, and the rest of this one.
 
         It has copies of the history and the state, and the same policies; no journal, subscribers or queued messages.
@@ -360,44 +369,39 @@ class Agent(ValueRuns):
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    async def prompt(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
-    ) -> AgentResult:
+    async def prompt(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
         """Runs until the agent stops. An error on the way is in the result.
 
+        `images` and `documents` are attached to a prompt that is a string: blocks, sources, bytes, or paths of files.
         `deps`, `model`, `tools`, `system_prompt` and `stream_options` are for this run alone, as in every way to run.
 
         Raises an `AgentError` before anything has happened: `AlreadyRunning` (but it waits for the end of an aborted or
         abandoned run), `AuthError` for a missing key, `UnknownProvider` for a model without an adapter. Raises
-        `ValueError` for a prompt without any content.
+        `ValueError` for a prompt without any content and for a file of an unknown kind, `OSError` for a missing file.
         """
-        return await self._drive(self._order(given, prompts_with_images(prompt, images)))
+        return await self._drive(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_stream(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
-    ) -> EventStream:
+    def prompt_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
-        return self._stream(self._order(given, prompts_with_images(prompt, images)))
+        return self._stream(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_sync(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
-    ) -> AgentResult:
+    def prompt_sync(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
-        return self._sync(self._order(given, prompts_with_images(prompt, images)))
+        return self._sync(self._order(given, prompts_of(prompt, given)))
 
-    async def continue_loop(self, **given: Unpack[RunOptions]) -> AgentResult:
+    async def continue_loop(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
         return await self._drive(self._order(given))
 
-    def continue_loop_stream(self, **given: Unpack[RunOptions]) -> EventStream:
+    def continue_loop_stream(self, **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
         return self._stream(self._order(given))
 
-    def continue_loop_sync(self, **given: Unpack[RunOptions]) -> AgentResult:
+    def continue_loop_sync(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._order(given))
 
-    async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> AgentResult:
+    async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Acts on answers to some or all of the calls that wait (`pending`), by their ids.
 
         An answer is `Approve()`, `ApproveWith(arguments)`, `Reject(reason)` or a bool; for an external call it is an
@@ -409,30 +413,28 @@ class Agent(ValueRuns):
         """
         return await self._drive(self._order(given, answers=answers))
 
-    def resume_stream(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> EventStream:
+    def resume_stream(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
         return self._stream(self._order(given, answers=answers))
 
-    def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> AgentResult:
+    def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._order(given, answers=answers))
 
-    def text_stream(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
-    ) -> hints.TextStream:
+    def text_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> hints.TextStream:
         """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
         from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
 
-        order = self._order(given, prompts_with_images(prompt, images))
+        order = self._order(given, prompts_of(prompt, given))
         order.view = view_of_text
         return TextStream(self._stream(order))
 
     def _value_order(
-        self, given: Mapping[str, Any], prompt: PromptOrAnswers, request: hints.StructuredOutput
+        self, given: PromptOptions[Deps], prompt: PromptOrAnswers, request: hints.StructuredOutput
     ) -> _Order:
         if isinstance(prompt, Mapping):
             return self._order(given, None, request, prompt)
-        return self._order(given, as_prompts(prompt), request)
+        return self._order(given, prompts_of(prompt, given), request)
 
     def _order(
         self,
@@ -453,7 +455,10 @@ class Agent(ValueRuns):
     def _stream(self, order: _Order) -> EventStream:
         claim = self._claim(order)
         stream = EventStream(
-            lambda channel: self._drive(order, claim, channel), claim.token, lambda: self._claims.release(claim)
+            lambda channel: self._drive(order, claim, channel),
+            claim.token,
+            lambda: self._claims.release(claim),
+            self._subscriptions,
         )
         claim.is_left = stream.channel.is_left
         return stream
@@ -462,7 +467,7 @@ class Agent(ValueRuns):
         """Claims the run of an order. Raises what makes it impossible, before anything has happened."""
         if order.prompts is None and not self.is_running:
             self._check_history(order)
-        check_given(self._config, order.given)
+        check_given(self._config, order.given, self._toolbox)
         return self._claims.take(blocked)
 
     def _check_history(self, order: _Order) -> None:
@@ -517,25 +522,27 @@ class Agent(ValueRuns):
             self._claims.release(claim)
 
     def _new_run(self, claim: Claim, order: _Order, channel: Channel | None = None) -> hints.Run:
-        from ..loop import run_loop  # on use: an agent may be made long before it runs
-        from ..run.state import Run
+        from ..loop import Run, run_loop  # on use: an agent may be made long before it runs
 
         given, request = order.given or {}, order.request
-        config = replace(config_of(self._config, order.given), state=self.state)
+        config = config_of(self._config, order.given)
+        if config.state is not self.state:  # an application may assign another
+            config = replace(config, state=self.state)
         toolbox: Toolbox | TurnTools = given.get("tools", self._toolbox)
         if request is not None:
             config = replace(config, post_turn_policies=(*config.post_turn_policies, request))
         subscriptions = self._subscriptions
-        push = None if channel is None else channel.push
-        if push is not None and order.view is not None:
-            push = self._viewed(order.view, push)
+        if channel is None:
+            emit = subscriptions.notify
+        else:
+            emit = channel.push if order.view is None else self._viewed(order.view, channel)
         return Run(
             config,
             self._transcript,
             toolbox,
             given.get("system_prompt", self.system_prompt),
             claim.token,
-            subscriptions.notify if push is None else subscriptions.before(push),
+            emit,
             run_loop,
             channel,
             request,
@@ -543,11 +550,12 @@ class Agent(ValueRuns):
             given.get("deps", config.deps),
         )
 
-    def _viewed(self, view: hints.ViewFn, push: Callable[[Any], None]) -> Callable[[AgentEvent], None]:
-        """Returns a function that pushes what the view makes of an event."""
+    def _viewed(self, view: hints.ViewFn, channel: Channel) -> Callable[[AgentEvent], None]:
+        """Returns a function that gives subscribers each event, and the stream what the view makes of it."""
 
         def pushed(event: AgentEvent) -> None:
-            view(event, None if self._run is None else self._run.assembler, push)
+            self._subscriptions.notify(event)
+            view(event, None if self._run is None else self._run.assembler, channel.put)
 
         return pushed
 
@@ -574,7 +582,7 @@ class Agent(ValueRuns):
             self._claims.release(claim)
 
     @contextmanager
-    def override(self, **given: Unpack[OverrideOptions]) -> Generator[None]:
+    def override(self, **given: Unpack[OverrideOptions[Deps]]) -> Generator[None]:
         """Puts these values before what runs are given and before the agent's own, for tests.
 
         It holds for the runs that start inside, also in tasks, streams and threads made there, and for no others; an

@@ -5,34 +5,54 @@ Owns the names, their conversion, and which of them holds. What a run does with 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Generic, TypeAlias, TypedDict
 
 from msgspec.structs import replace
 
-from ..checks import check_prompt, is_function, is_not
+from ..checks import is_function, is_not
 from ..config import AgentLoopConfig, SystemPrompt
 from ..stream import StreamFn, StreamOptions
-from ..turn import Tools, as_toolbox
-from ..types import ModelSpec
-from .arguments import as_model, check_model, check_provider
+from ..tool import Toolbox
+from ..turn import Tools, TurnTools, as_toolbox, check_prompt
+from ..types import AgentMessage, ModelSpec
+from ..values import hints
+from ..values.parameters import Deps
+from .arguments import Prompt, as_model, check_model, check_provider, prompts_with_images
 
-__all__ = ["Given", "OverrideOptions", "RunOptions", "check_given", "config_of", "given_to", "overriding"]
+__all__ = [
+    "Given",
+    "OverrideOptions",
+    "PromptOptions",
+    "RunOptions",
+    "check_given",
+    "config_of",
+    "given_to",
+    "overriding",
+    "prompts_of",
+]
 
 
-class RunOptions(TypedDict, total=False):
+class RunOptions(TypedDict, Generic[Deps], total=False):
     """What every way to run takes for that run alone; the agent stays as it was."""
 
-    deps: Any
+    deps: Deps | None
     model: str | ModelSpec | None
-    tools: Tools | None
-    system_prompt: SystemPrompt | None
+    tools: Tools[Deps] | None
+    system_prompt: SystemPrompt[Deps] | None
     stream_options: StreamOptions | None
 
 
-class OverrideOptions(RunOptions, total=False):
+class PromptOptions(RunOptions[Deps], total=False):
+    """What the ways to run a prompt take besides: what is attached to it."""
+
+    images: Sequence[hints.ImageInput]
+    documents: Sequence[hints.DocumentInput]
+
+
+class OverrideOptions(RunOptions[Deps], total=False):
     """What `agent.override` takes."""
 
     stream_fn: StreamFn | None
@@ -45,6 +65,14 @@ _NAMES = ("deps", "model", "tools", "system_prompt", "stream_options")
 _IN_CONFIG = ("model", "stream_options", "stream_fn")
 _OVERRIDES: ContextVar[tuple[tuple[object, Given], ...]] = ContextVar("swink_agent_overrides", default=())
 """The overrides that hold in this context, the innermost last, each with its agent."""
+
+
+def prompts_of(prompt: Prompt, given: PromptOptions[Any]) -> tuple[AgentMessage, ...]:
+    """Returns the messages of a prompt with what is attached to it, which is taken out of `given`.
+
+    Raises `ValueError`, `TypeError` and, for a file that cannot be read, `OSError`.
+    """
+    return prompts_with_images(prompt, given.pop("images", ()), given.pop("documents", ()))
 
 
 def given_to(agent: object, options: Mapping[str, Any]) -> Given | None:
@@ -114,10 +142,15 @@ def config_of(config: AgentLoopConfig, given: Given | None) -> AgentLoopConfig:
     return replace(config, **changes) if changes else config
 
 
-def check_given(config: AgentLoopConfig, given: Given | None) -> None:
-    """Raises what makes every request of a run impossible: there is no adapter for the model, or no key."""
+def check_given(config: AgentLoopConfig, given: Given | None, toolbox: Toolbox | TurnTools) -> None:
+    """Raises what makes a run impossible: no adapter for the model, no key, or no deps for a tool that needs some."""
     made = config_of(config, given)
     if made.model is not config.model:
         check_provider(made.stream_fn, made.model, config.model.provider)
     if given is None or "stream_fn" not in given:
         check_model(made)
+    if given is None:
+        if config.deps is None:
+            toolbox.check_deps()
+    elif given.get("deps", config.deps) is None:
+        given.get("tools", toolbox).check_deps()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -46,6 +46,7 @@ _UNSEEN_TOKENS = 1024
 """Tokens that a provider may add to a request, such as its instructions for the use of tools."""
 
 _NO_USAGE, _NO_COST = Usage(), Cost()
+_NO_TOOLS: frozenset[str] = frozenset()
 
 log = logging.getLogger("swink_agent")
 
@@ -134,16 +135,16 @@ class Run:
         self.transcript = transcript
         self.deps = deps
         """What the application gives to tools and policies, until the end of the run."""
-        self.turn_tools = None if type(toolbox) is Toolbox else cast("TurnTools", toolbox)
+        self.turn_tools = None if isinstance(toolbox, Toolbox) else toolbox
         """The function that gives the tools of each turn, if there is one."""
         self.system_prompt = system_prompt
         self.instructions = system_prompt if isinstance(system_prompt, str) else ""
         """The system prompt of this turn, computed once in it."""
         self.request = request
         """The value that the run must give, for `structured_output`."""
-        self.unasked_tools: frozenset[str] = frozenset()
+        self.unasked_tools = _NO_TOOLS
         """The library's own tools, which need no approval."""
-        self.take_tools(toolbox if self.turn_tools is None else Toolbox())
+        self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel
         self.emit = emit
         self.loop = loop

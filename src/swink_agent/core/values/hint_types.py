@@ -2,8 +2,11 @@
 
 from pathlib import Path as Path
 
+from ..config import SystemPrompt as SystemPrompt
 from ..journal import Journal as Journal
 from ..journal import Past as Past
+from ..media import DocumentInput as DocumentInput
+from ..media import ImageInput as ImageInput
 from ..pending import Answer as Answer
 from ..policy import Policy as Policy
 from ..run.state import Run as Run
@@ -17,4 +20,5 @@ from ..structured import StructuredOutput as StructuredOutput
 from ..structured import StructuredResult as StructuredResult
 from ..structured import ValidateFn as ValidateFn
 from ..tool import AgentTool as AgentTool
+from ..turn import Tools as Tools
 from .model_info import ModelInfo as ModelInfo

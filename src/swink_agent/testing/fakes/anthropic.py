@@ -22,9 +22,11 @@ from ._claude import (
 )
 from .kit.api import FakeApi
 from .kit.checks import (
+    SCHEMA_KEYWORDS,
     Shape,
     Turn,
     check_json_schema,
+    check_keywords,
     check_lengths,
     check_names,
     check_pairs,
@@ -32,6 +34,7 @@ from .kit.checks import (
     mapping,
     objects,
     string,
+    subschemas,
 )
 from .kit.replies import Block, FakeReply, blocks, new_id, pieces
 from .kit.wire import sse
@@ -43,6 +46,7 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _MOST_CACHE_MARKS = 4
+_LONGEST_TITLE = 500
 
 _BODY = Shape(
     {
@@ -71,6 +75,9 @@ _BODY = Shape(
     },
     required=("model", "messages", "max_tokens"),
 )
+_OUTPUT = Shape({"effort": str, "format": dict, "task_budget": dict})
+_FORMAT = Shape({"type": str, "schema": dict}, required=("type", "schema"))
+_KEYWORDS = SCHEMA_KEYWORDS | {"allOf", "minItems", "default"}
 _METADATA = Shape({"user_id": str})
 _MESSAGE = Shape({"role": str, "content": (str, list)}, required=("role", "content"))
 _TOOL = Shape(
@@ -126,6 +133,7 @@ def problems(body: dict[str, Any]) -> list[str]:
             found.append("tool_choice: thinking may not be on when a call is forced")
     if version_of(model) >= (4, 7):
         found += [f"{name}: not supported by {model}" for name in ("temperature", "top_p", "top_k") if name in body]
+    _check_output(mapping(body.get("output_config")), model, found)
     metadata = mapping(body.get("metadata"))
     _METADATA.check(metadata, "metadata", found)
     check_lengths(metadata, ("user_id",), 256, found, "metadata.")
@@ -134,6 +142,24 @@ def problems(body: dict[str, Any]) -> list[str]:
     _check_messages(body, found)
     _check_cache_marks(body, found)
     return found
+
+
+def _check_output(config: dict[str, Any], model: str, found: list[str]) -> None:
+    _OUTPUT.check(config, "output_config", found)
+    if config.get("format") is None:
+        return
+    output_format, where = mapping(config["format"]), "output_config.format.schema"
+    _FORMAT.check(output_format, "output_config.format", found)
+    if version_of(model) < (4, 5):
+        found.append(f"output_config.format: {model} does not support output format")
+    schema = output_format.get("schema")
+    check_json_schema(schema, where, found)
+    check_keywords(schema, where, _KEYWORDS, found)
+    for path, part in subschemas(schema, where):
+        if part.get("type") == "object" and part.get("additionalProperties") is not False:
+            found.append(f"{path}: for 'object' type, 'additionalProperties' must be explicitly set to false")
+        if part.get("minItems", 0) not in (0, 1):
+            found.append(f"{path}: for 'array' type, 'minItems' values other than 0 or 1 are not supported")
 
 
 # -- messages ------------------------------------------------------------------------------------------------
@@ -217,6 +243,8 @@ def _check_block(block: dict[str, Any], kind: str, role: str, where: str, found:
             _check_text(block, where, found)
         case "image":
             _check_image(mapping(block.get("source")), where, found)
+        case "document":
+            _check_document(block, where, found)
         case "tool_use":
             _check_call(block, where, found)
         case "tool_result":
@@ -251,6 +279,25 @@ def _check_image(source: dict[str, Any], where: str, found: list[str]) -> None:
             pass
         case other:
             found.append(f"{where}.source.type: {other!r} is not a source of an image")
+
+
+def _check_document(block: dict[str, Any], where: str, found: list[str]) -> None:
+    source = mapping(block.get("source"))
+    match source.get("type"):
+        case "base64":
+            if source.get("media_type") != "application/pdf":
+                found.append(f"{where}.source.media_type: {source.get('media_type')!r} is not 'application/pdf'")
+            if not string(source.get("data")):
+                found.append(f"{where}.source.data: document data is required")
+        case "url":
+            if not string(source.get("url")):
+                found.append(f"{where}.source.url: a URL is required")
+        case "text" | "content" | "file":
+            pass
+        case other:
+            found.append(f"{where}.source.type: {other!r} is not a source of a document")
+    if block.get("title") is not None and not 1 <= len(string(block["title"])) <= _LONGEST_TITLE:
+        found.append(f"{where}.title: must have 1 to {_LONGEST_TITLE} characters")
 
 
 def _check_call(block: dict[str, Any], where: str, found: list[str]) -> None:

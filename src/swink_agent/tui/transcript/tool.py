@@ -49,6 +49,7 @@ _WORDS: dict[ToolOutcome, str] = {
     ToolOutcome.INCOMPLETE: "incomplete",
     ToolOutcome.LOST: "outcome unknown",
     ToolOutcome.NEVER_RAN: "never ran",
+    ToolOutcome.PENDING: "waits for an answer",
 }
 _TAIL_ROWS = 8
 _PREVIEW_ROWS = 16
@@ -274,7 +275,7 @@ class ToolBlock(Block):
     def _badge(self) -> str:
         match self.status:
             case "asking":
-                return "waits for an answer" if self.is_pending else "waits for you"
+                return self._word if self.is_pending else "waits for you"
             case "running":
                 took = 0 if self.began is None or self._beat is None else int(time.monotonic() - self.began)
                 return f"running {took} s" if took else "running"
