@@ -14,11 +14,14 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
+from swink_agent import Agent, Defer
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.runs.sessions import WantedSession
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.local.events import LocalModelEvent, LocalState
+from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, scripted, text
+from swink_agent.tools import standard_tools
 from swink_agent.tui.app import SwinkApp
 from swink_agent.tui.talk.options import TalkOptions
 from swink_agent.tui.widgets.completion_list import CompletionList
@@ -48,8 +51,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
 
-    def make(*replies: Any, environ: dict[str, str] | None = None, **flags: Any) -> SwinkApp:
-        options = OpeningOptions(flags={"model": MODEL, **flags}, cwd=str(folder), session=WantedSession(is_kept=False))
+    def make(*replies: Any, environ: dict[str, str] | None = None, resume: str | None = None, **flags: Any) -> SwinkApp:
+        wanted = WantedSession(is_kept=resume is not None, id=resume)
+        options = OpeningOptions(flags={"model": MODEL, **flags}, cwd=str(folder), session=wanted)
         # A clock that stands still: nothing that is shown depends on how busy the machine is.
         stream = scripted(*replies) if replies else scripted(text("Nothing."))
         return SwinkApp(
@@ -342,6 +346,40 @@ async def test_several_questions_are_counted_and_the_state_says_who_is_waited_fo
         await until(pilot, lambda: "idle" in rows_of(app)[-1])
 
     await in_app(app, work)
+
+
+async def test_what_waits_in_a_session_is_asked_when_it_opens_and_escape_leaves_it(made: Made, tmp_path: Path) -> None:
+    agent = Agent(
+        MODEL,
+        tools=[one for one in standard_tools(tmp_path / "work", "off") if one.name == "write_file"],
+        stream_fn=scripted([call("write_file", path=f"{name}.txt", content="x\n") for name in "abc"]),
+        approve=lambda _: Defer("the office decides"),
+    )
+    with JsonlSessionStore(tmp_path / "data" / "sessions").create(tmp_path / "work") as session:
+        session.attach(agent)
+        await agent.prompt("Do it.")
+    app = made(text("Two of three."), resume=session.id)
+
+    async def answer(pilot: Pilot[int], title: str, key: str) -> None:
+        await until(pilot, lambda: f"Allow this? (call {title})" in "\n".join(rows_of(app)))
+        await until(pilot, lambda: not app.query_one(QuestionPanel).is_early)
+        assert "7 l  later: it waits on" in "\n".join(rows_of(app))
+        await pilot.press(key)
+
+    async def work(pilot: Pilot[int]) -> None:
+        await answer(pilot, "1 of 3", "y")
+        await answer(pilot, "2 of 3", "escape")
+        await answer(pilot, "3 of 3", "l")
+        await until(pilot, lambda: "2 calls wait for an answer" in "\n".join(rows_of(app)))
+        app.composer.insert("#answer")
+        await pilot.press("enter")
+        await answer(pilot, "1 of 2", "n")
+        await answer(pilot, "2 of 2", "y")
+        await until(pilot, lambda: "Two of three." in app.talk.answer)
+        await until(pilot, lambda: "idle" in rows_of(app)[-1])
+
+    await in_app(app, work)
+    assert [(tmp_path / "work" / f"{name}.txt").exists() for name in "abc"] == [True, False, True]
 
 
 async def test_always_can_be_kept_for_this_project(made: Made, tmp_path: Path) -> None:

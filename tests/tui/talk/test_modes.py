@@ -222,7 +222,12 @@ async def test_every_command_of_the_issue_is_there() -> None:
         "#help #clear #info #copy #sessions #save #load #keys #key #approve /quit /q /model /thinking /system /reset "
         "/compact /editor /plan /usage /resume /fork /rewind /export /theme"
     )
-    assert {command.name for command in COMMANDS} == {*wanted.split(), "#trust", "#answer", "/queue"}  # which is Tab, in lines
+    assert {command.name for command in COMMANDS} == {
+        *wanted.split(),
+        "#trust",
+        "#answer",
+        "/queue",
+    }  # which is Tab, in lines
 
 
 async def test_the_small_ones_do_what_they_say(talk: Talk) -> None:
