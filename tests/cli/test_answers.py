@@ -155,16 +155,20 @@ async def test_a_call_of_a_tool_that_is_not_here_is_told_before_it_fails(swink: 
     assert outcomes(swink, session) == ["unknown_tool"]
 
 
-async def test_a_deny_rule_counts_for_answers_too(swink: Any) -> None:
+@pytest.mark.parametrize("flags", [("--deny", "write_file: a.txt"), ("--approve", "none")], ids=["deny", "none"])
+async def test_what_may_not_run_cannot_be_approved_but_can_be_rejected(swink: Any, flags: tuple[str, ...]) -> None:
     session, (first, second) = application(swink, write("a.txt"), write("b.txt"))
-    async with FakeProvider("anthropic", ["One of them."]) as provider:
+    async with FakeProvider("anthropic", ["Neither."]) as provider:
         swink.use(provider)
-        given = ("--answer", f"{first}=yes", "--answer", f"{second}=yes", "--deny", "write_file: a.txt")
-        done = await swink("--resume", session, *given, *FILES, "--output", "json")
-    assert done.code == 0
-    assert done.stderr.startswith(f"warning: the call '{first}' is rejected: ")
-    assert [one["arguments"]["path"] for one in json.loads(done.stdout)["rejected"]] == ["a.txt"]
-    assert (outcomes(swink, session), (swink.folder / "a.txt").exists()) == (["rejected", "ran"], False)
+        given = ("--answer", f"{first}=yes", "--answer", f"{second}=no")
+        yes = await swink("--resume", session, *given, *FILES, *flags)
+        assert (yes.code, yes.stderr.count("\n"), provider.bodies) == (2, 1, [])
+        assert yes.stderr.startswith(f"error: the call '{first}' cannot be approved here: ")
+        assert outcomes(swink, session) == ["pending", "pending"]
+        given = ("--answer", f"{first}=no", "--answer", f"{second}=no")
+        no = await swink("--resume", session, *given, *FILES, *flags, "--output", "json")
+    assert (no.code, no.stderr) == (0, "")
+    assert [one["arguments"]["path"] for one in json.loads(no.stdout)["rejected"]] == ["a.txt", "b.txt"]
 
 
 async def test_answers_lead_to_a_value_of_a_schema(swink: Any) -> None:

@@ -31,6 +31,7 @@ __all__ = ["ApprovalAnswer", "ApprovalChoice", "ApprovalQuestion", "Approvals", 
 
 ApprovalsMode: TypeAlias = Literal["smart", "ask", "all", "none"]
 
+_NONE = "nothing that needs approval may run here (approvals are set to none)"
 # Arguments that do not change what a command does.
 _BESIDE_A_COMMAND = frozenset({"timeout"})
 # A file in one of these folders decides what other programs run: trust in a tool does not cover them.
@@ -244,7 +245,7 @@ class Approvals:
     async def __call__(self, request: ProposedCall) -> Approval | Defer:
         mode = self._mode
         if mode == "none":
-            return Reject("nothing that needs approval may run here (approvals are set to none); do without it")
+            return Reject(f"{_NONE}; do without it")
         if request.name in self._tools:
             # In a thread: the rules look at the disk, which may be slow.
             decision = await asyncio.to_thread(self._decide, request)
@@ -261,15 +262,19 @@ class Approvals:
         return await self._put(self._ask, request, decision.reason)
 
     def denial(self, call: PendingCall) -> str | None:
-        """Returns why a deny rule forbids a call that waits, or `None`. `resume` itself does not ask the rules, which
-        look at the disk."""
+        """Returns why a deny rule or the mode "none" forbids a call that waits, or `None`; `resume` asks neither.
+
+        The rules look at the disk: call it in a thread.
+        """
+        if self._mode == "none":
+            return _NONE
         decision = self._decide(_proposed(call))
         return decision.reason if decision.verdict == "deny" else None
 
     async def ask_later(self, call: PendingCall) -> Approval | Defer:
-        """Asks a person about a call that waits: the answer for `resume`. Deny rules reject it without a question.
+        """Asks a person about a call that waits: the answer for `resume`. What `denial` names is rejected.
 
-        It is asked in every mode, because somebody wanted a person to decide. Without `ask` it waits on.
+        It is asked in every other mode, because somebody wanted a person to decide. Without `ask` it waits on.
         """
         denial = await asyncio.to_thread(self.denial, call)
         if denial is not None:

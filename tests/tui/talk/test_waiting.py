@@ -179,11 +179,13 @@ async def test_a_session_that_is_resumed_in_a_conversation_is_asked_about_too(ta
     await conversation.close()
 
 
-async def test_a_deny_rule_rejects_without_a_question(talk: Talk, tmp_path: Path) -> None:
+async def test_what_may_not_run_here_is_not_asked_and_waits_on(talk: Talk, tmp_path: Path) -> None:
     session, _ = application(talk, tmp_path, write("a.txt"))
-    conversation = await Answering(talk).open(text("Not allowed."), resume=session, deny=["write_file: a.txt"])
-    assert (talk.front.questions, outcomes(conversation)) == ([], ["rejected"])
-    await conversation.close()
+    for flags in ({"deny": ["write_file: a.txt"]}, {"approve": "none"}):
+        conversation = await Answering(talk).open(text("x"), resume=session, **flags)
+        assert (talk.front.questions, outcomes(conversation)) == ([], ["pending"])
+        assert "; it cannot be approved here: " in told(conversation)[-1]
+        await conversation.close()
 
 
 async def test_calls_that_need_no_question_otherwise_are_asked_about(talk: Talk, tmp_path: Path) -> None:

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 
     from ..agent.standard import StandardAgent
 
-__all__ = ["OUTSIDE", "Answers", "answered", "answers_for", "check_form", "how_to_answer", "missing_tool", "named"]
+__all__ = [
+    "OUTSIDE",
+    "Answers",
+    "answers_for",
+    "check_approved",
+    "check_form",
+    "how_to_answer",
+    "missing_tool",
+    "named",
+]
 
 Answers: TypeAlias = "dict[str, Approve | ApproveWith | Reject]"
 
@@ -95,19 +104,21 @@ def _quoted(text: str) -> str:
 # -- rules ---------------------------------------------------------------------------------------------------
 
 
-def answered(answers: Answers, pending: Sequence[PendingCall], made: StandardAgent) -> tuple[Answers, list[str]]:
-    """Returns the answers, with a rejection of each call that a deny rule forbids, and what a person should know."""
-    checked, warnings = dict(answers), list[str]()
+def check_approved(answers: Answers, pending: Sequence[PendingCall], made: StandardAgent) -> list[str]:
+    """Raises `UsageProblem` if a rule forbids a call that is approved. Returns what a person should know.
+
+    The rules look at the disk.
+    """
+    warnings: list[str] = []
     for call in pending:
         if not isinstance(answers.get(call.call_id), Approve):
             continue
         denial = made.approvals.denial(call)
         if denial is not None:
-            checked[call.call_id] = Reject(denial)
-            warnings.append(f"the call {_quoted(call.call_id)} is rejected: {denial}")
-        elif missing := missing_tool(call, made.agent):
+            raise UsageProblem(f"the call {_quoted(call.call_id)} cannot be approved here: {denial} (--answer)")
+        if missing := missing_tool(call, made.agent):
             warnings.append(f"the call {_quoted(call.call_id)} cannot run here: there is no tool {_quoted(missing)}")
-    return checked, warnings
+    return warnings
 
 
 def missing_tool(call: PendingCall, agent: Agent) -> str:

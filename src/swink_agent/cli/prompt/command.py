@@ -21,7 +21,7 @@ from msgspec import structs
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.agent.standard import StandardAgent
 from swink_agent.app.errors import ExitCode
-from swink_agent.app.runs.answers import Answers, answered, answers_for, how_to_answer, missing_tool
+from swink_agent.app.runs.answers import Answers, answers_for, check_approved, how_to_answer, missing_tool
 from swink_agent.app.runs.headless import HeadlessRun, Outcome, PromptFn
 from swink_agent.app.runs.output import OneOutcome, Output, output_for
 from swink_agent.app.runs.sessions import RunSession
@@ -97,13 +97,11 @@ class _Prompt:
     def _run(self, made: StandardAgent, session: RunSession, reporter: Reporter, answers: Answers | None) -> int:
         with made:
             self._unanswered.model = made.agent.model
+            for warning in check_approved(answers, session.pending, made) if answers else ():
+                reporter.warn(warning)
             session.attach(made.agent)
             _tell_first(made, self._opening.project, session, reporter)
             prompt = None if answers else self._prompt(made, reporter)
-            if answers:
-                answers, warnings = answered(answers, session.pending, made)
-                for warning in warnings:
-                    reporter.warn(warning)
             run = HeadlessRun(
                 made.agent,
                 schema=self._schema,

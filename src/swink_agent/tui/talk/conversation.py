@@ -274,28 +274,28 @@ class Conversation:
             self.begin(self._answer_waiting(self.opened, given))
 
     async def _answer_waiting(self, opened: OpenAgent, given: Sequence[str]) -> State:
-        from swink_agent.app.runs.answers import answered, answers_for
+        from swink_agent.app.runs.answers import answers_for, check_approved
 
-        from .waiting import ask_in_turn, askable, told_of
+        from .waiting import WaitingCalls
 
         pending = opened.agent.pending
+        waiting = await asyncio.to_thread(WaitingCalls, opened)
         answers: Answers = {}
         try:
             if given:
-                said = answers_for(given, pending)
-                answers, warnings = await asyncio.to_thread(answered, said, pending, opened.made)
-                for warning in warnings:
+                answers = answers_for(given, pending)
+                for warning in await asyncio.to_thread(check_approved, answers, pending, opened.made):
                     self.notice(warning, "warning")
-            calls = [call for call in askable(opened) if call.call_id not in answers]
+            calls = [call for call in waiting.askable if call.call_id not in answers]
             self._asked_about = [call.call_id for call in calls]
-            answers |= await ask_in_turn(opened, calls, self._runner.waiting)
+            answers |= await waiting.ask_in_turn(calls, self._runner.waiting)
             state: State = "idle"
             if answers:
                 run = AgentRun(opened, None, answers=answers, notice=self.notice, stop=self.stop)
                 state = await self._run(run, ())
         finally:
             if left := opened.agent.pending:
-                self.notice(told_of(left, opened))
+                self.notice(waiting.named(left))
         return state
 
     async def remake(self, opening: Opening | None = None, model: ModelSpec | None = None) -> None:

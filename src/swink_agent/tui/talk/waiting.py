@@ -16,39 +16,44 @@ from swink_agent.core.errors import Aborted
 
 from .open_agent import OpenAgent
 
-__all__ = ["ask_in_turn", "askable", "given_up", "told_of"]
+__all__ = ["WaitingCalls", "given_up"]
 
 _OUTSIDE = "it runs outside: its application gives the result with `agent.resume`"
 _MISSING = "there is no tool {tool} here: its application continues the session with `agent.resume`"
 _LATER = "#answer asks about it"
 
 
-def askable(opened: OpenAgent) -> list[PendingCall]:
-    """Returns the calls that a user can approve here."""
-    return [call for call in opened.agent.pending if not _obstacle(call, opened)]
+class WaitingCalls:
+    """The calls of an agent that wait. Make it in a thread: rules look at the disk."""
 
+    def __init__(self, opened: OpenAgent) -> None:
+        pending = opened.agent.pending
+        self._opened = opened
+        self._obstacles = {call.call_id: _obstacle(call, opened) for call in pending}
+        self.askable = [call for call in pending if not self._obstacles[call.call_id]]
+        """The calls that a user can approve here."""
 
-def told_of(pending: Sequence[PendingCall], opened: OpenAgent) -> str:
-    """Names the calls that still wait, each with what answers it."""
-    rows = [f"{named(call, opened.redactor)}; {_obstacle(call, opened) or _LATER}" for call in pending]
-    count = "a call waits" if len(rows) == 1 else f"{len(rows)} calls wait"
-    return "\n".join([f"{count} for an answer; a prompt goes on without it, and rejects what waits:", *rows])
+    def named(self, pending: Sequence[PendingCall]) -> str:
+        """Names the calls that still wait, each with what answers it."""
+        redactor = self._opened.redactor
+        rows = [f"{named(call, redactor)}; {self._obstacles.get(call.call_id) or _LATER}" for call in pending]
+        count = "a call waits" if len(rows) == 1 else f"{len(rows)} calls wait"
+        return "\n".join([f"{count} for an answer; a prompt goes on without it, and rejects what waits:", *rows])
+
+    async def ask_in_turn(self, calls: Sequence[PendingCall], waiting: CancellationToken) -> Answers:
+        """Returns the user's answers; a call without one waits on. Raises `Aborted` if `waiting` is cancelled."""
+        answers: Answers = {}
+        for call in calls:
+            answer = await _unless_stopped(self._opened.made.approvals.ask_later(call), waiting)
+            if not isinstance(answer, Defer):
+                answers[call.call_id] = answer
+        return answers
 
 
 def given_up(count: int) -> str:
     """Says what a prompt does to the calls that wait."""
     calls = "the call that waited is" if count == 1 else f"the {count} calls that waited are"
     return f"{calls} rejected, because the conversation goes on without an answer"
-
-
-async def ask_in_turn(opened: OpenAgent, calls: Sequence[PendingCall], waiting: CancellationToken) -> Answers:
-    """Returns the user's answers; a call without one waits on. Raises `Aborted` if `waiting` is cancelled."""
-    answers: Answers = {}
-    for call in calls:
-        answer = await _unless_stopped(opened.made.approvals.ask_later(call), waiting)
-        if not isinstance(answer, Defer):
-            answers[call.call_id] = answer
-    return answers
 
 
 async def _unless_stopped(question: Awaitable[Approval | Defer], waiting: CancellationToken) -> Approval | Defer:
@@ -73,5 +78,7 @@ def _obstacle(call: PendingCall, opened: OpenAgent) -> str:
     """Returns why a call cannot be approved here; empty if it can."""
     if call.kind == "external":
         return _OUTSIDE
-    tool = missing_tool(call, opened.agent)
-    return _MISSING.format(tool=tool) if tool else ""
+    if tool := missing_tool(call, opened.agent):
+        return _MISSING.format(tool=tool)
+    denial = opened.made.approvals.denial(call)
+    return f"it cannot be approved here: {denial}" if denial else ""

@@ -81,7 +81,7 @@ async def recent_sessions(conversation: Conversation, most: int) -> list[tuple[s
     except (SessionProblem, UsageProblem):
         return []
     return [
-        (info.id, safe_display(_title(conversation, info), 60), f"{age(info.updated)}, {_counted(info.messages)}")
+        (info.id, safe_display(_title(conversation, info), 60), _detail(info))
         for info in found
         if info.messages and info.id != here
     ][:most]
@@ -95,6 +95,12 @@ def _open_id(conversation: Conversation) -> str | None:
 def _title(conversation: Conversation, info: SessionInfo) -> str:
     title = info.title or "(no title)"
     return title if conversation.opened is None else conversation.opened.redactor.redact(title)
+
+
+def _detail(info: SessionInfo) -> str:
+    """Its age, how many messages it has, and how many calls wait for an answer."""
+    waiting = f", {info.pending} waiting" if info.pending else ""
+    return f"{age(info.updated)}, {_counted(info.messages)}{waiting}"
 
 
 def _counted(messages: int) -> str:
@@ -158,7 +164,7 @@ async def resume(conversation: Conversation, rest: str) -> None:
             conversation.notice("this folder has no other session")
             return
         items = [
-            PickItem(info.id, _title(conversation, info), f"{age(info.updated)}, {_counted(info.messages)}")
+            PickItem(info.id, _title(conversation, info), _detail(info))
             for info in found
         ]
         wanted = await conversation.front.pick("Continue which session?", items, _previewer(conversation))
