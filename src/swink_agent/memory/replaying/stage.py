@@ -34,6 +34,7 @@ from swink_agent.core.record import CallRecord
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
 from swink_agent.core.structured import answer_tool_name
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
+from swink_agent.core.turn import wrapped_tools
 from swink_agent.core.types import (
     AgentContext,
     AgentMessage,
@@ -120,7 +121,9 @@ class ReplayStage:
         approve = agent.config.approve
         self._made = agent
         self._agent = agent.replaced(
-            tools=[tool if isinstance(tool, _RecordedTool) else self.wrap_tool(tool) for tool in agent.tools],
+            tools=wrapped_tools(
+                agent.given_tools, lambda tool: tool if isinstance(tool, _RecordedTool) else self.wrap_tool(tool)
+            ),
             stream_fn=self.stream,
             retry_strategy=_NoRetry(),
             async_transform_context=None,
