@@ -60,6 +60,7 @@ def prose_of(document: Path) -> str:
     return re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_leads_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", prose_of(document)):
@@ -73,6 +74,7 @@ def anchors_of(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
     for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", prose_of(document)):
@@ -80,6 +82,7 @@ def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
         assert heading in anchors_of(page), f"{name_of(document)} links to {target}#{heading}"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_test_that_a_document_names_exists(document: Path) -> None:
     for target in re.findall(r"`(tests/[\w/]*(?:\.py)?)`", document.read_text(encoding="utf-8")):

@@ -42,6 +42,7 @@ from swink_agent import (
     ContextWindowOverflow,
     Cost,
     CustomMessage,
+    Defer,
     ErrorKind,
     Extension,
     FileImage,
@@ -60,6 +61,8 @@ from swink_agent import (
     ModelThrottled,
     NetworkError,
     NoMessages,
+    NotPending,
+    PendingCall,
     PolicyContext,
     PolicyStop,
     PolicyStopped,
@@ -75,6 +78,7 @@ from swink_agent import (
     StreamOptions,
     StreamStart,
     StructuredOutputFailed,
+    StructuredResult,
     Text,
     TextDelta,
     TextEnd,
@@ -88,11 +92,13 @@ from swink_agent import (
     ToolApprovalRequested,
     ToolApprovalResolved,
     ToolCall,
+    ToolCallDeferred,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
     ToolError,
     ToolExecutionEnd,
+    ToolExecutionRetry,
     ToolExecutionStart,
     ToolExecutionUpdate,
     ToolOutcome,
@@ -100,6 +106,7 @@ from swink_agent import (
     TurnEnd,
     TurnEndReason,
     TurnRecord,
+    TurnResumed,
     TurnStart,
     UnknownProvider,
     UrlImage,
@@ -175,7 +182,7 @@ from swink_agent.sandbox import (
     SandboxProfile,
     SandboxUnavailable,
 )
-from swink_agent.tools import UndoError, WorkspaceError
+from swink_agent.tools import CheckpointError, WorkspaceError
 
 SHORT = 400
 
@@ -228,6 +235,7 @@ VALUES: list[msgspec.Struct] = [
     ),
     TurnRecord((USER,), REPLY, (CallRecord("call_1", "look"),)),
     UsageAdded(Usage(1), Cost(0.5), "overflow"),
+    StructuredResult(AgentResult((USER, REPLY), StopReason.STOP, value={"a": 1}, has_value=True), {"a": 1}, 2),
     AgentToolResult([Text("a"), PICTURE], {"x": 1}, True),
     Approve(),
     ApproveWith({"where": "there"}, "somewhere else"),
@@ -281,6 +289,11 @@ VALUES: list[msgspec.Struct] = [
     ThinkingStart(0),
     ProposedCall("call_1", "look", {"where": "here"}, {"folder": "/home/ada"}),
     Grant("look", {"where": "here"}, {"folder": "/home/ada"}),
+    Defer("ask Ada"),
+    PendingCall("call_1", "look", {"where": "here"}, "external", "ask Ada", {"in": "/"}, ("research",), 3),
+    ToolCallDeferred("call_1", "look", {"where": "here"}, "external", "ask Ada"),
+    ToolExecutionRetry("call_1", "look", 1, "busy", 0.5),
+    TurnResumed(REPLY, (PendingCall("call_1", "look", {"where": "here"}),)),
     ToolApprovalRequested("call_1", "look", {"where": "here"}, {"in": "/"}),
     ToolApprovalResolved("call_1", "look", True, "why", "mind"),
     CALL,
@@ -311,6 +324,7 @@ ERRORS: list[Exception] = [
     ModelThrottled("busy", model="claude", retry_after=1.5),
     NetworkError("gone"),
     NoMessages(),
+    NotPending(["call_1"]),
     StreamError("broken", kind=ErrorKind.INVALID_REQUEST),
     StructuredOutputFailed(3, "x: not an integer", PolicyStop("budget", "spent")),
     PolicyStopped("budget", "spent"),
@@ -394,7 +408,7 @@ ERRORS += [
     SandboxClosed(),
     SandboxError("no walls"),
     SandboxUnavailable(reports=[BackendReport(name="landlock", works=False, reason="old kernel")]),
-    UndoError("no copy"),
+    CheckpointError("no copy"),
     WorkspaceError("outside"),
 ]
 
@@ -680,6 +694,7 @@ def test_there_are_public_enums_at_all() -> None:
     assert {kind.__name__ for kind in ENUMS} >= {"StopReason", "ErrorKind", "ThinkingLevel", "TurnEndReason"}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", ENUMS, ids=lambda kind: kind.__name__)
 def test_the_members_of_an_enum_are_one_of_a_kind_and_plain_strings_in_json(kind: Any) -> None:
     for member in kind:

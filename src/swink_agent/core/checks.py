@@ -30,13 +30,14 @@ _OBJECTS = (
     ("stream_options", "max_tokens", "StreamOptions"),
 )
 _LISTS = tuple([f"{slot}_policies" for slot in _SLOTS])
-_NUMBER, _WHOLE, _TEXT, _DICT = (int, float), (int,), (str,), (Mapping,)
+_NUMBER, _WHOLE, _TEXT, _DICT = (int, float), (int,), (str,), (dict, Mapping)
 _OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("temperature", _NUMBER, "a number"),
     ("max_tokens", _WHOLE, "a whole number"),
     ("timeout", _NUMBER, "a number of seconds"),
     ("session_id", _TEXT, "a string"),
     ("api_key", _TEXT, "a string"),
+    ("output_schema", _DICT, "a dict"),
 )
 _FULL_OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("tool_choice", _TEXT, "a string"),

@@ -11,6 +11,7 @@ from typing import Any, Union, cast, get_args
 
 import msgspec
 
+from .approval import PendingCall
 from .errors import ErrorKind
 from .events import AgentEnd, AgentEvent
 from .types import (
@@ -81,12 +82,26 @@ class _ResultInJson(msgspec.Struct, frozen=True):
     has_value: bool = False
 
 
+class _WaitingInJson(_ResultInJson, frozen=True):
+    """The same for a run after which calls wait."""
+
+    pending: tuple[PendingCall, ...] = ()
+
+
 class _EndInJson(msgspec.Struct, frozen=True, tag_field="type", tag="agent_end"):
     """The JSON form of `AgentEnd`: it contains messages and `stopped_by` once."""
 
     messages: tuple[AgentMessage, ...]
     stopped_by: PolicyStop | None = None
-    result: _ResultInJson | None = None
+    result: _WaitingInJson | None = None
+
+
+class _WrittenEnd(msgspec.Struct, frozen=True, tag_field="type", tag="agent_end"):
+    """The same for writing: `pending` is there only if calls wait."""
+
+    messages: tuple[AgentMessage, ...]
+    stopped_by: PolicyStop | None
+    result: _ResultInJson
 
 
 _AnyInJson: Any = Union[tuple([kind for kind in get_args(AgentEvent) if kind is not AgentEnd] + [_EndInJson])]  # noqa: UP007 - made of a list
@@ -98,8 +113,9 @@ def encode_event(event: AgentEvent) -> bytes:
     if type(event) is AgentEnd:
         result = event.result
         if result is not None:
-            fields = {name: getattr(result, name) for name in _ResultInJson.__struct_fields__}
-            return msgspec.json.encode(_EndInJson(event.messages, event.stopped_by, _ResultInJson(**fields)))
+            kind = _WaitingInJson if result.pending else _ResultInJson
+            fields = {name: getattr(result, name) for name in kind.__struct_fields__}
+            return msgspec.json.encode(_WrittenEnd(event.messages, event.stopped_by, kind(**fields)))
     return msgspec.json.encode(event)
 
 
@@ -120,7 +136,7 @@ def _event_of(read: Any) -> AgentEvent:
     result = read.result
     if result is None:
         return AgentEnd(read.messages, read.stopped_by)
-    fields = {name: getattr(result, name) for name in _ResultInJson.__struct_fields__}
+    fields = {name: getattr(result, name) for name in _WaitingInJson.__struct_fields__}
     return AgentEnd(
         read.messages, read.stopped_by, AgentResult(messages=read.messages, stopped_by=read.stopped_by, **fields)
     )

@@ -46,11 +46,8 @@ from .stream import (
     StreamFailed,
     StreamFn,
     StreamOptions,
-    TextDelta,
     TextEnd,
-    ThinkingDelta,
     ThinkingEnd,
-    ToolCallDelta,
     ToolCallEnd,
 )
 from .types import (
@@ -87,7 +84,6 @@ _NOTHING_TO_SEND = (
     "there is nothing to ask the model: no message with content is left for it. Messages of an application's own types "
     "reach it only through convert_to_llm, and transform_context must leave at least one message"
 )
-_DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
 _ENDS = frozenset({TextEnd, ThinkingEnd, ToolCallEnd, StreamFailed})
 
 
@@ -139,7 +135,10 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         conversation = run.transcript.conversation()
         if is_blank(conversation):
             raise StreamError(_NOTHING_TO_SEND, kind=ErrorKind.INVALID_REQUEST)
-        context = AgentContext(run.instructions, conversation, run.toolbox.tools)
+        tools = run.toolbox.tools
+        if run.request is not None:
+            options, tools = run.request.asked_of(model, stream_fn, options, tools)
+        context = AgentContext(run.instructions, conversation, tools)
         reading = _read(run, assembler, stream_fn, model, context, options)
         cause: Exception | None = None
         try:
@@ -162,6 +161,8 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         if isinstance(error, ContextWindowOverflow):
             if not await _recover_from_overflow(run):
                 return message
+        elif run.request is not None and run.request.goes_on_with_tool(assembler.failure):
+            delay, attempt = 0.0, attempt + 1
         else:
             is_final = assembler.is_broken or isinstance(error, Aborted)
             delay = None if is_final else _delay(run, error, attempt)
@@ -217,17 +218,17 @@ async def _read(
         async for event in stream:
             if is_ending and type(event) not in _ENDS:
                 return
-            feed(event)
-            if assembler.is_finished:
+            if feed(event):
+                if audience.all:
+                    delta: Any = event
+                    emit(MessageUpdate(delta))
+                    if channel is not None and len(channel.events) >= channel.most:
+                        await channel.room()
+            elif assembler.is_finished:
                 if assembler.failure is None and not supervisor.is_interrupted:
                     ended = _has_ended(stream, assembler)
                     is_open = not (ended if isinstance(ended, bool) else await ended)
                 return
-            if audience.all and type(event) in _DELTAS:
-                delta: Any = event
-                emit(MessageUpdate(delta))
-                if channel is not None and channel.is_full:
-                    await channel.room()
             if supervisor.is_interrupted:
                 is_ending = True  # ends are still read: the last event has the usage
         is_open = False

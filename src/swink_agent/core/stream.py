@@ -67,6 +67,8 @@ class StreamOptions(Value, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     timeout: float | None = None
     extra: dict[str, Any] = {}
+    output_schema: dict[str, Any] | None = None
+    """The JSON Schema of the reply's text, an object. For stream functions whose `native_schema` says yes to it."""
 
     def __post_init__(self) -> None:
         if self.transport != "sse":
@@ -183,7 +185,9 @@ AssistantMessageEvent: TypeAlias = (
 class StreamFn(Protocol):
     """The only boundary to a provider: any callable with this signature, usually an async generator function.
 
-    It does not raise for a failure of the provider: it ends with `StreamFailed`.
+    It does not raise for a failure of the provider: it ends with `StreamFailed`. It may have a method
+    `native_schema(model, schema, has_tools)` that says whether the model's replies can be held to this JSON Schema by
+    `StreamOptions.output_schema`, next to tools if `has_tools`; without it, a tool takes structured values.
     """
 
     def __call__(
@@ -238,6 +242,7 @@ _KINDS = frozenset(ErrorKind)
 
 _Action: TypeAlias = "tuple[Callable[[MessageAssembler, type, Any], str | None], type]"
 _DELTA_OF: dict[type, type] = {Text: TextDelta, Thinking: ThinkingDelta, ToolCall: ToolCallDelta}
+_DELTAS = frozenset(_DELTA_OF.values())
 
 
 class _OpenBlock(msgspec.Struct):
@@ -298,22 +303,24 @@ class MessageAssembler:
         self._delta_index = -1
         self._append = _reject
 
-    def feed(self, event: AssistantMessageEvent) -> None:
-        """Processes the next event."""
+    def feed(self, event: AssistantMessageEvent) -> bool:
+        """Processes the next event; returns whether it is a delta that was added to its block."""
         kind: type = type(event)
         if kind is self._delta_type:
             delta: Any = event
             # Compared by `is` for speed: an equal number that is another object takes the slower path below.
             if delta.index is self._delta_index and type(delta.delta) is str:
                 self._append(delta.delta)
-                return
+                return True
         take, block_kind = self._accepts.get(kind) or _MISPLACED
         try:
             problem = take(self, block_kind, event)
         except Exception as error:  # the event holds a value of a wrong type
             problem = f"{kind.__name__} that cannot be read: {error}"
-        if problem is not None:
-            self._break(problem)
+        if problem is None:
+            return kind in _DELTAS and not self.is_finished
+        self._break(problem)
+        return False
 
     def fail(self, failure: StreamFailed) -> None:
         """Ends the reply as failed, for a reason that the stream did not report."""
@@ -431,6 +438,11 @@ class MessageAssembler:
     FIRST: ClassVar[dict[type, _Action]] = {StreamStart: ALL[StreamStart], StreamFailed: ALL[StreamFailed]}
     NONE: ClassVar[dict[type, _Action]] = {}
     MISPLACED: ClassVar[Any] = (_misplaced, object)
+
+    def called(self, index: int) -> str | None:
+        """The name of the tool that this block calls; `None` if the block is not a call."""
+        call = self._blocks[index].call
+        return None if call is None else call.name
 
     def snapshot(self) -> AssistantMessage:
         """The message so far, open blocks included."""

@@ -1,8 +1,8 @@
 """The agent: a model, its tools and its history, and the ways to run, steer, stop and observe it.
 
 Owns the state between runs. What happens in a run is in `loop`. The other files of this package are the agent's parts:
-`claim` (one run at a time), `queues`, `history`, `recording`, `subscriptions`, `arguments` (what an application gives)
-and `sync` (running from code that is not async).
+`claim` (one run at a time), `queues`, `history`, `recording`, `subscriptions`, `arguments` (what an application gives),
+`value_runs` (running for a value) and `sync` (running from code that is not async).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, overload
+from typing import Any, SupportsIndex, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..approval import ApprovalMode, ApproveFn
+from ..approval import ApprovalMode, ApproveFn, PendingCall
 from ..cancel import running_loop
 from ..checks import is_function, is_not
 from ..config import (
@@ -29,7 +29,7 @@ from ..config import (
     ToolExecution,
     TransformContextFn,
 )
-from ..context.context import default_convert_to_llm, is_answered
+from ..context.context import default_convert_to_llm, is_answered, is_waiting
 from ..errors import Aborted, AgentError, AlreadyRunning, InvalidContinue, NoMessages, ProviderMismatch
 from ..events import AgentEvent, CompactionReport
 from ..policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
@@ -60,10 +60,10 @@ from .given import Given, OverrideOptions, RunOptions, check_given, config_of, g
 from .history import History
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription, Subscriptions
+from .value_runs import PromptOrAnswers, ValueRuns
 
 __all__ = ["Agent", "Prompt"]
 
-T = TypeVar("T")
 log = logging.getLogger("swink_agent")
 
 
@@ -76,9 +76,13 @@ class _Order(Struct):
     """The value that the model must give, if the caller wants one."""
     given: Given | None = None
     """What holds for this run alone, in place of the agent's own values."""
+    answers: Mapping[str, hints.Answer] | None = None
+    """The answers to calls that wait, if the caller brings any."""
+    view: hints.ViewFn | None = None
+    """What the reader of a stream is given instead of the events."""
 
 
-class Agent(Generic[Deps]):
+class Agent(ValueRuns[Deps]):
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
     One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
@@ -257,7 +261,7 @@ class Agent(Generic[Deps]):
 
     def _new_transcript(self, messages: Sequence[AgentMessage]) -> Transcript:
         transcript = Transcript(messages)
-        if self._config.convert_to_llm is default_convert_to_llm:
+        if messages and self._config.convert_to_llm is default_convert_to_llm:
             transcript.convert_by_default()
             transcript.conversation()  # so that the first turn costs no more than the others
         return transcript
@@ -285,6 +289,15 @@ class Agent(Generic[Deps]):
         """The ids of the tool calls that are being executed."""
         run = self._run
         return frozenset() if run is None else frozenset(run.executing)
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that wait for an answer; `resume` takes the answers."""
+        if not is_waiting(self._transcript.history):
+            return ()
+        from ..pending import pending_calls  # on use: most agents defer nothing
+
+        return pending_calls(self._transcript.history)
 
     @property
     def config(self) -> AgentLoopConfig:
@@ -390,60 +403,52 @@ class Agent(Generic[Deps]):
         """The same for code that is not async."""
         return self._sync(self._order(given))
 
-    @overload
-    async def structured_output(
-        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
-    ) -> T: ...
-    @overload
-    async def structured_output(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
-    ) -> dict[str, Any]: ...
-    @overload
-    async def structured_output(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
-    ) -> Any: ...
-    async def structured_output(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
-    ) -> Any:
-        """Returns a value that the model gives: JSON for a JSON Schema (a dict), an instance for a type.
+    async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
+        """Acts on answers to some or all of the calls that wait (`pending`), by their ids.
 
-        Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
+        An answer is `Approve()`, `ApproveWith(arguments)`, `Reject(reason)` or a bool; for an external call it is an
+        `AgentToolResult`. Answered calls are resolved at once, the others wait on, and the model is asked when nothing
+        waits. `approve` is not asked again, but pre-dispatch policies are.
+
+        Raises `NotPending` for an id that does not wait, `ValueError` for no answers, `TypeError` for an answer that
+        does not fit its call, and what `prompt` raises; then no answer counts.
         """
-        request = self._request(target, max_retries)
-        return request.value_of(await self._drive(self._order(given, as_prompts(prompt), request)))
+        return await self._drive(self._order(given, answers=answers))
 
-    @overload
-    def structured_output_sync(
-        self, prompt: Prompt, target: type[T], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
-    ) -> T: ...
-    @overload
-    def structured_output_sync(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
-    ) -> dict[str, Any]: ...
-    @overload
-    def structured_output_sync(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
-    ) -> Any: ...
-    def structured_output_sync(
-        self, prompt: Prompt, target: Any, max_retries: int = 3, **given: Unpack[RunOptions[Deps]]
-    ) -> Any:
+    def resume_stream(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> EventStream:
+        """The same as a stream of events."""
+        return self._stream(self._order(given, answers=answers))
+
+    def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
-        request = self._request(target, max_retries)
-        return request.value_of(self._sync(self._order(given, as_prompts(prompt), request)))
+        return self._sync(self._order(given, answers=answers))
 
-    def _request(self, target: Any, max_retries: int) -> hints.StructuredOutput:
-        from ..structured import StructuredOutput  # on use, as everything that reads type hints
+    def text_stream(
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
+    ) -> hints.TextStream:
+        """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
+        from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
 
-        return StructuredOutput(target, max_retries)
+        order = self._order(given, prompts_with_images(prompt, images))
+        order.view = view_of_text
+        return TextStream(self._stream(order))
+
+    def _value_order(
+        self, given: Mapping[str, Any], prompt: PromptOrAnswers, request: hints.StructuredOutput
+    ) -> _Order:
+        if isinstance(prompt, Mapping):
+            return self._order(given, None, request, prompt)
+        return self._order(given, as_prompts(prompt), request)
 
     def _order(
         self,
         given: Mapping[str, Any],
         prompts: tuple[AgentMessage, ...] | None = None,
         request: hints.StructuredOutput | None = None,
+        answers: Mapping[str, hints.Answer] | None = None,
     ) -> _Order:
         """Returns the order of a run: what its caller gave, and the overrides that hold here and now."""
-        return _Order(prompts, request, given_to(self, given))
+        return _Order(prompts, request, given_to(self, given), answers)
 
     def _sync(self, order: _Order) -> AgentResult:
         from .sync import run_sync  # on use: most agents run in async code
@@ -454,7 +459,10 @@ class Agent(Generic[Deps]):
     def _stream(self, order: _Order) -> EventStream:
         claim = self._claim(order)
         stream = EventStream(
-            lambda channel: self._drive(order, claim, channel), claim.token, lambda: self._claims.release(claim)
+            lambda channel: self._drive(order, claim, channel),
+            claim.token,
+            lambda: self._claims.release(claim),
+            self._subscriptions,
         )
         claim.is_left = stream.channel.is_left
         return stream
@@ -462,15 +470,24 @@ class Agent(Generic[Deps]):
     def _claim(self, order: _Order, blocked: asyncio.AbstractEventLoop | None = None) -> Claim:
         """Claims the run of an order. Raises what makes it impossible, before anything has happened."""
         if order.prompts is None and not self.is_running:
-            self._check_history()
+            self._check_history(order)
         check_given(self._config, order.given, self._toolbox)
         return self._claims.take(blocked)
 
-    def _check_history(self) -> None:
+    def _check_history(self, order: _Order) -> None:
         history = self._transcript.history
+        if order.answers is not None:
+            from ..pending import checked_answers  # on use: most agents defer nothing
+
+            order.answers = checked_answers(order.answers, history)
+            return
         if not history:
             raise NoMessages
-        if is_answered(history) and not self._queues.has_messages() and self._queues.provider is None:
+        if (
+            (is_answered(history) or is_waiting(history))
+            and not self._queues.has_messages()
+            and self._queues.provider is None
+        ):
             raise InvalidContinue
 
     async def _drive(
@@ -491,8 +508,10 @@ class Agent(Generic[Deps]):
             if claim.predecessor is not None:
                 await claim.wait_for_predecessors()
                 if order.prompts is None:
-                    self._check_history()
+                    self._check_history(order)
             run = self._run = self._new_run(claim, order, channel)
+            if order.answers is not None:
+                run.answers = dict(order.answers)
             self._last_error = self._last_result = None
             try:
                 self._last_result = result = await run.loop(run, order.prompts)
@@ -507,32 +526,42 @@ class Agent(Generic[Deps]):
             self._claims.release(claim)
 
     def _new_run(self, claim: Claim, order: _Order, channel: Channel | None = None) -> hints.Run:
-        from ..loop import run_loop  # on use: an agent may be made long before it runs
-        from ..run.state import Run
+        from ..loop import Run, run_loop  # on use: an agent may be made long before it runs
 
         given, request = order.given or {}, order.request
-        config = replace(config_of(self._config, order.given), state=self.state)
+        config = config_of(self._config, order.given)
+        if config.state is not self.state:  # an application may assign another
+            config = replace(config, state=self.state)
         toolbox: Toolbox | TurnTools = given.get("tools", self._toolbox)
         if request is not None:
-            config = replace(
-                config,
-                stream_options=replace(config.stream_options, tool_choice=request.choice_beside(toolbox)),
-                post_turn_policies=(*config.post_turn_policies, request),
-            )
+            config = replace(config, post_turn_policies=(*config.post_turn_policies, request))
         subscriptions = self._subscriptions
+        if channel is None:
+            emit = subscriptions.notify
+        else:
+            emit = channel.push if order.view is None else self._viewed(order.view, channel)
         return Run(
             config,
             self._transcript,
             toolbox,
             given.get("system_prompt", self.system_prompt),
             claim.token,
-            subscriptions.notify if channel is None else subscriptions.before(channel.push),
+            emit,
             run_loop,
             channel,
             request,
             subscriptions if channel is None else None,
             given.get("deps", config.deps),
         )
+
+    def _viewed(self, view: hints.ViewFn, channel: Channel) -> Callable[[AgentEvent], None]:
+        """Returns a function that gives subscribers each event, and the stream what the view makes of it."""
+
+        def pushed(event: AgentEvent) -> None:
+            self._subscriptions.notify(event)
+            view(event, None if self._run is None else self._run.assembler, channel.put)
+
+        return pushed
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.
