@@ -5,7 +5,7 @@
              outer: again, as long as post-loop policies or follow-ups give the agent more to do
     a turn   pending messages enter → transforms → pre-turn policies → reply → tools → post-turn policies
 
-A run that brings answers begins with the turn of the reply whose calls waited; `run/pending` acts on the answers. Any
+A run that brings answers begins with the turn of the reply whose calls waited; `run/resuming` acts on the answers. Any
 other run first closes the calls that wait.
 
 Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `run/supervisor` lets an
@@ -45,12 +45,12 @@ from .types import (
     ToolResultMessage,
     as_prompts,
 )
+from .values import hints
 from .values.value import copy_json
 
 if TYPE_CHECKING:
     from .approval import PendingCall
     from .journal import Recorder
-    from .pending import Answer
 
 __all__ = ["agent_loop", "agent_loop_continue", "agent_loop_resume", "run_loop"]
 
@@ -83,12 +83,12 @@ def agent_loop_continue(
 
 
 def agent_loop_resume(
-    answers: Mapping[str, Answer],
+    answers: Mapping[str, hints.Answer],
     context: AgentContext,
     config: AgentLoopConfig,
     cancel: CancellationToken | None = None,
 ) -> EventStream:
-    """Acts on answers to calls that wait in the context, and runs on when nothing waits any more.
+    """Acts on answers to calls that wait in the context, and runs on when nothing waits.
 
     The result's messages begin with the results of these calls. Append all of them to the context for the next run.
 
@@ -105,7 +105,7 @@ def _stream_of(
     context: AgentContext,
     config: AgentLoopConfig,
     cancel: CancellationToken | None,
-    answers: dict[str, Answer] | None = None,
+    answers: dict[str, hints.Answer] | None = None,
 ) -> EventStream:
     token = CancellationToken(cancel)
     toolbox = as_toolbox(context.tools)
@@ -133,9 +133,9 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     Raises nothing but the `CancelledError` of a task that was cancelled from outside, and that after `AgentEnd`.
     """
     request = run.request
-    kind: RunKind = "structured"
-    if request is None:
-        kind = "prompt" if prompts is not None else "continue" if run.answers is None else "resume"
+    kind: RunKind = "resume"
+    if run.answers is None:
+        kind = "continue" if prompts is None else "prompt" if request is None else "structured"
     schema = None if request is None else copy_json(request.schema)
     if run.audience.all:  # here and below: an event is not made unless somebody receives it
         run.emit(AgentStart(run.id, kind, schema, prompts or ()))
@@ -233,9 +233,9 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     return await _end_turn(run, message, results, was_steered)
 
 
-async def _resume_turn(run: Run, answers: dict[str, Answer]) -> bool:
+async def _resume_turn(run: Run, answers: dict[str, hints.Answer]) -> bool:
     """Runs the calls of an earlier reply that now have answers, in place of a reply."""
-    from .run.pending import Resumption  # on use: most runs defer nothing
+    from .run.resuming import Resumption  # on use: most runs defer nothing
 
     run.answers = None
     resumption = Resumption(run, answers)
