@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from swink_agent import (
     pending_calls,
     tool,
 )
-from swink_agent.core.journal import MessageAdded, ToolStarted
-from swink_agent.memory import JsonlSessionStore, replay
+from swink_agent.core.journal import ToolStarted
+from swink_agent.memory import JsonlSessionStore, SqlSessionStore, replay
 from swink_agent.testing import call, reply, scripted
 
 RAN, PENDING, REJECTED, LOST = ToolOutcome.RAN, ToolOutcome.PENDING, ToolOutcome.REJECTED, ToolOutcome.LOST
@@ -35,7 +36,7 @@ REPLY = reply(call("refund", order=1), call("look", order=1), call("ship", order
 
 
 class Shop:
-    def __init__(self, store: JsonlSessionStore | None = None) -> None:
+    def __init__(self, store: Any = None) -> None:
         self.done: list[str] = []
         self.seen: list[list[ToolOutcome]] = []
         self._store = store
@@ -73,16 +74,20 @@ def store(tmp_path: Path) -> JsonlSessionStore:
     return JsonlSessionStore(tmp_path / "sessions")
 
 
-async def waiting_session(
-    store: JsonlSessionStore, *script: Any, **options: Any
-) -> tuple[str, tuple[PendingCall, ...]]:
+@pytest.fixture(params=["files", "sql"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> JsonlSessionStore | SqlSessionStore:
+    return JsonlSessionStore(tmp_path / "s") if request.param == "files" else SqlSessionStore(tmp_path / "s.db")
+
+
+async def waiting_session(store: Any, *script: Any, **options: Any) -> tuple[str, tuple[PendingCall, ...]]:
     with store.create() as session:
         agent = Shop().agent(*(script or (REPLY,)), **options)
         session.attach(agent)
         return session.id, (await agent.prompt("go")).pending
 
 
-async def test_what_waits_is_on_disk_and_another_process_answers(store: JsonlSessionStore) -> None:
+async def test_what_waits_is_on_disk_and_another_process_answers(any_store: Any) -> None:
+    store = any_store
     session_id, pending = await waiting_session(store)
     assert (store.list()[0].pending, store.load(session_id).info.pending) == (3, 3)
     assert pending_calls(store.load(session_id).messages) == pending
@@ -160,7 +165,8 @@ async def test_a_crash_in_the_batch_leaves_a_deferred_call_waiting(store: JsonlS
     assert outcomes(store.load(session_id).messages) == [PENDING, LOST, PENDING, PENDING]
 
 
-async def test_a_prompt_closes_what_waits_on_disk_too(store: JsonlSessionStore) -> None:
+async def test_a_prompt_closes_what_waits_on_disk_too(any_store: Any) -> None:
+    store = any_store
     session_id, _ = await waiting_session(store)
     watched = RunRecord()
     with store.open(session_id) as session:
@@ -234,7 +240,8 @@ async def test_masked_arguments_can_be_given_again(store: JsonlSessionStore) -> 
     assert shop.done == ["refund 1 again"]
 
 
-async def test_exports_and_forks_know_what_waits(store: JsonlSessionStore) -> None:
+async def test_exports_and_forks_know_what_waits(any_store: Any) -> None:
+    store = any_store
     session_id, pending = await waiting_session(store)
     for kind in ("markdown", "html", "json"):
         assert store.export(session_id, kind)
@@ -251,7 +258,8 @@ async def test_exports_and_forks_know_what_waits(store: JsonlSessionStore) -> No
         assert outcomes(fork.messages)[0] is PENDING
 
 
-async def test_the_records_of_a_session_equal_those_of_the_events_and_it_replays(store: JsonlSessionStore) -> None:
+async def test_the_records_of_a_session_equal_those_of_the_events_and_it_replays(any_store: Any) -> None:
+    store = any_store
     watched: list[RunRecord] = []
 
     def watch(agent: Agent) -> Agent:
@@ -301,7 +309,6 @@ async def test_a_history_that_waits_can_be_recorded_later(store: JsonlSessionSto
     with store.create() as session:
         session.attach(agent)
     assert pending_calls(store.load(session.id).messages) == pending
-    assert all(isinstance(record.entry, MessageAdded) or True for record in store.load(session.id).records())
     copied = tmp_path / "copy"
     shutil.copytree(tmp_path / "sessions", copied)
     with JsonlSessionStore(copied).open(session.id) as session:
@@ -310,3 +317,57 @@ async def test_a_history_that_waits_can_be_recorded_later(store: JsonlSessionSto
         result = await again.resume({one.call_id: Reject("no") for one in pending})
         assert isinstance(result.messages[-1], AssistantMessage)
     assert store.load(session.id).info.pending == 3
+
+
+def _splits(ids: list[str]) -> list[list[list[str]]]:
+    """Every way to give the answers in some order, some of them together."""
+    if not ids:
+        return [[]]
+    found: list[list[list[str]]] = []
+    for count in range(1, len(ids) + 1):
+        for some in combinations(ids, count):
+            rest = [one for one in ids if one not in some]
+            found += [[list(some), *others] for others in _splits(rest)]
+    return found
+
+
+async def test_however_answers_are_split_over_processes_the_session_ends_the_same(store: JsonlSessionStore) -> None:
+    names = ["call_1", "call_3", "call_4"]
+    answers: dict[str, Any] = {
+        "call_1": True,
+        "call_3": AgentToolResult.text("shipped"),
+        "call_4": ApproveWith({"order": 9}, "another"),
+    }
+    endings: list[Any] = []
+    for split in _splits(names):
+        session_id, _ = await waiting_session(store)
+        shop = Shop()
+        for some in split:
+            with store.open(session_id) as session:
+                agent = shop.agent("done")
+                session.attach(agent)
+                await agent.resume({one: answers[one] for one in some})
+        messages = store.load(session_id).messages
+        endings.append(([_shown(message) for message in messages], sorted(shop.done)))
+    assert len(endings) == 13
+    assert all(ending == endings[0] for ending in endings)
+
+
+def _shown(message: Any) -> Any:
+    return type(message).__name__, message.content, getattr(message, "outcome", None)
+
+
+async def test_a_call_that_waits_for_its_turn_has_no_start_on_record(store: JsonlSessionStore) -> None:
+    starts: list[int] = []
+
+    @tool(max_concurrent=1)
+    def work() -> str:
+        records = store.load(store.list()[0].id).records()
+        starts.append(sum(isinstance(record.entry, ToolStarted) for record in records))
+        return "done"
+
+    with store.create() as session:
+        agent = Agent("test:model", stream_fn=scripted(reply(call("work"), call("work")), "done"), tools=[work])
+        session.attach(agent)
+        await agent.prompt("go")
+    assert starts == [1, 2]
