@@ -227,6 +227,7 @@ async def test_json_is_one_object_whatever_happened() -> None:
         "turns": 1,
         "tool_calls": 0,
         "rejected": [],
+        "pending": [],
         "value": None,
         "session": None,
     }

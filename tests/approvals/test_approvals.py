@@ -15,6 +15,7 @@ from swink_agent import (
     Approve,
     ApproveWith,
     Defer,
+    PendingCall,
     ProposedCall,
     Reject,
     ToolContext,
@@ -684,3 +685,35 @@ async def test_a_command_that_a_person_changed_runs_as_changed() -> None:
     approve, _ = approvals(ApprovalAnswer(ApprovalChoice.ONCE, arguments={"command": "go ci"}))
     assert await results_of(shell, approve, "go install") == ["done"]
     assert shell.ran == ["go ci"]
+
+
+# -- calls that wait -----------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_waits_is_asked_about_in_every_mode_that_lets_calls_run() -> None:
+    waiting = PendingCall("c", "bash", {"command": "ls"}, reason="Ada\x1b decides", scope={"folder": "/x"})
+    asked: list[ApprovalQuestion] = []
+
+    def ask(question: ApprovalQuestion) -> ApprovalChoice | Defer:
+        asked.append(question)
+        return ApprovalChoice.ONCE if len(asked) < 4 else Defer()
+
+    approvals = Approvals(ask)
+    for mode in ("smart", "ask", "all"):
+        approvals.mode = mode
+        assert approvals.denial(waiting) is None
+        assert await approvals.ask_later(waiting) == Approve()
+    assert await approvals.ask_later(waiting) == Defer()
+    assert [(one.request.scope, one.can_wait) for one in asked] == [({"folder": "/x"}, True)] * 4
+    assert not any("\x1b" in one.why for one in asked)
+    assert await Approvals().ask_later(waiting) == Defer(waiting.reason), "without anybody to ask it waits on"
+
+
+async def test_a_call_that_waits_and_may_not_run_is_not_asked_about() -> None:
+    waiting = PendingCall("c", "bash", {"command": "rm x"})
+    by_rule = Approvals(lambda _: ApprovalChoice.ONCE, rules=CommandRules.standard(deny=["rm"]))
+    by_mode = Approvals(lambda _: ApprovalChoice.ONCE, mode="none")
+    for approvals in (by_rule, by_mode):
+        denial = approvals.denial(waiting)
+        assert denial
+        assert await approvals.ask_later(waiting) == Reject(denial)

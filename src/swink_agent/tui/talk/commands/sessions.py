@@ -163,10 +163,7 @@ async def resume(conversation: Conversation, rest: str) -> None:
         if not found:
             conversation.notice("this folder has no other session")
             return
-        items = [
-            PickItem(info.id, _title(conversation, info), _detail(info))
-            for info in found
-        ]
+        items = [PickItem(info.id, _title(conversation, info), _detail(info)) for info in found]
         wanted = await conversation.front.pick("Continue which session?", items, _previewer(conversation))
         if wanted is None or conversation.is_running:
             return
