@@ -7,7 +7,8 @@
           (MessageUpdate | MessageRetry | ModelFallback | ContextCompacted | UsageAdded)*
         MessageEnd
         ToolApprovalRequested ToolApprovalResolved          per call that needs it
-        ToolExecutionStart ToolExecutionUpdate* ToolExecutionEnd   per call; a call that never started has the End alone
+        ToolExecutionStart (ToolExecutionUpdate | DelegateEvent)* ToolExecutionEnd
+                                                            per call; a call that never started has the End alone
       TurnEnd
     AgentEnd
 
@@ -43,6 +44,7 @@ __all__ = [
     "AgentStart",
     "CompactionReport",
     "ContextCompacted",
+    "DelegateEvent",
     "MessageEnd",
     "MessageRetry",
     "MessageStart",
@@ -241,6 +243,17 @@ class ToolExecutionEnd(Value, frozen=True, tag_field="type", tag="tool_execution
     arguments: dict[str, Any] | None = None
 
 
+class DelegateEvent(Value, frozen=True, tag_field="type", tag="delegate_event"):
+    """An event of a delegate, the agent that this call runs (`Agent.as_tool`). For each call they are one whole run.
+
+    The event of a delegate's own delegate is itself a `DelegateEvent`.
+    """
+
+    call_id: str
+    name: str
+    event: AgentEvent
+
+
 class TurnEnd(Value, frozen=True, tag_field="type", tag="turn_end"):
     """A turn ends. `message` is `None` if a policy stopped the turn before the request."""
 
@@ -277,6 +290,7 @@ AgentEvent: TypeAlias = (
     | ToolExecutionStart
     | ToolExecutionUpdate
     | ToolExecutionEnd
+    | DelegateEvent
     | TurnEnd
     | AgentEnd
 )

@@ -142,6 +142,11 @@ class ToolContext:
         return self._threads if self._run is None else self._run.threads
 
     @property
+    def run(self) -> hints.Run | None:
+        """The run that makes the call, for tools of this library that run agents; `None` outside of a run."""
+        return self._run
+
+    @property
     def is_listening(self) -> bool:
         """Whether the tool has read `cancel`: if so, it gets a moment to end by itself."""
         return bool(self._cancel)

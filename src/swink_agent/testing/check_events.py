@@ -12,6 +12,7 @@ from swink_agent.core.events import (
     AgentEvent,
     AgentStart,
     ContextCompacted,
+    DelegateEvent,
     MessageEnd,
     MessageRetry,
     MessagesInjected,
@@ -41,6 +42,7 @@ _LAST_REASONS = (TurnEndReason.ERROR, TurnEndReason.ABORTED, TurnEndReason.STOPP
 def check_events(events: Iterable[AgentEvent], *, replaces_results: bool = False) -> None:
     """Raises `AssertionError`, which names the event, unless the events are one complete run in the right order.
 
+    The events of a delegate must be one complete run too, between the start and the end of its call.
     `replaces_results`: a policy replaces tool results after a call's end, so the turn's results may differ.
     """
     checker = _Checker()
@@ -68,6 +70,7 @@ class _Checker:
         self.calls: dict[str, str] = {}
         self.names: dict[str, str] = {}
         self.results: dict[str, AgentToolResult] = {}
+        self.delegates: dict[str, _Checker] = {}
         self.last_reason: TurnEndReason | None = None
 
     def fail(self, event: AgentEvent, problem: str) -> NoReturn:
@@ -114,6 +117,8 @@ class _Checker:
                 self.end_message(event)
             case TurnEnd() if state in ("turn", "tools"):
                 self.end_turn(event)
+            case DelegateEvent() if state == "tools":
+                self.take_delegate_event(event)
             case _ if state == "tools" and isinstance(event, _ToolEvent):
                 self.take_tool_event(event)
             case _:
@@ -122,7 +127,7 @@ class _Checker:
     def start_turn(self, event: TurnStart) -> None:
         self.need(event, event.turn_index == self.turn_index, f"turn {self.turn_index} was next")
         self.need(event, self.last_reason not in _LAST_REASONS, f"a turn after one that ended {self.last_reason}")
-        self.state, self.message, self.calls = "turn", None, {}
+        self.state, self.message, self.calls, self.delegates = "turn", None, {}, {}
 
     def end_message(self, event: MessageEnd) -> None:
         message = event.message
@@ -166,7 +171,17 @@ class _Checker:
             self.need(event, event.is_error == event.result.is_error, "is_error differs from the result's")
             self.need(event, event.is_error or before == "started", "a good result of a call that never started")
             self.results[event.call_id] = event.result
+            delegate = self.delegates.get(event.call_id)
+            self.need(event, delegate is None or delegate.state == "over", "its delegate's run has no AgentEnd")
         self.calls[event.call_id] = after
+
+    def take_delegate_event(self, event: DelegateEvent) -> None:
+        before = self.calls.get(event.call_id)
+        self.need(event, before == "started", f"its call is {before or 'not in the message'}")
+        self.need(event, event.name == self.names[event.call_id], "its call has another name")
+        checker = self.delegates.setdefault(event.call_id, _Checker())
+        checker.position, checker.replaces_results = self.position, self.replaces_results
+        checker.take(event.event)
 
     def end_turn(self, event: TurnEnd) -> None:
         self.need(event, event.turn_index == self.turn_index, f"turn {self.turn_index} was on")

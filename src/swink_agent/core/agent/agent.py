@@ -37,7 +37,7 @@ from ..retry import DefaultRetryStrategy, RetryStrategy
 from ..run.event_stream import Channel, EventStream
 from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
-from ..tool import AgentTool, Toolbox
+from ..tool import AgentTool, OnSteer, Toolbox
 from ..types import (
     AgentMessage,
     AgentResult,
@@ -319,7 +319,7 @@ class Agent:
 
     @property
     def total_usage(self) -> Usage:
-        """The usage of all runs of this object so far, the current one and `compact()` included.
+        """The usage of all runs of this object so far: the current one, their delegates and `compact()` included.
 
         It only grows: neither `reset()` nor another history changes it. It does not include what a session used before
         it was attached; the session reports that.
@@ -334,14 +334,18 @@ class Agent:
     def _spent_so_far(self) -> tuple[Usage, Cost]:
         with self._claims.lock:
             (usage, cost), run = self._spent, self._run
-        return (usage, cost) if run is None else (usage + run.usage, cost + run.cost)
+        if run is None:
+            return usage, cost
+        spent = run.spent
+        return usage + spent[0], cost + spent[1]
 
     def _count(self, run: hints.Run) -> None:
         """Adds a run that is over to the agent's usage and cost."""
         with self._claims.lock:
             self._run = None
             usage, cost = self._spent
-            self._spent = (usage + run.usage, cost + run.cost)
+            spent = run.spent
+            self._spent = (usage + spent[0], cost + spent[1])
 
     # -- running -----------------------------------------------------------------------------------------------
 
@@ -497,6 +501,47 @@ class Agent:
             request,
             subscriptions if channel is None else None,
         )
+
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        *,
+        requires_approval: bool = False,
+        on_steer: OnSteer = "cancel",
+        timeout: float | None = None,
+        max_concurrent: int | None = None,
+        max_depth: int = 3,
+    ) -> AgentTool:
+        """Returns a tool with one argument, `prompt`, that runs a copy of this agent: a delegate.
+
+        A copy begins with the messages and the state that this agent was made with, and forgets its own at the end. Any
+        number of copies may run at once. The text of the last reply is the result; the caller's history and session
+        contain nothing else of it. The caller's stream has its events (`DelegateEvent`), and the caller's result its
+        usage and cost (`total_usage`, `total_cost`).
+
+        What this agent lacks of `approve`, `redactor` and `execution_root` it takes from the caller, whose policies with
+        `every_call`, such as `Budget`, also count its requests. Aborts and timeouts end it. A call inside more than
+        `max_depth` delegates is an error result.
+        """
+        from .delegate import Delegate  # on use: few agents delegate
+
+        return Delegate(
+            self._delegated_run,
+            name,
+            description,
+            requires_approval=requires_approval,
+            on_steer=on_steer,
+            timeout=timeout,
+            max_concurrent=max_concurrent,
+            max_depth=max_depth,
+        )
+
+    def _delegated_run(self, make: hints.MakeRunFn) -> hints.Run:
+        """Makes the run of a copy of this agent."""
+        check_model(self._config)
+        _, _, _, messages, state = self._initial
+        return make(replace(self._config, state=copy_json(state)), messages, self._toolbox, self.system_prompt)
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.

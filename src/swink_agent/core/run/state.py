@@ -30,6 +30,7 @@ from .supervisor import Supervisor
 from .transcript import Transcript
 
 if TYPE_CHECKING:
+    from ..agent.delegate import Delegations
     from ..secrets.redaction import Redactor
     from ..structured import StructuredOutput
     from .relay import Relay
@@ -75,6 +76,8 @@ class Run:
         "channel",
         "config",
         "cost",
+        "delegates",
+        "delegations",
         "emit",
         "error",
         "executing",
@@ -115,6 +118,7 @@ class Run:
         channel: Channel | None = None,
         request: StructuredOutput | None = None,
         audience: Audience | None = None,
+        delegates: tuple[str, ...] = (),
     ) -> None:
         self.config = config
         self.model = config.model
@@ -126,6 +130,10 @@ class Run:
         """The system prompt of this turn, computed once in it."""
         self.request = request
         """The value that the run must give, for `structured_output`."""
+        self.delegates = delegates
+        """The tools on the way to this run, the outermost first, if it is the run of a delegate."""
+        self.delegations: Delegations | None = None
+        """What the delegates of this run have used, if it has had any."""
         self.unasked_tools: frozenset[str] = frozenset() if request is None else frozenset({request.name})
         """The library's own tools, which need no approval."""
         self.cancel = cancel
@@ -311,6 +319,14 @@ class Run:
             self.usage += usage
         if cost != _NO_COST:
             self.cost += cost
+
+    @property
+    def spent(self) -> tuple[Usage, Cost]:
+        """Usage and cost of the run so far, those of its delegates included."""
+        if self.delegations is None:
+            return self.usage, self.cost
+        usage, cost = self.delegations.spent
+        return self.usage + usage, self.cost + cost
 
     async def make_durable(self, *, last_words: bool = False) -> None:
         """Waits until everything recorded so far is durable. Raises the journal's error."""

@@ -2,6 +2,7 @@
 
 from pathlib import Path as Path
 
+from ..agent.delegate import MakeRunFn as MakeRunFn
 from ..journal import Journal as Journal
 from ..journal import Past as Past
 from ..policy import Policy as Policy
