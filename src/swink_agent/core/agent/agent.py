@@ -520,8 +520,8 @@ class Agent:
         contain nothing else of it. The caller's stream has its events (`DelegateEvent`), and the caller's result its
         usage and cost (`total_usage`, `total_cost`).
 
-        What this agent lacks of `approve`, `redactor` and `execution_root` it takes from the caller, whose policies with
-        `every_call`, such as `Budget`, also count its requests. Aborts and timeouts end it. A call inside more than
+        What this agent lacks of `approve`, `redactor` and `execution_root` it takes from the caller. The caller's
+        policies with `every_call`, such as `Budget`, are asked about its requests too. Aborts and timeouts end it. A call inside more than
         `max_depth` delegates is an error result.
         """
         from .delegate import Delegate  # on use: few agents delegate

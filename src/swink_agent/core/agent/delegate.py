@@ -1,10 +1,10 @@
 """Delegates: an agent as a tool of another agent.
 
-`Agent.as_tool` makes the tool. Each call runs a copy of the agent inside the caller's run: cancelled with it, reported in
-its events, counted in its usage, and asked about by the same person.
+`Agent.as_tool` makes the tool. Each call runs a copy of the agent inside the caller's run: it is cancelled with that run,
+reported in its events, and counted in its usage.
 
-Owns the tool, what a copy takes from its caller, and the account of what the delegates of a run have used. The loop that
-runs the copy is the same as for any other run (`loop`).
+Owns the tool, what a copy takes from its caller, and the account of what the delegates of a run have used. The copy runs
+in the same loop as any other agent (`loop`).
 """
 
 from __future__ import annotations
