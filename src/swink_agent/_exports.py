@@ -9,7 +9,9 @@ from .core.agent.agent import Agent as Agent
 from .core.approval import ApprovalMode as ApprovalMode
 from .core.approval import Approve as Approve
 from .core.approval import ApproveWith as ApproveWith
+from .core.approval import Defer as Defer
 from .core.approval import Grant as Grant
+from .core.approval import PendingCall as PendingCall
 from .core.approval import ProposedCall as ProposedCall
 from .core.approval import Reject as Reject
 from .core.approval import ToolApprovalRequest as ToolApprovalRequest
@@ -36,6 +38,7 @@ from .core.errors import InvalidContinue as InvalidContinue
 from .core.errors import ModelThrottled as ModelThrottled
 from .core.errors import NetworkError as NetworkError
 from .core.errors import NoMessages as NoMessages
+from .core.errors import NotPending as NotPending
 from .core.errors import PolicyStopped as PolicyStopped
 from .core.errors import ProviderMismatch as ProviderMismatch
 from .core.errors import StreamError as StreamError
@@ -56,17 +59,21 @@ from .core.events import MessageUpdate as MessageUpdate
 from .core.events import ModelFallback as ModelFallback
 from .core.events import ToolApprovalRequested as ToolApprovalRequested
 from .core.events import ToolApprovalResolved as ToolApprovalResolved
+from .core.events import ToolCallDeferred as ToolCallDeferred
 from .core.events import ToolExecutionEnd as ToolExecutionEnd
+from .core.events import ToolExecutionRetry as ToolExecutionRetry
 from .core.events import ToolExecutionStart as ToolExecutionStart
 from .core.events import ToolExecutionUpdate as ToolExecutionUpdate
 from .core.events import TurnEnd as TurnEnd
 from .core.events import TurnEndReason as TurnEndReason
+from .core.events import TurnResumed as TurnResumed
 from .core.events import TurnStart as TurnStart
 from .core.events import UsageAdded as UsageAdded
 from .core.function_tool import FunctionTool as FunctionTool
 from .core.function_tool import tool as tool
 from .core.loop import agent_loop as agent_loop
 from .core.loop import agent_loop_continue as agent_loop_continue
+from .core.pending import pending_calls as pending_calls
 from .core.policy import Inject as Inject
 from .core.policy import Policy as Policy
 from .core.policy import PolicyContext as PolicyContext
@@ -82,6 +89,8 @@ from .core.record import RunRecord as RunRecord
 from .core.record import TurnRecord as TurnRecord
 from .core.retry import DefaultRetryStrategy as DefaultRetryStrategy
 from .core.retry import RetryStrategy as RetryStrategy
+from .core.run.views import TextStream as TextStream
+from .core.run.views import ValueStream as ValueStream
 from .core.stream import AssistantMessageDelta as AssistantMessageDelta
 from .core.stream import AssistantMessageEvent as AssistantMessageEvent
 from .core.stream import MessageAssembler as MessageAssembler
@@ -99,6 +108,7 @@ from .core.stream import ThinkingStart as ThinkingStart
 from .core.stream import ToolCallDelta as ToolCallDelta
 from .core.stream import ToolCallEnd as ToolCallEnd
 from .core.stream import ToolCallStart as ToolCallStart
+from .core.structured import StructuredResult as StructuredResult
 from .core.tool import AgentTool as AgentTool
 from .core.tool import AgentToolResult as AgentToolResult
 from .core.tool import ToolContext as ToolContext

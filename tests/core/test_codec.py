@@ -34,6 +34,7 @@ from swink_agent import (
     MessageUpdate,
     ModelFallback,
     ModelSpec,
+    PendingCall,
     PolicyStop,
     StopReason,
     Text,
@@ -45,14 +46,17 @@ from swink_agent import (
     ToolApprovalRequested,
     ToolApprovalResolved,
     ToolCall,
+    ToolCallDeferred,
     ToolCallDelta,
     ToolExecutionEnd,
+    ToolExecutionRetry,
     ToolExecutionStart,
     ToolExecutionUpdate,
     ToolOutcome,
     ToolResultMessage,
     TurnEnd,
     TurnEndReason,
+    TurnResumed,
     TurnStart,
     UrlImage,
     Usage,
@@ -107,6 +111,7 @@ FAILED = AssistantMessage(
 RESULT = ToolResultMessage(
     "call_1", [Text("seen"), Image(UrlImage("u"))], True, {"exit_code": 2, "lines": ["a"]}, "look", timestamp=4
 )
+WAITING = PendingCall("call_1", "look", {"where": 1}, "external", "ask Ada", {"cwd": "/x"}, ("research",), 3)
 
 EVENTS: list[AgentEvent] = [
     AgentStart(),
@@ -126,7 +131,10 @@ EVENTS: list[AgentEvent] = [
     MessageEnd(REPLY),
     ToolApprovalRequested("call_1", "look", {"where": 1}),
     ToolApprovalResolved("call_1", "look", False),
+    ToolCallDeferred("call_1", "look", {"where": 1}, "approval", "ask Ada"),
+    TurnResumed(REPLY, (WAITING,)),
     ToolExecutionStart("call_1", "look", {"where": 1}),
+    ToolExecutionRetry("call_1", "look", 1, "busy", 0.5),
     ToolExecutionUpdate("call_1", "look", AgentToolResult("half", {"done": 0.5})),
     ToolExecutionEnd("call_1", "look", AgentToolResult.error("no"), True),
     TurnEnd(3, REPLY, (RESULT,), TurnEndReason.TOOLS_EXECUTED),
@@ -154,6 +162,7 @@ EVENTS: list[AgentEvent] = [
             has_value=True,
         ),
     ),
+    AgentEnd((USER, REPLY, RESULT), None, AgentResult((USER, REPLY, RESULT), StopReason.TOOL_USE, pending=(WAITING,))),
 ]
 
 

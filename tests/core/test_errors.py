@@ -18,6 +18,7 @@ from swink_agent import (
     ModelThrottled,
     NetworkError,
     NoMessages,
+    NotPending,
     StreamError,
     StructuredOutputFailed,
     ToolError,
@@ -47,6 +48,7 @@ ERRORS: list[AgentError] = [
     AlreadyRunning(),
     NoMessages(),
     InvalidContinue(),
+    NotPending(["call_1"]),
     Aborted(),
     Quota("red", 5),
 ]

@@ -89,7 +89,7 @@ FIELDS: dict[type[msgspec.Struct], list[str]] = {
     AgentContext: ["system_prompt", "messages", "tools"],
     AgentResult: [
         *("messages", "stop_reason", "usage", "cost", "error", "exception", "stopped_by"),
-        *("error_kind", "value", "has_value"),
+        *("error_kind", "value", "has_value", "pending"),
     ],
     AgentToolResult: ["content", "details", "is_error"],
     PolicyStop: ["policy", "reason"],
@@ -169,7 +169,7 @@ ENUMS: dict[Any, list[str]] = {
         "aborted",
         "stream",
     ],
-    TurnEndReason: ["complete", "tools_executed", "steering_interrupt", "error", "aborted", "stopped"],
+    TurnEndReason: ["complete", "tools_executed", "steering_interrupt", "error", "aborted", "stopped", "pending"],
     ApprovalMode: ["enabled", "smart", "bypassed"],
 }
 

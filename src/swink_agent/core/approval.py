@@ -1,12 +1,13 @@
-"""The approval of tool calls: the request and the answers.
+"""The approval of tool calls: the request, the answers, and the call that waits for a later one.
 
-Owns the request and the three answers. Asking is done in `dispatch`, before any tool of the batch starts.
+Owns the request and the answers. Asking is done in `dispatch`, before any tool of the batch starts; `pending` finds the
+calls of a history that wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -19,7 +20,10 @@ __all__ = [
     "Approve",
     "ApproveFn",
     "ApproveWith",
+    "Defer",
     "Grant",
+    "PendingCall",
+    "PendingKind",
     "ProposedCall",
     "Reject",
     "ToolApprovalRequest",
@@ -65,6 +69,35 @@ class ProposedCall(Value, frozen=True):
 
 ToolApprovalRequest: TypeAlias = ProposedCall
 """The specification's name for it."""
+
+PendingKind: TypeAlias = Literal["approval", "external"]
+
+
+class PendingCall(Value, frozen=True):
+    """A call that waits for an answer, perhaps in another process. It is JSON: store it, send it, show it.
+
+    `approval`: somebody must decide whether it runs. `external`: the application runs it and gives the result. Its repr
+    names the arguments but shows no values.
+    """
+
+    call_id: str
+    """The key of its answer in `resume`. A call in a delegate has the ids of the calls on the way before its own."""
+    name: str
+    arguments: dict[str, Any]
+    kind: PendingKind = "approval"
+    reason: str = ""
+    """Why it waits, in the words of `Defer`."""
+    scope: dict[str, Any] = {}
+    """Where and how the tool says that it would run."""
+    delegates: tuple[str, ...] = ()
+    """The tools on the way to a delegate that made the call, outermost first."""
+    position: int | None = None
+    """The position of the reply in the log of a durable run; `None` elsewhere."""
+
+    def __repr__(self) -> str:
+        shown = show_arguments(self.arguments)
+        call = f"call_id={show(self.call_id)}, name={show(self.name)}, arguments={shown}"
+        return f"PendingCall({call}, kind={self.kind!r})"
 
 
 class Grant(Value, frozen=True):
@@ -132,5 +165,16 @@ class Reject(Value, frozen=True):
     reason: str = ""
 
 
+class Defer(Value, frozen=True):
+    """Answer later, perhaps in another process: the run ends, and the call waits for `resume`.
+
+    `reason` says why. People see it with the `PendingCall`.
+    """
+
+    whole_fields = frozenset({"reason"})
+
+    reason: str = ""
+
+
 Approval: TypeAlias = Approve | ApproveWith | Reject
-ApproveFn: TypeAlias = Callable[[ProposedCall], Approval | bool | Awaitable[Approval | bool]]
+ApproveFn: TypeAlias = Callable[[ProposedCall], Approval | Defer | bool | Awaitable[Approval | Defer | bool]]

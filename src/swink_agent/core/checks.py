@@ -38,6 +38,7 @@ _OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("timeout", _NUMBER, "a number of seconds"),
     ("session_id", _TEXT, "a string"),
     ("api_key", _TEXT, "a string"),
+    ("output_schema", _DICT, "a dict"),
 )
 _FULL_OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("tool_choice", _TEXT, "a string"),

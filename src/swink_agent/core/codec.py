@@ -11,6 +11,7 @@ from typing import Any, Union, cast, get_args
 
 import msgspec
 
+from .approval import PendingCall
 from .errors import ErrorKind
 from .events import AgentEnd, AgentEvent, DelegateEvent
 from .types import (
@@ -81,8 +82,14 @@ class _ResultInJson(msgspec.Struct, frozen=True):
     has_value: bool = False
 
 
-class _ResultWithDelegates(_ResultInJson, frozen=True):
-    """The same for a run with delegates. All results are read as this; one without delegates is written without it."""
+class _WaitingInJson(_ResultInJson, frozen=True):
+    """The same for a run after which calls wait."""
+
+    pending: tuple[PendingCall, ...] = ()
+
+
+class _ResultWithDelegates(_WaitingInJson, frozen=True):
+    """The same for a run with delegates. All results are read as this."""
 
     delegated_usage: Usage = msgspec.field(default_factory=Usage)
     delegated_cost: Cost = msgspec.field(default_factory=Cost)
@@ -104,6 +111,14 @@ class _EndInJson(msgspec.Struct, frozen=True, tag_field="type", tag="agent_end")
     result: _ResultWithDelegates | None = None
 
 
+class _WrittenEnd(msgspec.Struct, frozen=True, tag_field="type", tag="agent_end"):
+    """The same for writing: `pending` is there only if calls wait, and what delegates used only if they did."""
+
+    messages: tuple[AgentMessage, ...]
+    stopped_by: PolicyStop | None
+    result: _ResultInJson
+
+
 _OTHERS = {AgentEnd: _EndInJson, DelegateEvent: _DelegateInJson}
 _AnyInJson: Any = Union[tuple([_OTHERS.get(kind, kind) for kind in get_args(AgentEvent)])]  # noqa: UP007 - made of a list
 _FIELDS_OF_MESSAGES = {"agent_start": "prompts", "agent_end": "messages", "messages_injected": "messages"}
@@ -115,10 +130,10 @@ def encode_event(event: AgentEvent) -> bytes:
         result = event.result
         if result is not None:
             has_delegates = result.delegated_usage != Usage() or result.delegated_cost != Cost()
-            kind = _ResultWithDelegates if has_delegates else _ResultInJson
+            plain = _WaitingInJson if result.pending else _ResultInJson
+            kind = _ResultWithDelegates if has_delegates else plain
             fields = {name: getattr(result, name) for name in kind.__struct_fields__}
-            end = _EndInJson(event.messages, event.stopped_by, cast("_ResultWithDelegates", kind(**fields)))
-            return msgspec.json.encode(end)
+            return msgspec.json.encode(_WrittenEnd(event.messages, event.stopped_by, kind(**fields)))
     elif type(event) is DelegateEvent:
         return msgspec.json.encode(_DelegateInJson(event.call_id, event.name, msgspec.Raw(encode_event(event.event))))
     return msgspec.json.encode(event)

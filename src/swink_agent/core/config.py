@@ -47,8 +47,9 @@ GetApiKeyFn: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
 
 SleepFn: TypeAlias = Callable[[float], Awaitable[None]]
 
-SystemPrompt: TypeAlias = str | Callable[[], Any]
-"""The instructions, or a function that each turn calls once for them."""
+SystemPrompt: TypeAlias = str | Callable[..., Any]
+"""The instructions, or a function that each turn calls once for them, with the turn's `PolicyContext` if it has a
+required parameter."""
 
 
 class MessageProvider(Protocol):
@@ -76,6 +77,8 @@ ToolExecution: TypeAlias = Literal["concurrent", "sequential"] | ToolExecutionSt
 class AgentLoopConfig(Value, frozen=True, kw_only=True):
     """Everything that a run needs except its messages. Hooks may be plain or async functions."""
 
+    hidden_fields = frozenset({"deps"})
+
     model: ModelSpec
     stream_fn: StreamFn
     stream_options: StreamOptions = field(default_factory=StreamOptions)
@@ -99,6 +102,8 @@ class AgentLoopConfig(Value, frozen=True, kw_only=True):
 
     state: MutableMapping[str, Any] | None = None
     """The key-value store that tools write and policies read; `None` for a new one in each run."""
+    deps: Any = None
+    """What the application gives to its tools, system prompt and policies."""
     execution_root: hints.Path | None = None
     """The folder for tools that work in one."""
     redactor: hints.Redactor | None = None

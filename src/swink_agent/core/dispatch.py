@@ -435,6 +435,8 @@ class _Batch:
             run_id=run.id,
             conversation=run.transcript,
             run=run,
+            deps=run.deps,
+            turn_index=run.turn_index,
         )
 
     async def _invoke(self, call: PendingCall, tool: AgentTool, context: ToolContext) -> None:

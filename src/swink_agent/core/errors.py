@@ -14,6 +14,7 @@
     ├── AlreadyRunning                             the agent is in a run already
     ├── NoMessages                                 there is no history to continue
     ├── InvalidContinue                            the history ends with a reply and no message is queued
+    ├── NotPending(call_ids)                       the calls do not wait for an answer
     └── Aborted                                    the run was cancelled
     ToolError(message)                             raised by a tool: becomes its error result
 
@@ -22,6 +23,7 @@ Defines the tree and maps an `ErrorKind` to an error.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .values.choice import Choice
@@ -41,6 +43,7 @@ __all__ = [
     "ModelThrottled",
     "NetworkError",
     "NoMessages",
+    "NotPending",
     "PolicyStopped",
     "ProviderMismatch",
     "StreamError",
@@ -213,6 +216,15 @@ class InvalidContinue(AgentError):
         super().__init__(message)
 
 
+class NotPending(AgentError, LookupError):
+    """These calls do not wait for an answer: they are unknown, or have their result."""
+
+    def __init__(self, call_ids: Iterable[str], message: str = "") -> None:
+        self.call_ids = tuple(call_ids)
+        names = ", ".join(map(repr, self.call_ids))
+        super().__init__(message or f"no call waits for an answer as {names}: agent.pending lists the calls that wait")
+
+
 class Aborted(AgentError):
     """The run was cancelled."""
 
@@ -223,10 +235,14 @@ class Aborted(AgentError):
 
 
 class ToolError(Exception):
-    """Raise it in a tool to give the model an error result with exactly this text."""
+    """Raise it in a tool to give the model an error result with exactly this text.
 
-    def __init__(self, *arguments: object) -> None:
+    With `retry_after`, in seconds, a tool that has `retries` is called again after that time.
+    """
+
+    def __init__(self, *arguments: object, retry_after: float | None = None) -> None:
         super().__init__(*arguments)
+        self.retry_after = retry_after
 
 
 def error_of_kind(

@@ -7,10 +7,14 @@
           (MessageUpdate | MessageRetry | ModelFallback | ContextCompacted | UsageAdded)*
         MessageEnd
         ToolApprovalRequested ToolApprovalResolved          per call that needs it
-        ToolExecutionStart (ToolExecutionUpdate | DelegateEvent)* ToolExecutionEnd
+        ToolExecutionStart (ToolExecutionUpdate | ToolExecutionRetry | DelegateEvent)* ToolExecutionEnd
                                                             per call; a call that never started has the End alone
       TurnEnd
     AgentEnd
+
+A call that waits for a later answer has a `ToolCallDeferred` in place of `ToolApprovalResolved`, and of Start and End.
+A run that brings answers begins with `TurnStart TurnResumed`, which stands in place of `MessageStart … MessageEnd`. Any
+other run that finds waiting calls closes them: their `ToolExecutionEnd` follows `AgentStart`.
 
 Events report everything that a run did; `record` folds them into a `RunRecord`. Their JSON form is in `codec`.
 `swink_agent.testing.check_events` checks a sequence against this grammar.
@@ -23,6 +27,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import field
 
+from .approval import PendingCall
 from .stream import AssistantMessageDelta
 from .tool import AgentToolResult
 from .types import (
@@ -44,6 +49,7 @@ __all__ = [
     "AgentStart",
     "CompactionReport",
     "ContextCompacted",
+    "DeferralKind",
     "DelegateEvent",
     "MessageEnd",
     "MessageRetry",
@@ -54,11 +60,14 @@ __all__ = [
     "RunKind",
     "ToolApprovalRequested",
     "ToolApprovalResolved",
+    "ToolCallDeferred",
     "ToolExecutionEnd",
+    "ToolExecutionRetry",
     "ToolExecutionStart",
     "ToolExecutionUpdate",
     "TurnEnd",
     "TurnEndReason",
+    "TurnResumed",
     "TurnStart",
     "UsageAdded",
     "UsageSource",
@@ -67,8 +76,11 @@ __all__ = [
 _RAN = ToolOutcome.RAN
 
 InjectionSource: TypeAlias = Literal["steering", "follow_up", "policy"]
-RunKind: TypeAlias = Literal["prompt", "continue", "structured"]
-"""How a run began: with prompts, from the existing history, or with prompts and a schema for the answer."""
+RunKind: TypeAlias = Literal["prompt", "continue", "structured", "resume"]
+"""How a run began: with prompts, from the existing history, with prompts and a schema for the answer, or with answers
+to calls that waited."""
+DeferralKind: TypeAlias = Literal["approval", "external", "delegate"]
+"""What a call waits for: an approval, a result from the application, or a call inside its delegate."""
 UsageSource: TypeAlias = Literal["compaction", "overflow"]
 
 
@@ -82,6 +94,8 @@ class TurnEndReason(StrEnum):
     ABORTED = "aborted"
     STOPPED = "stopped"
     """A policy stopped the run."""
+    PENDING = "pending"
+    """A call waits for an answer."""
 
 
 class CompactionReport(Value, frozen=True, gc=False):
@@ -116,6 +130,13 @@ class TurnStart(Value, frozen=True, tag_field="type", tag="turn_start", gc=False
     """A turn begins: one reply and its tool calls."""
 
     turn_index: int
+
+
+class TurnResumed(Value, frozen=True, tag_field="type", tag="turn_resumed"):
+    """The turn goes on with an earlier reply: answers came for calls that waited. `pending` is what waited."""
+
+    message: AssistantMessage
+    pending: tuple[PendingCall, ...]
 
 
 class MessagesInjected(Value, frozen=True, tag_field="type", tag="messages_injected"):
@@ -204,6 +225,19 @@ class ToolApprovalResolved(Value, frozen=True, tag_field="type", tag="tool_appro
     note: str = ""
 
 
+class ToolCallDeferred(Value, frozen=True, tag_field="type", tag="tool_call_deferred", gc=False):
+    """The call waits for an answer, and has a pending result. The rest of its batch runs.
+
+    Steering or an abort may still cancel it before the batch ends: then its `ToolExecutionEnd` follows.
+    """
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    kind: DeferralKind
+    reason: str = ""
+
+
 class ToolExecutionStart(Value, frozen=True, tag_field="type", tag="tool_execution_start", gc=False):
     """A tool starts, with the arguments that it receives.
 
@@ -222,6 +256,16 @@ class ToolExecutionUpdate(Value, frozen=True, tag_field="type", tag="tool_execut
     call_id: str
     name: str
     update: AgentToolResult
+
+
+class ToolExecutionRetry(Value, frozen=True, tag_field="type", tag="tool_execution_retry", gc=False):
+    """Attempt number `attempt` of a call failed, and the tool is called again in `delay` seconds."""
+
+    call_id: str
+    name: str
+    attempt: int
+    error: str
+    delay: float
 
 
 class ToolExecutionEnd(Value, frozen=True, tag_field="type", tag="tool_execution_end"):
@@ -277,6 +321,7 @@ class AgentEnd(Value, frozen=True, tag_field="type", tag="agent_end"):
 AgentEvent: TypeAlias = (
     AgentStart
     | TurnStart
+    | TurnResumed
     | MessagesInjected
     | ContextCompacted
     | UsageAdded
@@ -287,8 +332,10 @@ AgentEvent: TypeAlias = (
     | MessageEnd
     | ToolApprovalRequested
     | ToolApprovalResolved
+    | ToolCallDeferred
     | ToolExecutionStart
     | ToolExecutionUpdate
+    | ToolExecutionRetry
     | ToolExecutionEnd
     | DelegateEvent
     | TurnEnd

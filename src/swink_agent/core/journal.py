@@ -71,7 +71,8 @@ class CallFacts(Value, frozen=True, omit_defaults=True, gc=False):
     """
 
     seconds: float | None = None
-    approval: Literal["approved", "rejected"] | None = None
+    approval: Literal["asked", "approved", "rejected"] | None = None
+    """`asked` if the call waits for its answer."""
     note: str = ""
     scope: dict[str, Any] | None = None
     reason: str = ""

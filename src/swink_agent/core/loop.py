@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -32,7 +32,7 @@ from .run.state import Run
 from .run.supervisor import Interrupted
 from .run.transcript import Transcript
 from .stream import prompt_text
-from .tool import Toolbox
+from .turn import as_toolbox, takes_context
 from .types import (
     AgentContext,
     AgentMessage,
@@ -87,11 +87,12 @@ def _stream_of(
     cancel: CancellationToken | None,
 ) -> EventStream:
     token = CancellationToken(cancel)
-    toolbox = Toolbox(context.tools)
+    toolbox = as_toolbox(context.tools)
     transcript = Transcript(context.messages)
 
     async def drive(channel: Channel) -> AgentResult:
-        run = Run(config, transcript, toolbox, context.system_prompt, token, channel.push, run_loop, channel)
+        prompt = context.system_prompt
+        run = Run(config, transcript, toolbox, prompt, token, channel.push, run_loop, channel, deps=config.deps)
         return await run_loop(run, prompts)
 
     return EventStream(drive, token)
@@ -223,8 +224,14 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
     try:
         prompt = run.system_prompt
         if not isinstance(prompt, str):
-            prompt = prompt_text(await run.supervisor.ask(prompt) if callable(prompt) else prompt)
+            if callable(prompt):
+                prompt = await _ask_for_turn(run, prompt, takes_context(prompt, culprit))
+            prompt = prompt_text(prompt)
         run.instructions = prompt
+        if run.turn_tools is not None:
+            culprit = "tools"
+            tools = await _ask_for_turn(run, run.turn_tools.function, run.turn_tools.takes_context)
+            run.take_tools(run.turn_tools.toolbox_of(tools))
         culprit = "transform_context"
         if run.transforms:
             await transform_context(run, overflow=overflow)
@@ -240,6 +247,11 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
     except Exception as error:
         return as_agent_error(error, culprit)
     return Aborted() if run.is_interrupted else None
+
+
+async def _ask_for_turn(run: Run, function: Callable[..., Any], takes_context: bool) -> Any:
+    """Asks a function of the turn."""
+    return await run.supervisor.ask(function, *([run.policy_context()] if takes_context else []))
 
 
 async def _refusal(run: Run) -> AgentError | None:
@@ -269,6 +281,9 @@ async def _after_turn(
     context = run.policy_context(message, results)
     try:
         stop, messages, turn = await consult_after_turn(run.config.post_turn_policies, context, run.supervisor)
+        if stop is not None and run.request is not None:
+            # A policy may stop the run before the request was asked: an answer that was given still counts.
+            await run.supervisor.ask(run.request.hear, turn.message, last_words=True)
     except Interrupted:
         return message, results
     if run.stopped_by is None and run.error is None and not run.is_interrupted:

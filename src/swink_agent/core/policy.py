@@ -85,7 +85,7 @@ class PolicyContext(Value, frozen=True, kw_only=True):
     byte that is new. `redactor` is the one of the run: a policy that stores or sends what it sees masks it with that.
     """
 
-    hidden_fields = frozenset({"redactor_fn"})
+    hidden_fields = frozenset({"deps", "redactor_fn"})
 
     turn_index: int
     messages: Sequence[AgentMessage]
@@ -100,6 +100,8 @@ class PolicyContext(Value, frozen=True, kw_only=True):
     run_id: str = ""
     redactor_fn: Callable[[], hints.Redactor] | None = None
     """Gives the run's redactor, which is made on first use."""
+    deps: Any = None
+    """What the application gave to the run."""
 
     @property
     def redactor(self) -> hints.Redactor | None:
@@ -118,6 +120,7 @@ class PreDispatchContext:
         "arguments",
         "call_id",
         "cost",
+        "deps",
         "is_final_answer",
         "messages",
         "name",
@@ -140,6 +143,7 @@ class PreDispatchContext:
         self.usage = snapshot.usage
         self.cost = snapshot.cost
         self.state = snapshot.state
+        self.deps = snapshot.deps
         self.run_id = snapshot.run_id
         self.call_id = call_id
         self.name = name

@@ -112,6 +112,11 @@ class ProviderStreamFn:
     ) -> AsyncIterator[AssistantMessageEvent]:
         return self.adapter(model)(model, context, options, cancel)
 
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        """Whether the adapter of the model's provider can hold replies to the schema."""
+        ask = getattr(self.adapter(model), "native_schema", None)
+        return ask is not None and ask(model, schema, has_tools)
+
 
 # -- what is installed ---------------------------------------------------------------------------------------
 

@@ -139,7 +139,10 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         conversation = run.transcript.conversation()
         if is_blank(conversation):
             raise StreamError(_NOTHING_TO_SEND, kind=ErrorKind.INVALID_REQUEST)
-        context = AgentContext(run.instructions, conversation, run.toolbox.tools)
+        tools = run.toolbox.tools
+        if run.request is not None:
+            options, tools = run.request.asked_of(model, stream_fn, options, tools)
+        context = AgentContext(run.instructions, conversation, tools)
         reading = _read(run, assembler, stream_fn, model, context, options)
         cause: Exception | None = None
         try:
@@ -162,6 +165,8 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         if isinstance(error, ContextWindowOverflow):
             if not await _recover_from_overflow(run):
                 return message
+        elif run.request is not None and run.request.goes_on_with_tool(assembler.failure):
+            delay, attempt = 0.0, attempt + 1
         else:
             is_final = assembler.is_broken or isinstance(error, Aborted)
             delay = None if is_final else _delay(run, error, attempt)

@@ -67,6 +67,8 @@ class StreamOptions(Value, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     timeout: float | None = None
     extra: dict[str, Any] = {}
+    output_schema: dict[str, Any] | None = None
+    """The JSON Schema of the reply's text, an object. For stream functions whose `native_schema` says yes to it."""
 
     def __post_init__(self) -> None:
         if self.transport != "sse":
@@ -183,7 +185,9 @@ AssistantMessageEvent: TypeAlias = (
 class StreamFn(Protocol):
     """The only boundary to a provider: any callable with this signature, usually an async generator function.
 
-    It does not raise for a failure of the provider: it ends with `StreamFailed`.
+    It does not raise for a failure of the provider: it ends with `StreamFailed`. It may have a method
+    `native_schema(model, schema, has_tools)` that says whether the model's replies can be held to this JSON Schema by
+    `StreamOptions.output_schema`, next to tools if `has_tools`; without it, a tool takes structured values.
     """
 
     def __call__(
@@ -431,6 +435,11 @@ class MessageAssembler:
     FIRST: ClassVar[dict[type, _Action]] = {StreamStart: ALL[StreamStart], StreamFailed: ALL[StreamFailed]}
     NONE: ClassVar[dict[type, _Action]] = {}
     MISPLACED: ClassVar[Any] = (_misplaced, object)
+
+    def called(self, index: int) -> str | None:
+        """The name of the tool that this block calls; `None` if the block is not a call."""
+        call = self._blocks[index].call
+        return None if call is None else call.name
 
     def snapshot(self) -> AssistantMessage:
         """The message so far, open blocks included."""

@@ -1,23 +1,84 @@
 """Structured output: a run that ends with a value of a given shape.
 
-Owns the synthetic tool that the model must call, and the policy that counts its attempts. It exists for one run and
-leaves nothing behind.
+Owns both ways to ask for one. A model whose provider takes a JSON Schema for the reply answers in text; any other model
+must call a synthetic tool. Which way it is follows from the stream function, for each request. The request exists for
+one run and leaves nothing behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import Any, cast
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Container, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from .errors import StructuredOutputFailed
+import msgspec
+from msgspec.structs import replace
+
+from .approval import PendingCall
+from .checks import is_function, is_not
+from .errors import ErrorKind, StructuredOutputFailed
 from .policy import Inject, PolicyContext, Stop, Verdict
 from .schemas.schema import ValueSchema
-from .schemas.validation import compile_schema
-from .tool import AgentToolResult, ToolContext
-from .types import AgentResult, UserMessage, extract_text
-from .values.value import frozen_json
+from .schemas.validation import compile_schema, describe_problems
+from .stream import StreamFailed, StreamFn, StreamOptions
+from .tool import AgentTool, AgentToolResult, Toolbox, ToolContext
+from .types import (
+    AgentMessage,
+    AgentResult,
+    AssistantMessage,
+    Cost,
+    ModelSpec,
+    StopReason,
+    Usage,
+    UserMessage,
+    extract_text,
+)
+from .values.nesting import is_too_deep
+from .values.value import Value, frozen_json
 
-__all__ = ["StructuredOutput", "answer_tool_name"]
+__all__ = ["StructuredOutput", "StructuredResult", "ValidateFn", "answer_tool_name"]
+
+T = TypeVar("T")
+ValidateFn: TypeAlias = Callable[[Any], None | Awaitable[None]]
+"""Checks a value that fits its schema and type. A `ValueError` goes back to the model, which tries again."""
+
+
+class StructuredResult(Value, Generic[T], frozen=True):
+    """A value that a model gave, and the run that led to it."""
+
+    result: AgentResult
+    """How the run ended."""
+    answer: T | None = None
+    """The value; `None` while calls wait."""
+    attempts: int = 0
+    """How many answers did not fit."""
+
+    @property
+    def value(self) -> T:
+        """The value. Raises `StructuredOutputFailed` while calls wait for an answer: there is no value yet."""
+        if self.pending:
+            names = ", ".join([call.name for call in self.pending])
+            raise StructuredOutputFailed(self.attempts, f"the run waits for an answer about these calls: {names}")
+        return cast("T", self.answer)
+
+    @property
+    def usage(self) -> Usage:
+        return self.result.usage
+
+    @property
+    def cost(self) -> Cost:
+        return self.result.cost
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """Every message that the run added to the history."""
+        return self.result.messages
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that wait for an answer."""
+        return self.result.pending
 
 
 def answer_tool_name(taken_names: Container[str]) -> str:
@@ -35,22 +96,28 @@ class StructuredOutput:
     requires_approval = False
     on_steer = "finish"
 
-    def __init__(self, target: Any, max_retries: int, taken_names: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        target: Any,
+        max_retries: int,
+        validate: ValidateFn | Sequence[ValidateFn] = (),
+    ) -> None:
         if max_retries < 0:
             raise ValueError(f"max_retries is {max_retries}; it counts the attempts after the first, so 0 or more")
+        self._validators = _as_validators(validate)
         self._type = None if isinstance(target, dict) else ValueSchema(target)
         schema = cast("dict[str, Any]", target) if self._type is None else self._type.schema
         self.schema = schema
         """The caller's schema, or that of the caller's type."""
         # A tool's arguments are an object, so any other value is wrapped in one.
-        self._is_wrapped = schema.get("type", "object" if "properties" in schema else None) != "object"
-        if self._is_wrapped:
-            schema = {"type": "object", "properties": {"value": _moved(schema)}, "required": ["value"]}
+        self.is_wrapped = schema.get("type", "object" if "properties" in schema else None) != "object"
+        if self.is_wrapped:
+            schema = _wrapped(schema)
         try:
-            compile_schema(schema)
+            self._validator = compile_schema(schema)
         except ValueError as error:
             raise ValueError(f"the schema for structured output cannot be used: {error}") from error
-        self.name = answer_tool_name(taken_names)
+        self.name = answer_tool_name(())
         self.description = "Gives the final answer. Call it exactly once, when the answer is known."
         self.parameters_schema = schema
         self.max_retries = max_retries
@@ -59,44 +126,140 @@ class StructuredOutput:
         self._values: list[Any] = []
         self.given: Any = None
         """The accepted answer as JSON."""
+        self._failure: Exception | None = None
+        """What a validator raised that is not a `ValueError`: a mistake of the application, not of the model."""
+        self._native: dict[tuple[str, str, int, bool], bool] = {}
+        """Whether a model takes the schema itself, by model, stream function and whether there are other tools."""
+        self.is_native = False
+        """Whether the last request had the schema, and not the tool."""
+        self._is_refused = False
+        """Whether a provider refused the schema: from then on, the tool takes the answer."""
+        self._heard: AssistantMessage | None = None
+        """The last reply whose text was taken as an answer."""
+
+    # -- what the model is asked -------------------------------------------------------------------------------
+
+    def beside(self, toolbox: Toolbox) -> Toolbox:
+        """Returns these tools and this one, under a name that none of them has."""
+        self.name = answer_tool_name(toolbox)
+        return Toolbox((*toolbox.tools, self))
+
+    def asked_of(
+        self, model: ModelSpec, stream_fn: StreamFn, options: StreamOptions, tools: tuple[AgentTool, ...]
+    ) -> tuple[StreamOptions, tuple[AgentTool, ...]]:
+        """Returns the options and tools of a request to this model: with the schema, or with the tool."""
+        others = tuple([tool for tool in tools if tool is not self])
+        self.is_native = not self._is_refused and self._takes_schema(model, stream_fn, has_tools=bool(others))
+        if not self.is_native:
+            return replace(options, tool_choice="required" if others else self.name), tools
+        choice = options.tool_choice if options.tool_choice in ("auto", "none") else "auto"
+        return replace(options, tool_choice=choice, output_schema=self.parameters_schema), others
+
+    def _takes_schema(self, model: ModelSpec, stream_fn: StreamFn, *, has_tools: bool) -> bool:
+        ask = getattr(stream_fn, "native_schema", None)
+        if ask is None:
+            return False
+        key = (model.provider, model.model_id, id(stream_fn), has_tools)
+        if key not in self._native:
+            self._native[key] = bool(ask(model, self.parameters_schema, has_tools))
+        return self._native[key]
+
+    def goes_on_with_tool(self, failure: StreamFailed) -> bool:
+        """Whether to repeat a request with the tool, because the provider refused the schema."""
+        if not self.is_native or failure.kind != ErrorKind.INVALID_REQUEST:
+            return False
+        message = failure.message.lower()
+        self._is_refused = "schema" in message or "format" in message
+        return self._is_refused
+
+    # -- what it answers ---------------------------------------------------------------------------------------
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Accepts the first valid answer."""
-        value = given = arguments["value"] if self._is_wrapped else arguments
+        problem = await self._take(arguments)
+        if problem is not None:
+            return AgentToolResult.error(f"invalid arguments for {self.name}: {problem}")
+        return AgentToolResult.text("accepted")
+
+    async def _take(self, arguments: dict[str, Any]) -> str | None:
+        """Takes an answer that fits the schema; returns what else is wrong with it, or `None`."""
+        value = given = arguments["value"] if self.is_wrapped else arguments
         if self._type is not None:
             try:
                 value = self._type.convert(value)
-            except ValueError as error:
-                return AgentToolResult.error(f"invalid arguments for {self.name}: {error}")
+            except Exception as error:  # a type may check its values in its own code
+                return str(error) or type(error).__name__
+        try:
+            for validate in self._validators:
+                answer = validate(value)
+                if inspect.isawaitable(answer):
+                    await answer
+        except ValueError as error:
+            return str(error) or type(error).__name__
+        except Exception as error:
+            self._failure = error
+            return "it could not be checked"
         if not self._values:
             self.given = frozen_json(given)
         self._values.append(value)
-        return AgentToolResult.text("accepted")
+        return None
+
+    async def hear(self, message: AssistantMessage | None) -> str | None:
+        """Takes a reply in text as the answer, if that is how it was asked for; returns what is wrong with it.
+
+        Returns an empty string if the reply is not an answer.
+        """
+        if message is None or message is self._heard or message.is_failed or message.tool_calls:
+            return ""
+        self._heard = message
+        if not self.is_native:
+            return f"it answered in text, without {self.name}"
+        try:
+            data: Any = msgspec.json.decode(message.text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            is_cut = message.stop_reason is StopReason.LENGTH
+            return "it was cut off at the length limit" if is_cut else f"it is not JSON: {error}"
+        if is_too_deep(data):
+            return "it is nested too deep"
+        if not self._validator.is_valid(data):
+            return describe_problems(self._validator, data)
+        return await self._take(data)
 
     @property
     def has_value(self) -> bool:
         return bool(self._values)
 
-    def post_turn(self, ctx: PolicyContext) -> Verdict:
+    async def post_turn(self, ctx: PolicyContext) -> Verdict:
         """Ends the run when there is an answer, or after too many attempts."""
+        tries = [result for result in ctx.tool_results if result.tool_name == self.name]
+        problem = None if self._values else extract_text(tries[-1].content) if tries else await self.hear(ctx.message)
         if self._values:
             return Stop("the answer was given")
-        tries = [result for result in ctx.tool_results if result.tool_name == self.name]
-        spoke_instead = ctx.message is not None and not ctx.message.tool_calls
-        if not tries and not spoke_instead:
-            return None  # it is still working with other tools
+        if self._failure is not None:
+            return Stop("the answer could not be checked")
+        if not problem:
+            return None  # it is still working with other tools, or it failed
         self.attempts += 1
-        self.last_error = extract_text(tries[-1].content) if tries else f"it answered in text, without {self.name}"
+        self.last_error = problem
         if self.attempts > self.max_retries:
             return Stop("too many invalid answers")
         if tries:
             return None  # the validation errors are the result that it sees
+        if self.is_native:
+            return Inject(UserMessage(f"The answer does not fit: {problem}. Answer again, with the JSON value alone."))
         return Inject(UserMessage(f"Answer by calling the tool {self.name}, not in text."))
 
-    def value_of(self, result: AgentResult) -> Any:
+    # -- how it ended ------------------------------------------------------------------------------------------
+
+    def result_of(self, result: AgentResult) -> StructuredResult[Any]:
         """Returns the value that the run gave. Raises the run's error, or `StructuredOutputFailed`."""
+        found: StructuredResult[Any] = StructuredResult(result, attempts=self.attempts)
+        if found.pending:
+            return found
         if self._values:
-            return self._values[0]
+            return replace(found, answer=self._values[0])
+        if self._failure is not None:
+            raise self._failure
         stop = result.stopped_by
         if stop is None:
             result.raise_for_error()
@@ -104,6 +267,24 @@ class StructuredOutput:
             text = f"policy {stop.policy} stopped the run: {stop.reason}"
             raise StructuredOutputFailed(self.attempts, text, stop)
         raise StructuredOutputFailed(self.attempts, self.last_error)
+
+
+def _as_validators(given: ValidateFn | Sequence[ValidateFn]) -> tuple[ValidateFn, ...]:
+    validators = (given,) if callable(given) else tuple(given)
+    for validate in validators:
+        if not is_function(validate):
+            raise is_not("validate", validate, "a function, or a list of them")
+    return validators
+
+
+def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schema of an object with the value in `value`. Definitions move to its root, where providers look."""
+    inner = cast("dict[str, Any]", _moved(schema))
+    wrapper: dict[str, Any] = {"type": "object", "properties": {"value": inner}, "required": ["value"]}
+    for name in ("$defs", "definitions"):
+        if name in inner:
+            wrapper[name] = inner.pop(name)
+    return wrapper
 
 
 def _moved(schema: Any) -> Any:
@@ -114,6 +295,7 @@ def _moved(schema: Any) -> Any:
         return schema
     moved = {key: _moved(value) for key, value in cast("dict[str, Any]", schema).items()}
     reference = moved.get("$ref")
-    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+    # Definitions stay at the root.
+    if isinstance(reference, str) and re.match(r"#($|/(?!\$defs/|definitions/))", reference):
         moved["$ref"] = "#/properties/value" + reference[1:]
     return moved

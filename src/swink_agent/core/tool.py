@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 from .approval import Grant
 from .cancel import CancellationToken
 from .errors import ToolError
-from .types import Extension, Image, Text, UserBlock, as_blocks
+from .types import AgentMessage, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks
 from .values import hints
 from .values.value import Value
 
@@ -22,6 +22,7 @@ __all__ = ["AgentTool", "AgentToolResult", "ToolContext", "Toolbox"]
 
 OnSteer = Literal["cancel", "finish"]
 _RESULT_BLOCKS = frozenset({Text, Image, Extension})
+_NO_MODEL, _NO_USAGE = ModelSpec("", ""), Usage()
 _PLAIN = frozenset({int, float, bool, dict})
 
 
@@ -69,23 +70,33 @@ class Conversation(Protocol):
     def __len__(self) -> int: ...
 
 
+class _OutsideRun(msgspec.Struct):
+    """What a context that no run made has in place of the run."""
+
+    threads: hints.WorkerThreads | None
+    redactor: hints.Redactor | None
+    model: ModelSpec
+    usage: Usage
+    messages: Sequence[AgentMessage]
+
+
 class ToolContext:
     """What a tool receives in addition to its arguments. Every field has a default, so tests can make one."""
 
     __slots__ = (
         "_cancel",
         "_on_update",
-        "_redactor",
-        "_run",
         "_run_cancel",
-        "_threads",
+        "_source",
         "call_id",
         "conversation",
+        "deps",
         "execution_root",
         "grant",
         "has_invalid_arguments",
         "run_id",
         "state",
+        "turn_index",
     )
 
     def __init__(
@@ -101,6 +112,11 @@ class ToolContext:
         conversation: Conversation | None = None,
         redactor: hints.Redactor | None = None,
         run: hints.Run | None = None,
+        deps: Any = None,
+        turn_index: int = 0,
+        model: ModelSpec = _NO_MODEL,
+        usage: Usage = _NO_USAGE,
+        messages: Sequence[AgentMessage] = (),
     ) -> None:
         self.call_id = call_id
         self.run_id = run_id
@@ -110,13 +126,15 @@ class ToolContext:
         self.state: MutableMapping[str, Any] = {} if state is None else state
         """The agent's key-value store itself, not a copy."""
         self.execution_root = execution_root
-        self._threads = threads
         self.grant = grant
         """What a person or a rule approved for this call; `None` if no approval was needed."""
         self.conversation = conversation
         """The conversation that the call belongs to, if any."""
-        self._redactor = redactor
-        self._run = run
+        self.deps = deps
+        """What the application gave to the run: a database, the user, whatever its tools need."""
+        self.turn_index = turn_index
+        """The turn of the run that the call belongs to; the first is 0."""
+        self._source = _OutsideRun(threads, redactor, model, usage, messages) if run is None else run
         self._on_update = on_update
         self.has_invalid_arguments = False
         """Set by a tool that finds an error in its arguments which the schema cannot express."""
@@ -132,19 +150,34 @@ class ToolContext:
         return token or self._cancel.setdefault("token", CancellationToken(self._run_cancel))
 
     @property
+    def model(self) -> ModelSpec:
+        """The model that was asked last: it made the call."""
+        return self._source.model
+
+    @property
+    def usage(self) -> Usage:
+        """What the run has used so far."""
+        return self._source.usage
+
+    @property
+    def messages(self) -> Sequence[AgentMessage]:
+        """The history up to the reply with the call: a snapshot."""
+        return self._source.messages
+
+    @property
     def redactor(self) -> hints.Redactor | None:
         """Masks secrets in the result: for a tool that shortens a text, and must mask it before that."""
-        return self._redactor if self._run is None else self._run.redactor
+        return self._source.redactor
 
     @property
     def threads(self) -> hints.WorkerThreads | None:
         """The threads of the run, for work that would block the event loop; `None` outside of a run."""
-        return self._threads if self._run is None else self._run.threads
+        return self._source.threads
 
     @property
     def run(self) -> hints.Run | None:
         """The run that makes the call, for tools of this library that run agents; `None` outside of a run."""
-        return self._run
+        return None if isinstance(self._source, _OutsideRun) else self._source
 
     @property
     def is_listening(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
+from .approval import PendingCall
 from .errors import AgentError, ErrorKind, PolicyStopped, StreamError
 from .values import hints
 from .values.choice import Choice
@@ -203,6 +204,8 @@ class ToolOutcome(Choice):
     LOST = "lost"
     """The program ended while the tool ran, so its effect is unknown."""
     NEVER_RAN = "never_ran"
+    PENDING = "pending"
+    """The call waits for an answer, which `resume` gives. The details say what it waits for."""
 
 
 _RAN = ToolOutcome.RAN
@@ -537,6 +540,8 @@ class AgentResult(Value, frozen=True):
     value: Any = None
     """The structured output as JSON data, before its conversion to the caller's type."""
     has_value: bool = False
+    pending: tuple[PendingCall, ...] = ()
+    """The calls that wait for an answer; `resume` takes the answers."""
     delegated_usage: Usage = field(default_factory=Usage)
     """The usage of the run's delegates, and of theirs: see `Agent.as_tool`."""
     delegated_cost: Cost = field(default_factory=Cost)
@@ -583,6 +588,8 @@ class AgentResult(Value, frozen=True):
             shown["error"] = self.error
         if self.stopped_by is not None:
             shown["stopped_by"] = f"{self.stopped_by.policy}: {self.stopped_by.reason}"
+        if self.pending:
+            shown["pending"] = ", ".join(call.name for call in self.pending)
         return shown
 
     def raise_for_error(self) -> AgentResult:

@@ -168,14 +168,18 @@ def scripted(
     usage: Usage | None = None,
     cost: Cost | None = None,
     suspend: bool = False,
+    native_schema: bool = False,
 ) -> ScriptedStream:
     """Makes a stream function that gives these replies, one for each request.
 
     A reply is a part, a list of parts, a string, or a function from the `Request` to one of these. `deltas` is the
     number of pieces for each text and each call's arguments, every reply has `usage` and `cost`, and `suspend` gives
-    the event loop a turn before every event, as a network would.
+    the event loop a turn before every event, as a network would. With `native_schema`, the model gives structured
+    values as text, not by a tool.
     """
-    return ScriptedStream(replies, deltas=deltas, usage=usage or Usage(), cost=cost or Cost(), suspend=suspend)
+    stream = ScriptedStream(replies, deltas=deltas, usage=usage or Usage(), cost=cost or Cost(), suspend=suspend)
+    stream.has_native_schema = native_schema
+    return stream
 
 
 class ScriptedStream:
@@ -185,6 +189,8 @@ class ScriptedStream:
         if deltas < 1:
             raise ValueError(f"deltas is {deltas}; it must be at least 1")
         self.requests: list[Request] = []
+        self.has_native_schema = False
+        """Whether the model takes the JSON Schema of its reply, as some providers do."""
         self._deltas = deltas
         self._usage = usage
         self._cost = cost
@@ -200,6 +206,9 @@ class ScriptedStream:
     def is_finished(self) -> bool:
         """Whether every reply has been given."""
         return len(self.requests) >= len(self._replies)
+
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        return self.has_native_schema
 
     async def __call__(
         self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /

@@ -499,6 +499,49 @@ async def test_the_callers_redactor_masks_inside() -> None:
     assert "hunter2secret" not in str([extract_text(m.content) for m in model.requests[1].messages])
 
 
+@tool
+def who(ctx: ToolContext) -> str:
+    """Says what the run was given."""
+    return str(ctx.deps)
+
+
+async def said_inside(agent: Agent, **given: Any) -> str:
+    events = await collect(agent.prompt_stream("go", **given))
+    check_events(events)
+    ended = next(event for event in inside(events) if isinstance(event, ToolExecutionEnd))
+    return extract_text(ended.result.content)
+
+
+async def test_the_callers_deps_reach_it_else_it_has_its_own() -> None:
+    research = Agent("test:m", stream_fn=scripted(*[call("who"), "x"] * 3), tools=[who], deps="its own")
+    made = research.as_tool("research", "Looks.")
+    assert await said_inside(caller(made)) == "its own"
+    assert await said_inside(caller(made, deps="the caller's")) == "the caller's"
+    assert await said_inside(caller(made, deps="the caller's"), deps="the run's") == "the run's"
+
+
+async def test_an_override_holds_for_copies() -> None:
+    research = Agent("nobody:model", tools=[who], system_prompt="old")
+    agent = caller(research.as_tool("research", "Looks."), deps="the caller's")
+    fake = scripted(call("who"), "x")
+    with research.override(stream_fn=fake, deps="fake", system_prompt="new"):
+        assert await said_inside(agent) == "fake"
+    assert [request.context.system_prompt for request in fake.requests] == ["new", "new"]
+
+
+async def test_tools_of_the_turn_are_asked_for_each_copy() -> None:
+    asked: list[Any] = []
+
+    def tools(ctx: Any) -> list[AgentTool]:
+        asked.append(ctx.deps)
+        return [who]
+
+    research: Agent = Agent("test:m", stream_fn=scripted(call("who"), "x"), tools=tools)
+    assert await said_inside(caller(research.as_tool("research", "Looks."), deps=5)) == "5"
+    assert asked == [5, 5]
+    assert research.tools == ()
+
+
 async def test_nobody_to_ask_is_a_rejection_inside_too() -> None:
     research = Agent("test:m", stream_fn=scripted(call("risky"), "x"), tools=[risky])
     events = await collect(caller(research.as_tool("research", "Looks.")).prompt_stream("go"))

@@ -1,17 +1,17 @@
 """The agent: a model, its tools and its history, and the ways to run, steer, stop and observe it.
 
 Owns the state between runs. What happens in a run is in `loop`. The other files of this package are the agent's parts:
-`claim` (one run at a time), `queues`, `history`, `recording`, `subscriptions`, `arguments` (what an application gives)
-and `sync` (running from code that is not async).
+`claim` (one run at a time), `queues`, `history`, `recording`, `subscriptions`, `arguments` (what an application gives),
+`value_runs` (running for a value) and `sync` (running from code that is not async).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, SupportsIndex, TypeVar, overload
+from typing import Any, SupportsIndex, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,6 +38,7 @@ from ..run.event_stream import Channel, EventStream
 from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, OnSteer, Toolbox
+from ..turn import Tools, TurnTools, as_toolbox
 from ..types import (
     AgentMessage,
     AgentResult,
@@ -52,15 +53,16 @@ from ..types import (
 )
 from ..values import hints
 from ..values.value import copy_json
-from .arguments import Prompt, as_history, as_model, check_model, policies_by_slot, prompts_with_images, stream_fns
+from .arguments import Prompt, as_history, as_model, check_provider, policies_by_slot, prompts_with_images, stream_fns
 from .claim import Claim, Claims
+from .given import Given, OverrideOptions, RunOptions, check_given, config_of, given_to, overriding
 from .history import History
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription, Subscriptions
+from .value_runs import PromptOrAnswers, ValueRuns
 
 __all__ = ["Agent", "Prompt"]
 
-T = TypeVar("T")
 log = logging.getLogger("swink_agent")
 
 
@@ -71,9 +73,13 @@ class _Order(Struct):
     """`None` continues from the history."""
     request: hints.StructuredOutput | None = None
     """The value that the model must give, if the caller wants one."""
+    given: Given | None = None
+    """What holds for this run alone, in place of the agent's own values."""
+    view: hints.ViewFn | None = None
+    """What the reader of a stream is given instead of the events."""
 
 
-class Agent:
+class Agent(ValueRuns):
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
     One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
@@ -101,7 +107,8 @@ class Agent:
         model: str | ModelSpec,
         *,
         system_prompt: SystemPrompt = "",
-        tools: Iterable[AgentTool] = (),
+        tools: Tools | None = None,
+        deps: Any = None,
         messages: Iterable[str | AgentMessage] = (),
         stream_fn: StreamFn | None = None,
         stream_options: StreamOptions | None = None,
@@ -135,7 +142,7 @@ class Agent:
         self._last_error: str | None = None
         self._last_result: AgentResult | None = None
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
-        self._toolbox: Toolbox = Toolbox(tools)
+        self._toolbox = as_toolbox(tools)
         history = as_history(messages)
         self.system_prompt = system_prompt
         """The instructions: a string, or a function that each turn calls once."""
@@ -170,6 +177,7 @@ class Agent:
             approval_mode=ApprovalMode(approval_mode),
             tool_execution=tool_execution,
             state=self.state,
+            deps=deps,
             execution_root=execution_root,
             redactor=redactor,
             sleep=sleep or asyncio.sleep,
@@ -200,11 +208,7 @@ class Agent:
     @model.setter
     def model(self, model: str | ModelSpec) -> None:
         spec = as_model(model)
-        before, stream_fn = self._config.model.provider, self._config.stream_fn
-        if spec.provider != before and getattr(stream_fn, "is_bound", False):
-            own = getattr(stream_fn, "provider", before)
-            if spec.provider != own and spec.provider not in getattr(stream_fn, "kin", ()):
-                raise ProviderMismatch(str(spec), before)
+        check_provider(self._config.stream_fn, spec, self._config.model.provider)
         self._config = replace(self._config, model=spec)
         if self._transcript.recorder is not None:
             self._transcript.recorder.model_is(spec)
@@ -219,12 +223,12 @@ class Agent:
 
     @property
     def tools(self) -> tuple[AgentTool, ...]:
-        """The tools of the next run."""
+        """The tools of the next run; if a function of the turn gives them, those of the last turn."""
         return self._toolbox.tools
 
     @tools.setter
-    def tools(self, tools: Iterable[AgentTool]) -> None:
-        self._toolbox = Toolbox(tools)
+    def tools(self, tools: Tools) -> None:
+        self._toolbox = as_toolbox(tools)
 
     @property
     def messages(self) -> History:
@@ -296,7 +300,7 @@ class Agent:
 
         own = {
             "system_prompt": self.system_prompt,
-            "tools": self.tools,
+            "tools": self.tools if isinstance(self._toolbox, Toolbox) else self._toolbox.function,
             "messages": tuple(self._transcript.history),
             "state": copy_json(dict(self.state)),
         }
@@ -349,68 +353,68 @@ class Agent:
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    async def prompt(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
+    async def prompt(
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+    ) -> AgentResult:
         """Runs until the agent stops. An error on the way is in the result.
+
+        `deps`, `model`, `tools`, `system_prompt` and `stream_options` are for this run alone, as in every way to run.
 
         Raises an `AgentError` before anything has happened: `AlreadyRunning` (but it waits for the end of an aborted or
         abandoned run), `AuthError` for a missing key, `UnknownProvider` for a model without an adapter. Raises
         `ValueError` for a prompt without any content.
         """
-        return await self._drive(_Order(prompts_with_images(prompt, images)))
+        return await self._drive(self._order(given, prompts_with_images(prompt, images)))
 
-    def prompt_stream(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> EventStream:
+    def prompt_stream(
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+    ) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
-        return self._stream(_Order(prompts_with_images(prompt, images)))
+        return self._stream(self._order(given, prompts_with_images(prompt, images)))
 
-    def prompt_sync(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
+    def prompt_sync(
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+    ) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
-        return self._sync(_Order(prompts_with_images(prompt, images)))
+        return self._sync(self._order(given, prompts_with_images(prompt, images)))
 
-    async def continue_loop(self) -> AgentResult:
+    async def continue_loop(self, **given: Unpack[RunOptions]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
-        return await self._drive(_Order())
+        return await self._drive(self._order(given))
 
-    def continue_loop_stream(self) -> EventStream:
+    def continue_loop_stream(self, **given: Unpack[RunOptions]) -> EventStream:
         """The same as a stream of events."""
-        return self._stream(_Order())
+        return self._stream(self._order(given))
 
-    def continue_loop_sync(self) -> AgentResult:
+    def continue_loop_sync(self, **given: Unpack[RunOptions]) -> AgentResult:
         """The same for code that is not async."""
-        return self._sync(_Order())
+        return self._sync(self._order(given))
 
-    @overload
-    async def structured_output(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
-    @overload
-    async def structured_output(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
-    ) -> dict[str, Any]: ...
-    @overload
-    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
-    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
-        """Returns a value that the model gives: JSON for a JSON Schema (a dict), an instance for a type.
+    def text_stream(
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+    ) -> hints.TextStream:
+        """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
+        from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
 
-        Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
-        """
-        request = self._request(target, max_retries)
-        return request.value_of(await self._drive(_Order(as_prompts(prompt), request)))
+        order = self._order(given, prompts_with_images(prompt, images))
+        order.view = view_of_text
+        return TextStream(self._stream(order))
 
-    @overload
-    def structured_output_sync(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
-    @overload
-    def structured_output_sync(
-        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
-    ) -> dict[str, Any]: ...
-    @overload
-    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
-    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
-        """The same for code that is not async."""
-        request = self._request(target, max_retries)
-        return request.value_of(self._sync(_Order(as_prompts(prompt), request)))
+    def _value_order(
+        self, given: Mapping[str, Any], prompt: PromptOrAnswers, request: hints.StructuredOutput
+    ) -> _Order:
+        if isinstance(prompt, Mapping):
+            raise TypeError("nothing waits for answers: give a prompt")
+        return self._order(given, as_prompts(prompt), request)
 
-    def _request(self, target: Any, max_retries: int) -> hints.StructuredOutput:
-        from ..structured import StructuredOutput  # on use, as everything that reads type hints
-
-        return StructuredOutput(target, max_retries, self._toolbox)
+    def _order(
+        self,
+        given: Mapping[str, Any],
+        prompts: tuple[AgentMessage, ...] | None = None,
+        request: hints.StructuredOutput | None = None,
+    ) -> _Order:
+        """Returns the order of a run: what its caller gave, and the overrides that hold here and now."""
+        return _Order(prompts, request, given_to(self, given))
 
     def _sync(self, order: _Order) -> AgentResult:
         from .sync import run_sync  # on use: most agents run in async code
@@ -430,7 +434,7 @@ class Agent:
         """Claims the run of an order. Raises what makes it impossible, before anything has happened."""
         if order.prompts is None and not self.is_running:
             self._check_history()
-        check_model(self._config)
+        check_given(self._config, order.given)
         return self._claims.take(blocked)
 
     def _check_history(self) -> None:
@@ -459,7 +463,7 @@ class Agent:
                 await claim.wait_for_predecessors()
                 if order.prompts is None:
                     self._check_history()
-            run = self._run = self._new_run(claim, channel, order.request)
+            run = self._run = self._new_run(claim, order, channel)
             self._last_error = self._last_result = None
             try:
                 self._last_result = result = await run.loop(run, order.prompts)
@@ -473,34 +477,40 @@ class Agent:
         finally:
             self._claims.release(claim)
 
-    def _new_run(
-        self, claim: Claim, channel: Channel | None = None, request: hints.StructuredOutput | None = None
-    ) -> hints.Run:
+    def _new_run(self, claim: Claim, order: _Order, channel: Channel | None = None) -> hints.Run:
         from ..loop import run_loop  # on use: an agent may be made long before it runs
         from ..run.state import Run
 
-        config, toolbox = replace(self._config, state=self.state), self._toolbox
+        given, request = order.given or {}, order.request
+        config = replace(config_of(self._config, order.given), state=self.state)
+        toolbox: Toolbox | TurnTools = given.get("tools", self._toolbox)
         if request is not None:
-            choice = "required" if toolbox else request.name
-            config = replace(
-                config,
-                stream_options=replace(config.stream_options, tool_choice=choice),
-                post_turn_policies=(*config.post_turn_policies, request),
-            )
-            toolbox = Toolbox((*toolbox.tools, request))
+            config = replace(config, post_turn_policies=(*config.post_turn_policies, request))
         subscriptions = self._subscriptions
+        push = None if channel is None else channel.push
+        if push is not None and order.view is not None:
+            push = self._viewed(order.view, push)
         return Run(
             config,
             self._transcript,
             toolbox,
-            self.system_prompt,
+            given.get("system_prompt", self.system_prompt),
             claim.token,
-            subscriptions.notify if channel is None else subscriptions.before(channel.push),
+            subscriptions.notify if push is None else subscriptions.before(push),
             run_loop,
             channel,
             request,
             subscriptions if channel is None else None,
+            given.get("deps", config.deps),
         )
+
+    def _viewed(self, view: hints.ViewFn, push: Callable[[Any], None]) -> Callable[[AgentEvent], None]:
+        """Returns a function that pushes what the view makes of an event."""
+
+        def pushed(event: AgentEvent) -> None:
+            view(event, None if self._run is None else self._run.assembler, push)
+
+        return pushed
 
     def as_tool(
         self,
@@ -521,8 +531,8 @@ class Agent:
         usage and cost (`total_usage`, `total_cost`).
 
         What this agent lacks of `approve`, `redactor` and `execution_root` it takes from the caller. The caller's
-        policies with `every_call`, such as `Budget`, are asked about its requests too. Aborts and timeouts end it. A call inside more than
-        `max_depth` delegates is an error result.
+        policies with `every_call`, such as `Budget`, are asked about its requests too. The caller's deps reach it.
+        Aborts and timeouts end it. A call inside more than `max_depth` delegates is an error result.
         """
         from .delegate import Delegate  # on use: few agents delegate
 
@@ -538,10 +548,12 @@ class Agent:
         )
 
     def _delegated_run(self, make: hints.MakeRunFn) -> hints.Run:
-        """Makes the run of a copy of this agent."""
-        check_model(self._config)
+        """Makes the run of a copy of this agent. Raises what makes it impossible."""
+        given = given_to(self, {})
+        check_given(self._config, given)
         _, _, _, messages, state = self._initial
-        return make(replace(self._config, state=copy_json(state)), messages, self._toolbox, self.system_prompt)
+        config = replace(config_of(self._config, given), state=copy_json(state))
+        return make(config, messages, {"tools": self._toolbox, "system_prompt": self.system_prompt, **(given or {})})
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.
@@ -557,13 +569,23 @@ class Agent:
                 return None
             from ..reply import compact_on_demand  # on use, as everything that only runs need
 
-            run = self._new_run(claim)
+            run = self._new_run(claim, self._order({}))
             try:
                 return await compact_on_demand(run, instructions)
             finally:
                 self._count(run)
         finally:
             self._claims.release(claim)
+
+    @contextmanager
+    def override(self, **given: Unpack[OverrideOptions]) -> Generator[None]:
+        """Puts these values before what runs are given and before the agent's own, for tests.
+
+        It holds for the runs that start inside, also in tasks, streams and threads made there, and for no others; an
+        inner override goes before an outer. With `stream_fn` there are no fallbacks, and no key is needed.
+        """
+        with overriding(self, given):
+            yield
 
     # -- while it runs -----------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ __all__ = [
     "as_history",
     "as_model",
     "check_model",
+    "check_provider",
     "policies_by_slot",
     "prompts_with_images",
     "stream_fns",
@@ -68,6 +69,17 @@ def check_model(config: AgentLoopConfig) -> None:
     check = getattr(stream_fn, "check", None)
     if check is not None and config.get_api_key is None:
         check(config.model, config.stream_options)
+
+
+def check_provider(stream_fn: StreamFn, model: ModelSpec, before: str) -> None:
+    """Raises `ProviderMismatch` for a model that a stream function, bound to one provider, does not serve.
+
+    `before` is the provider of the model that it served so far.
+    """
+    if model.provider != before and getattr(stream_fn, "is_bound", False):
+        own = getattr(stream_fn, "provider", before)
+        if model.provider != own and model.provider not in getattr(stream_fn, "kin", ()):
+            raise ProviderMismatch(str(model), before)
 
 
 def policies_by_slot(policies: Sequence[object], **chosen: Sequence[Any]) -> dict[str, tuple[Any, ...]]:

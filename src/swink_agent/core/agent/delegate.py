@@ -1,35 +1,37 @@
 """Delegates: an agent as a tool of another agent.
 
-`Agent.as_tool` makes the tool. Each call runs a copy of the agent inside the caller's run: it is cancelled with that run,
+`Agent.as_tool` makes the tool. Each call runs a copy of the agent inside the caller's run: it is cancelled with it,
 reported in its events, and counted in its usage.
 
-Owns the tool, what a copy takes from its caller, and the account of what the delegates of a run have used. The copy runs
-in the same loop as any other agent (`loop`).
+Owns the tool, what a copy takes from its caller, and the account of what the delegates of a run have used. The copy
+runs in the same loop as any other agent (`loop`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from ..checks import is_not
-from ..config import AgentLoopConfig, SystemPrompt
+from ..config import AgentLoopConfig
 from ..events import AgentEvent, DelegateEvent
 from ..loop import run_loop
 from ..run.event_stream import Branch
 from ..run.state import EmitFn, Run
 from ..run.transcript import Transcript
-from ..tool import AgentToolResult, OnSteer, Toolbox, ToolContext
+from ..tool import AgentToolResult, OnSteer, ToolContext
+from ..turn import TurnTools
 from ..types import AgentMessage, AgentResult, Cost, StopReason, Usage, UserMessage, is_blank
 
 __all__ = ["Delegate", "Delegations", "MakeRunFn"]
 
-MakeRunFn: TypeAlias = Callable[[AgentLoopConfig, Sequence[AgentMessage], Toolbox, SystemPrompt], Run]
-"""Makes a run from what the agent has: its configuration, messages, tools and instructions."""
+MakeRunFn: TypeAlias = Callable[[AgentLoopConfig, Sequence[AgentMessage], Mapping[str, Any]], Run]
+"""Makes a run from what the agent has: its configuration, its messages, and by name its tools and instructions, and
+whatever else is given in their place."""
 
 
 class Delegate:
@@ -103,19 +105,20 @@ class Delegate:
         cancel = ctx.cancel
         channel = None if caller is None or caller.channel is None else Branch(caller.channel)
 
-        def make(
-            config: AgentLoopConfig, messages: Sequence[AgentMessage], toolbox: Toolbox, system_prompt: SystemPrompt
-        ) -> Run:
+        def make(config: AgentLoopConfig, messages: Sequence[AgentMessage], given: Mapping[str, Any]) -> Run:
+            tools = given["tools"]
+            deps = config.deps if ctx.deps is None else ctx.deps
             return Run(
                 _config_inside(config, ctx),
                 Transcript(messages),
-                toolbox,
-                system_prompt,
+                TurnTools(tools.function) if isinstance(tools, TurnTools) else tools,  # each copy has its own last turn
+                given["system_prompt"],
                 cancel.child(),  # its own: a timeout ends the delegate, and the call is not cancelled by that
                 _unheard if caller is None else _relay(caller.emit, ctx.call_id, self.name),
                 run_loop,
                 channel,
                 audience=None if caller is None else caller.audience,
+                deps=given.get("deps", deps),
                 delegates=(*(() if caller is None else caller.delegates), self.name),
             )
 

@@ -226,7 +226,8 @@ class EventStream(AsyncIterator[AgentEvent]):
     ) -> None:
         self._channel = Channel()
         self._cancel = cancel
-        self._drive = drive
+        self._drive: Callable[[Channel], Coroutine[Any, Any, AgentResult]] | None = drive
+        """Starts the run. Dropped then, with all that the run was given: a stream may be kept after its end."""
         self._on_unstarted = on_unstarted
         self._task: asyncio.Task[AgentResult] | None = None
         self._reads = 0
@@ -240,7 +241,9 @@ class EventStream(AsyncIterator[AgentEvent]):
         if self._task is None:
             from .supervisor import spawner  # on use: an agent may be made long before it runs
 
+            assert self._drive is not None
             self._task = spawner(asyncio.get_running_loop())(self._drive(self._channel))
+            self._drive = None
             channel = self._channel  # not self: the run must not keep its reader alive
             on_unstarted = self._on_unstarted
 
@@ -334,6 +337,7 @@ class EventStream(AsyncIterator[AgentEvent]):
 
     def _abandon_unstarted(self) -> None:
         self._channel.close()
+        self._drive = None
         if self._on_unstarted is not None:
             self._on_unstarted()
             self._on_unstarted = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -22,6 +22,7 @@ from ..events import AgentEvent, InjectionSource, MessagesInjected
 from ..policy import PolicyContext
 from ..stream import MessageAssembler
 from ..tool import Toolbox
+from ..turn import TurnTools
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
 from ..values.value import copy_json
 from .consulting import tell_run_over
@@ -78,6 +79,7 @@ class Run:
         "cost",
         "delegates",
         "delegations",
+        "deps",
         "emit",
         "error",
         "executing",
@@ -102,6 +104,7 @@ class Run:
         "transcript",
         "transforms",
         "turn_index",
+        "turn_tools",
         "unasked_tools",
         "usage",
     )
@@ -110,7 +113,7 @@ class Run:
         self,
         config: AgentLoopConfig,
         transcript: Transcript,
-        toolbox: Toolbox,
+        toolbox: Toolbox | TurnTools,
         system_prompt: SystemPrompt,
         cancel: CancellationToken,
         emit: EmitFn,
@@ -118,13 +121,17 @@ class Run:
         channel: Channel | None = None,
         request: StructuredOutput | None = None,
         audience: Audience | None = None,
+        deps: Any = None,
         delegates: tuple[str, ...] = (),
     ) -> None:
         self.config = config
         self.model = config.model
         """The model that is being asked: the primary or a fallback."""
         self.transcript = transcript
-        self.toolbox = toolbox
+        self.deps = deps
+        """What the application gives to tools and policies, until the end of the run."""
+        self.turn_tools = None if type(toolbox) is Toolbox else cast("TurnTools", toolbox)
+        """The function that gives the tools of each turn, if there is one."""
         self.system_prompt = system_prompt
         self.instructions = system_prompt if isinstance(system_prompt, str) else ""
         """The system prompt of this turn, computed once in it."""
@@ -134,8 +141,9 @@ class Run:
         """The tools on the way to this run, the outermost first, if it is the run of a delegate."""
         self.delegations: Delegations | None = None
         """What the delegates of this run have used, if it has had any."""
-        self.unasked_tools: frozenset[str] = frozenset() if request is None else frozenset({request.name})
+        self.unasked_tools: frozenset[str] = frozenset()
         """The library's own tools, which need no approval."""
+        self.take_tools(toolbox if self.turn_tools is None else Toolbox())
         self.cancel = cancel
         self.emit = emit
         self.loop = loop
@@ -171,6 +179,7 @@ class Run:
             self.transforms
             or bool(config.pre_turn_policies)
             or not isinstance(system_prompt, str)
+            or self.turn_tools is not None
             or config.convert_to_llm is not default_convert_to_llm
         )
         """Whether hooks or policies come before the request."""
@@ -190,7 +199,20 @@ class Run:
     def is_interrupted(self) -> bool:
         return self.supervisor.is_interrupted
 
+    def take_tools(self, toolbox: Toolbox) -> None:
+        """Makes these the tools of the run, with the one that takes the value, if the run must give one."""
+        if self.request is not None:
+            toolbox = self.request.beside(toolbox)
+            self.unasked_tools = frozenset({self.request.name})
+        self.toolbox = toolbox
+
+    @property
+    def messages(self) -> Sequence[AgentMessage]:
+        """The history as it is now."""
+        return self.transcript.history
+
     def close(self) -> None:
+        self.deps = None
         if self._threads is not None:
             self._threads.close()
         if self._queues is not None:
@@ -274,6 +296,7 @@ class Run:
             request_tokens=request_tokens,
             run_id=self.id,
             redactor_fn=self._own_redactor,
+            deps=self.deps,
         )
 
     def _own_redactor(self) -> Redactor:

@@ -287,7 +287,7 @@ class Supervisor:
                 log.debug("it is %r", task)
 
     async def outlast(self, tasks: Sequence[asyncio.Future[Any]]) -> None:
-        """Waits for tasks that soon end by themselves: those of runs that were cancelled with this one. Never raises."""
+        """Waits for tasks that soon end by themselves: of runs that were cancelled with this one. Never raises."""
         while not all(task.done() for task in tasks):
             try:
                 await asyncio.wait(tasks)

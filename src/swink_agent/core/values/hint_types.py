@@ -8,8 +8,13 @@ from ..journal import Past as Past
 from ..policy import Policy as Policy
 from ..run.state import Run as Run
 from ..run.threads import WorkerThreads as WorkerThreads
+from ..run.views import TextStream as TextStream
+from ..run.views import ValueStream as ValueStream
+from ..run.views import ViewFn as ViewFn
 from ..schemas.schema import FunctionSchema as FunctionSchema
 from ..secrets.redaction import Redactor as Redactor
 from ..structured import StructuredOutput as StructuredOutput
+from ..structured import StructuredResult as StructuredResult
+from ..structured import ValidateFn as ValidateFn
 from ..tool import AgentTool as AgentTool
 from .model_info import ModelInfo as ModelInfo

@@ -1,0 +1,154 @@
+"""The ways to run an agent that end with a value of a given shape. `structured` has what such a run asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, Unpack, overload
+
+from ..run.event_stream import EventStream
+from ..types import AgentResult
+from ..values import hints
+from .arguments import Prompt
+from .given import RunOptions
+
+__all__ = ["PromptOrAnswers", "ValueOptions", "ValueRuns"]
+
+T = TypeVar("T")
+PromptOrAnswers: TypeAlias = Prompt | Mapping[str, Any]
+Schema: TypeAlias = dict[str, Any]
+
+
+class ValueOptions(RunOptions, total=False):
+    """What every way to run for a value takes: what any run takes, and the functions that check the value."""
+
+    validate: hints.ValidateFn | Sequence[hints.ValidateFn]
+
+
+class ValueRuns:
+    """The part of `Agent` for structured values."""
+
+    __slots__ = ()
+
+    @overload
+    async def structured_run(
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.StructuredResult[T]: ...
+    @overload
+    async def structured_run(
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.StructuredResult[Schema]: ...
+    @overload
+    async def structured_run(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.StructuredResult[Any]: ...
+    async def structured_run(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.StructuredResult[Any]:
+        """Returns a value that the model gives, with usage, cost and messages: JSON for a JSON Schema (a dict), an
+        instance for a type.
+
+        The model's provider is given the JSON Schema where it takes one, else a tool takes the value. An answer that
+        does not fit goes back with its errors. `validate` checks a value that fits: one function or several, plain or
+        async; the `ValueError` that one raises goes back to the model too.
+
+        Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
+        """
+        request = self._request(target, max_retries, given)
+        return request.result_of(await self._drive(self._value_order(given, prompt, request)))
+
+    @overload
+    def structured_run_sync(
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.StructuredResult[T]: ...
+    @overload
+    def structured_run_sync(
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.StructuredResult[Schema]: ...
+    @overload
+    def structured_run_sync(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.StructuredResult[Any]: ...
+    def structured_run_sync(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.StructuredResult[Any]:
+        """The same for code that is not async."""
+        request = self._request(target, max_retries, given)
+        return request.result_of(self._sync(self._value_order(given, prompt, request)))
+
+    @overload
+    def structured_stream(
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.ValueStream[T]: ...
+    @overload
+    def structured_stream(
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.ValueStream[Schema]: ...
+    @overload
+    def structured_stream(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.ValueStream[Any]: ...
+    def structured_stream(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> hints.ValueStream[Any]:
+        """Returns the same run as a stream of the value as it grows; `result()` gives what `structured_run` returns."""
+        from ..run.views import ValueStream, view_of_value
+
+        request = self._request(target, max_retries, given)
+        order = self._value_order(given, prompt, request)
+        order.view = view_of_value(request)
+        return ValueStream(self._stream(order), request)
+
+    @overload
+    async def structured_output(
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> T: ...
+    @overload
+    async def structured_output(
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> Schema: ...
+    @overload
+    async def structured_output(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> Any: ...
+    async def structured_output(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> Any:
+        """Returns the value alone of a `structured_run`."""
+        return (await self.structured_run(prompt, target, max_retries, **given)).value
+
+    @overload
+    def structured_output_sync(
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> T: ...
+    @overload
+    def structured_output_sync(
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> Schema: ...
+    @overload
+    def structured_output_sync(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> Any: ...
+    def structured_output_sync(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+    ) -> Any:
+        """The same for code that is not async."""
+        return self.structured_run_sync(prompt, target, max_retries, **given).value
+
+    # -- what the agent does -------------------------------------------------------------------------------------
+
+    def _request(self, target: Any, max_retries: int, given: ValueOptions) -> hints.StructuredOutput:
+        from ..structured import StructuredOutput  # on use, as everything that reads type hints
+
+        return StructuredOutput(target, max_retries, given.pop("validate", ()))
+
+    def _value_order(self, given: Mapping[str, Any], prompt: PromptOrAnswers, request: hints.StructuredOutput) -> Any:
+        raise NotImplementedError
+
+    def _drive(self, order: Any) -> Awaitable[AgentResult]:
+        raise NotImplementedError
+
+    def _sync(self, order: Any) -> AgentResult:
+        raise NotImplementedError
+
+    def _stream(self, order: Any) -> EventStream:
+        raise NotImplementedError

@@ -1,0 +1,196 @@
+"""Calls that wait for an answer: how a history shows them, and which answers fit.
+
+A call that waits has a result with `outcome=pending` in its place, and the details of that result say all there is to
+know: what it waits for, and what was asked. So any copy of a history, also one from a file, shows what waits.
+
+    a call waits          while no user or assistant message stands behind its result
+    a later result        of the same call takes the place of a pending one, wherever it stands behind it
+
+Owns these rules and the details. `dispatch` defers calls and acts on answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from .approval import Approve, ApproveWith, PendingCall, Reject
+from .errors import NotPending
+from .events import DeferralKind
+from .tool import AgentToolResult
+from .types import AgentMessage, AssistantMessage, ToolCall, ToolOutcome, ToolResultMessage, UserMessage
+from .values.value import Value, frozen_json
+
+__all__ = ["Answer", "Pending", "WaitingCall", "checked_answers", "pending_calls", "unclosed_calls", "waiting_calls"]
+
+Answer: TypeAlias = Approve | ApproveWith | Reject | bool | AgentToolResult
+"""What `resume` takes for a call: an approval or rejection of a question, or the result of an external call."""
+
+_PENDING = ToolOutcome.PENDING
+
+
+class Pending(Value, frozen=True, omit_defaults=True):
+    """The details of a pending result: what the call waits for."""
+
+    kind: DeferralKind
+    arguments: dict[str, Any]
+    """What would run, as policies left it."""
+    reason: str = ""
+    scope: dict[str, Any] = {}
+    is_masked: bool = False
+    """Whether a secret was masked when it was stored: then it is not what was approved, and cannot run."""
+    messages: tuple[Any, ...] = ()
+    """The messages of a delegate, in which a call waits."""
+
+    def as_details(self) -> dict[str, Any]:
+        return frozen_json(cast("dict[str, Any]", msgspec.to_builtins(self)))
+
+    @classmethod
+    def of(cls, result: ToolResultMessage) -> Pending | None:
+        """Reads the details of a pending result; `None` for any other result, and for details that are not these."""
+        if result.outcome is not _PENDING:
+            return None
+        try:
+            return msgspec.convert(result.details, cls)
+        except msgspec.ValidationError:
+            return None
+
+
+class WaitingCall(msgspec.Struct, frozen=True):
+    """A call of the last reply that has a pending result."""
+
+    call: ToolCall
+    index: int
+    """Among the calls of the reply."""
+    position: int
+    """Of the pending result in the history."""
+    result: ToolResultMessage
+    pending: Pending
+
+    def calls(self) -> tuple[PendingCall, ...]:
+        """Returns what waits: the call itself, or the calls that wait inside its delegate."""
+        pending = self.pending
+        if pending.kind != "delegate":
+            call = self.call
+            return (PendingCall(call.id, call.name, pending.arguments, pending.kind, pending.reason, pending.scope),)
+        return tuple(
+            [
+                msgspec.structs.replace(
+                    inner, call_id=f"{self.call.id}/{inner.call_id}", delegates=(self.call.name, *inner.delegates)
+                )
+                for inner in pending_calls(decoded_messages(pending))
+            ]
+        )
+
+
+def decoded_messages(pending: Pending) -> tuple[AgentMessage, ...]:
+    """Returns the delegate's messages that a pending result keeps."""
+    from .codec import decode_message  # on use: only delegates need it
+
+    return tuple([decode_message(msgspec.json.encode(message)) for message in pending.messages])
+
+
+def pending_calls(messages: Sequence[AgentMessage]) -> tuple[PendingCall, ...]:
+    """Returns the calls of a history that wait for an answer, in call order."""
+    return tuple([call for waiting in waiting_calls(messages)[1] for call in waiting.calls()])
+
+
+def waiting_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage | None, tuple[WaitingCall, ...]]:
+    """Returns the reply whose calls wait, and those calls; `None` and nothing if no call waits."""
+    if not messages or type(messages[-1]) is AssistantMessage:  # after most runs
+        return None, ()
+    return _find(messages, passes_users=False)
+
+
+def unclosed_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage | None, tuple[WaitingCall, ...]]:
+    """The same, but includes calls that stopped waiting because a user message stands behind them."""
+    if not messages or type(messages[-1]) is AssistantMessage:
+        return None, ()
+    return _find(messages, passes_users=True)
+
+
+def _find(
+    messages: Sequence[AgentMessage], *, passes_users: bool
+) -> tuple[AssistantMessage | None, tuple[WaitingCall, ...]]:
+    results: list[tuple[int, ToolResultMessage]] = []
+    position = len(messages)
+    for message in reversed(messages):
+        position -= 1
+        if type(message) is ToolResultMessage:
+            results.append((position, message))
+        elif type(message) is UserMessage and not passes_users:
+            return None, ()
+        elif type(message) is AssistantMessage:
+            found = _waiting_in(message, results[::-1])
+            return (message if found else None), found
+    return None, ()
+
+
+def _waiting_in(reply: AssistantMessage, results: Sequence[tuple[int, ToolResultMessage]]) -> tuple[WaitingCall, ...]:
+    by_id: dict[str, tuple[int, ToolResultMessage]] = {}
+    for position, result in results:
+        first = by_id.get(result.tool_call_id)
+        if first is None:
+            by_id[result.tool_call_id] = position, result
+        elif first[1].outcome is _PENDING:
+            by_id[result.tool_call_id] = first[0], result
+    found: list[WaitingCall] = []
+    for index, call in enumerate(reply.tool_calls):
+        there = by_id.pop(call.id, None)  # a second call with the same id does not wait
+        pending = None if there is None else Pending.of(there[1])
+        if there is not None and pending is not None:
+            found.append(WaitingCall(call, index, *there, pending))
+    return tuple(found)
+
+
+# -- answers -------------------------------------------------------------------------------------------------
+
+
+def checked_answers(answers: Mapping[str, Answer], messages: Sequence[AgentMessage]) -> dict[str, Answer]:
+    """Returns the answers, with `Approve` and `Reject` in place of bools.
+
+    Raises `ValueError` for no answers at all, `NotPending` for an id that does not wait, and `TypeError` for an answer
+    that does not fit its call. Then none of the answers counts.
+    """
+    if not isinstance(cast("object", answers), Mapping):
+        raise TypeError(f"answers must be a mapping from call ids to answers, not a {type(answers).__name__}")
+    if not answers:
+        raise ValueError("there are no answers: give a mapping from the ids of waiting calls to their answers")
+    waiting = {call.call_id: call for call in pending_calls(messages)}
+    unknown = [call_id for call_id in answers if call_id not in waiting]
+    if unknown:
+        raise NotPending(unknown)
+    return {call_id: _checked(answer, waiting[call_id]) for call_id, answer in answers.items()}
+
+
+def _checked(answer: object, call: PendingCall) -> Answer:
+    which = f"the call {call.call_id!r} of {call.name}"
+    if call.kind == "external":
+        if isinstance(answer, (AgentToolResult, Reject)):
+            return answer
+        if answer is False:
+            return Reject()
+        raise TypeError(
+            f"{which} runs outside, so its answer is an AgentToolResult, or Reject: not {type(answer).__name__}"
+        )
+    match answer:
+        case bool():
+            return Approve() if answer else Reject()
+        case Approve() | Reject() | AgentToolResult():
+            return answer
+        case ApproveWith() if isinstance(cast("object", answer.arguments), dict):
+            return ApproveWith(_frozen(answer.arguments, which), answer.note)
+        case _:
+            raise TypeError(
+                f"{which} waits for Approve, ApproveWith, Reject, a bool or an AgentToolResult: "
+                f"not {type(answer).__name__}"
+            )
+
+
+def _frozen(arguments: dict[str, Any], which: str) -> dict[str, Any]:
+    try:
+        return frozen_json(arguments)
+    except RecursionError:
+        raise TypeError(f"the arguments for {which} contain themselves") from None

@@ -1,0 +1,165 @@
+"""A run as a stream of its text, or of the value that it gives, for readers who want nothing else.
+
+Owns what such a reader is given of each event. The stream of events is in `event_stream`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+
+from ..events import AgentEvent, MessageRetry, MessageStart, MessageUpdate, ModelFallback
+from ..stream import MessageAssembler, TextDelta, ToolCallDelta
+from ..types import AgentResult
+from ..values.partial_json import PartialJson
+from .event_stream import EventStream
+
+if TYPE_CHECKING:
+    from ..structured import StructuredOutput, StructuredResult
+
+__all__ = ["TextStream", "ValueStream", "ViewFn", "view_of_text", "view_of_value"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
+ViewFn: TypeAlias = Callable[[AgentEvent, MessageAssembler | None, Callable[[Any], None]], None]
+"""Is given each event and the reply that is being streamed, and pushes what the reader is to have of it."""
+
+_RESTARTS = (MessageStart, MessageRetry, ModelFallback)
+
+
+class _View(AsyncIterator[P], Generic[P, R]):
+    """A run's stream of something else than events. Leaving it early cancels the run, as with `EventStream`."""
+
+    __slots__ = ("_events",)
+
+    def __init__(self, events: EventStream) -> None:
+        self._events = events
+
+    def __aiter__(self) -> AsyncIterator[P]:
+        return _Reading(self, self._events.__aiter__())
+
+    async def __anext__(self) -> P:
+        return await self.next_of(self._events)
+
+    async def next_of(self, events: AsyncIterator[AgentEvent]) -> P:
+        """Returns the next item. At the end, raises the error that ended the run, if there was one."""
+        try:
+            return cast("P", await events.__anext__())
+        except StopAsyncIteration:
+            await self._check_end()
+            raise
+
+    async def _check_end(self) -> None:
+        raise NotImplementedError
+
+    async def result(self) -> R:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Cancels the run if it is not over, and waits for its end."""
+        await self._events.aclose()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Reading(AsyncIterator[P], Generic[P]):
+    """One `async for` over a view. Python drops it, and with it that over the events, when the loop is left."""
+
+    __slots__ = ("_events", "_view")
+
+    def __init__(self, view: _View[P, Any], events: AsyncIterator[AgentEvent]) -> None:
+        self._view = view
+        self._events = events
+
+    def __aiter__(self) -> AsyncIterator[P]:
+        return self
+
+    async def __anext__(self) -> P:
+        return await self._view.next_of(self._events)
+
+
+class TextStream(_View[str, AgentResult]):
+    """The text of a run, piece by piece as the model sends it, and the run's result.
+
+    The end of the iteration raises the error that ended the run, if there was one. The replies of all turns are one
+    text. When a request is repeated after text was sent, the text begins again; `prompt_stream` tells when.
+    """
+
+    __slots__ = ()
+
+    async def _check_end(self) -> None:
+        (await self._events.result()).raise_for_error()
+
+    async def result(self) -> AgentResult:
+        """Waits for the end of the run and returns its result. Discards the text if nothing was read before."""
+        return await self._events.result()
+
+    async def __aenter__(self) -> TextStream:
+        return self
+
+
+class ValueStream(_View[Any, "StructuredResult[T]"], Generic[T]):
+    """A structured value as it grows, as JSON data, and the result with the whole value.
+
+    A partial value need not fit the schema: properties are missing, and strings are cut off. When the model tries
+    again, it begins anew. The end of the iteration raises what `result` raises.
+    """
+
+    __slots__ = ("_request",)
+
+    def __init__(self, events: EventStream, request: StructuredOutput) -> None:
+        super().__init__(events)
+        self._request = request
+
+    async def _check_end(self) -> None:
+        await self.result()
+
+    async def result(self) -> StructuredResult[T]:
+        """Waits for the end of the run and returns the value. Raises what `structured_output` raises."""
+        return self._request.result_of(await self._events.result())
+
+    async def __aenter__(self) -> ValueStream[T]:
+        return self
+
+
+def view_of_text(event: AgentEvent, reply: MessageAssembler | None, push: Callable[[Any], None]) -> None:
+    """Pushes the pieces of text."""
+    if type(event) is MessageUpdate and type(event.delta) is TextDelta and event.delta.delta:
+        push(event.delta.delta)
+
+
+def view_of_value(request: StructuredOutput) -> ViewFn:
+    """Makes the view that pushes the value so far whenever there is more of it."""
+    partial, index = PartialJson(), -1
+    last: Any = PartialJson  # equal to no value
+
+    def view(event: AgentEvent, reply: MessageAssembler | None, push: Callable[[Any], None]) -> None:
+        nonlocal partial, index, last
+        if isinstance(event, _RESTARTS):
+            partial, index, last = PartialJson(), -1, PartialJson
+        if type(event) is not MessageUpdate or reply is None:
+            return
+        delta = event.delta
+        if type(delta) is ToolCallDelta:
+            if reply.called(delta.index) != request.name:
+                return
+            if delta.index != index:
+                partial, index = PartialJson(), delta.index
+        elif type(delta) is not TextDelta or not request.is_native:
+            return
+        if partial.feed(delta.delta):
+            try:
+                value = partial.value()
+                value = value["value"] if request.is_wrapped else value
+            except (ValueError, LookupError, TypeError):
+                return  # nothing of the value has come yet, or it is not JSON
+            if value != last:
+                last = value
+                push(value)
+
+    return view

@@ -1,0 +1,82 @@
+"""Functions of the turn: a system prompt or tools that are computed anew before each request.
+
+Owns whether such a function is given the turn's `PolicyContext`, and the tools of the last turn. When they are asked
+is in `loop`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from operator import is_
+from types import FunctionType
+from typing import Any, TypeAlias, cast
+
+from .tool import AgentTool, Toolbox
+
+__all__ = ["Tools", "TurnTools", "as_toolbox", "takes_context"]
+
+
+Tools: TypeAlias = Iterable[AgentTool] | Callable[..., Any]
+"""Tools, or a function that each turn calls once for them."""
+
+
+def takes_context(function: Callable[..., Any], name: str) -> bool:
+    """Whether the function has one required parameter, and so is given the turn's context.
+
+    Raises `TypeError` for a function with more: nothing else is known before the turn.
+    """
+    if type(function) is FunctionType and not function.__kwdefaults__ and not function.__code__.co_kwonlyargcount:
+        required = function.__code__.co_argcount - len(function.__defaults__ or ())  # much cheaper than a signature
+    else:
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):
+            return False  # a built-in function without a signature
+        required = sum(_is_required(parameter) for parameter in parameters)
+        if any(_is_required(parameter) and parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters):
+            raise TypeError(f"{name} is a function with a required keyword: it is called with the turn's context alone")
+    if required > 1:
+        hint = ", or write tools=[…] with a tool for each function" if name == "tools" else ""
+        raise TypeError(
+            f"{name} is a function of {required} parameters: it is called without any, or with the turn's "
+            f"PolicyContext alone; give the others defaults{hint}"
+        )
+    return required == 1
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    is_several = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not is_several
+
+
+class TurnTools:
+    """Tools as a function of the turn, and those of the last turn."""
+
+    __slots__ = ("function", "last", "takes_context")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.takes_context = takes_context(function, "tools")
+        self.function = function
+        self.last = Toolbox()
+
+    def __len__(self) -> int:
+        return len(self.last)
+
+    @property
+    def tools(self) -> tuple[AgentTool, ...]:
+        return self.last.tools
+
+    def toolbox_of(self, tools: object) -> Toolbox:
+        """Returns the tools that the function gave for this turn. Raises `TypeError` or `ValueError` for others."""
+        given = tuple(cast("Iterable[Any]", tools)) if isinstance(tools, Iterable) else cast("Any", tools)
+        last = self.last.tools
+        if type(given) is not tuple or len(given) != len(last) or not all(map(is_, given, last)):
+            self.last = Toolbox(given)
+        return self.last
+
+
+def as_toolbox(tools: Any) -> Toolbox | TurnTools:
+    """Returns the tools of an agent or run: a list, or a function of the turn. Raises `TypeError` for one tool."""
+    is_function = callable(tools) and not isinstance(tools, (type, Iterable)) and not hasattr(tools, "execute")
+    return TurnTools(tools) if is_function else Toolbox(() if tools is None else tools)

@@ -1,0 +1,120 @@
+"""Reads JSON that is still being written: the value of the text so far.
+
+Strings grow as they come. A number or a word such as `true` is there once it is complete, and a property once its value
+has begun.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["PartialJson"]
+
+_BLANK = frozenset(" \t\r\n")
+_OPENERS = {"{": "}", "[": "]"}
+
+
+class PartialJson:
+    """A JSON text that comes in pieces. Each character is looked at once."""
+
+    __slots__ = (
+        "_closers",
+        "_cut",
+        "_escape",
+        "_has_key",
+        "_in_key",
+        "_in_string",
+        "_is_bad",
+        "_is_word",
+        "_length",
+        "_pieces",
+    )
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        self._closers: list[str] = []
+        """What closes the open objects and lists, the outermost first."""
+        self._has_key: list[bool] = []
+        """For each of them, whether a value may begin: always in a list, and in an object behind a key."""
+        self._in_string = False
+        self._in_key = False
+        self._escape = 0
+        """How many more characters belong to an escape sequence."""
+        self._is_word = False
+        """Whether a number, `true`, `false` or `null` has begun and not ended."""
+        self._cut = (0, "")
+        """The length of the text that can be read, and what must be added to it."""
+        self._is_bad = False
+
+    def feed(self, piece: str) -> bool:
+        """Adds a piece; returns whether there may be more of the value than before."""
+        before, position = self._cut, self._length
+        self._pieces.append(piece)
+        self._length += len(piece)
+        for character in piece:
+            position += 1
+            if self._in_string:
+                self._inside_string(character, position)
+            else:
+                self._between(character, position)
+        return self._cut != before
+
+    def value(self) -> Any:
+        """Returns the value so far. Raises `ValueError` if there is none, or the text is not JSON."""
+        length, rest = self._cut
+        if not length or self._is_bad:
+            raise ValueError("no JSON value has begun")
+        try:
+            return msgspec.json.decode("".join(self._pieces)[:length] + rest)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+
+    def _may_end(self, length: int, quote: str = "") -> None:
+        self._cut = (length, quote + "".join(reversed(self._closers)))
+
+    def _inside_string(self, character: str, position: int) -> None:
+        if self._escape:
+            self._escape += 3 if character == "u" else -1
+        elif character == "\\":
+            self._escape = 1
+            return
+        elif character == '"':
+            self._in_string = False
+            if not self._in_key:
+                self._may_end(position)
+            return
+        if not self._escape and not self._in_key:
+            self._may_end(position, '"')
+
+    def _between(self, character: str, position: int) -> None:
+        if character in _BLANK or character in ",:]}":
+            if self._is_word:
+                self._is_word = False
+                self._may_end(position - 1)
+            if character == ":" and self._has_key:
+                self._has_key[-1] = True
+            elif character == "," and self._has_key:
+                self._has_key[-1] = self._closers[-1] == "]"
+            elif character in "]}":
+                self._close(character, position)
+        elif character == '"':
+            self._in_string = True
+            self._in_key = bool(self._has_key) and not self._has_key[-1]
+            if not self._in_key:
+                self._may_end(position, '"')
+        elif character in _OPENERS:
+            self._closers.append(_OPENERS[character])
+            self._has_key.append(character == "[")
+            self._may_end(position)
+        else:
+            self._is_word = True
+
+    def _close(self, character: str, position: int) -> None:
+        if not self._closers or self._closers.pop() != character:
+            self._is_bad = True
+            return
+        self._has_key.pop()
+        self._may_end(position)
