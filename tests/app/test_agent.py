@@ -99,7 +99,9 @@ async def test_a_task_goes_to_an_agent_that_only_reads(root: Path) -> None:
 
 async def test_a_task_obeys_the_rules_and_the_limits_of_the_run(root: Path) -> None:
     (root / "secret.txt").write_text("no\n")
-    agent = made(root, call("task", prompt="Read."), call("read_file", path="secret.txt"), "x", "y", deny="read_file: secret.txt")
+    agent = made(
+        root, call("task", prompt="Read."), call("read_file", path="secret.txt"), "x", "y", deny="read_file: secret.txt"
+    )
     inner: list[ToolExecutionEnd] = []
 
     def watch(event: object) -> None:
