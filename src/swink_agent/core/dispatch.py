@@ -3,9 +3,11 @@
     screen    calls cut off by the length limit; pre-dispatch policies over the whole batch; unknown tools
     approve   in call order, before anything runs
     execute   validate, then run group by group, all calls of a group at once; poll for steering as they finish
+    suspend   calls that were deferred get their pending results, unless steering or an abort cancelled them
 
 Owns the batch. Every call gets exactly one result and one `ToolExecutionEnd`, whatever happens: a call that has no
-result when the batch ends gets one that says why. Updates are relayed in `run/relay`.
+result when the batch ends gets one that says why. Updates are relayed in `run/relay`; `run/pending` defers calls, and
+runs the batch of a reply whose answers came later.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from .approval import ApprovalMode, Approve, ApproveWith, Grant, ProposedCall, Reject
+from .approval import ApprovalMode, Approve, ApproveWith, Defer, Grant, ProposedCall, Reject
 from .errors import ToolError
 from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip
@@ -28,7 +31,7 @@ from .run.failures import as_agent_error
 from .run.relay import masked_result, masked_unless_long
 from .run.state import Run
 from .run.supervisor import LAST_MOMENTS, Interrupted
-from .run.tool_call import PendingCall, not_an_object
+from .run.tool_call import CallState, not_an_object
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
 from .types import (
     AssistantMessage,
@@ -43,9 +46,10 @@ from .types import (
 from .values.value import copy_json, frozen_json, show
 
 if TYPE_CHECKING:
+    from .events import DeferralKind
     from .journal import Recorder
 
-__all__ = ["dispatch"]
+__all__ = ["Batch", "dispatch"]
 
 CUT_OFF = "the reply reached its length limit inside the arguments"
 
@@ -73,7 +77,7 @@ async def dispatch(
     run: Run, message: AssistantMessage, calls: Sequence[ToolCall]
 ) -> tuple[tuple[ToolResultMessage, ...], bool]:
     """Runs a message's calls; returns their results and whether steering interrupted them."""
-    batch = _Batch(run, message, calls)
+    batch = Batch(run, message, calls)
     try:
         if batch.needs_screening:
             await batch.screen()
@@ -89,11 +93,15 @@ async def dispatch(
     return tuple(map(_MESSAGE, batch.calls)), batch.was_steered
 
 
-class _Batch:
+class Batch:
+    """The calls of one reply, while they are worked on."""
+
     __slots__ = (
         "_finished",
+        "_queued",
         "_steering_deadline",
         "calls",
+        "deferred",
         "needs_approval",
         "needs_screening",
         "run",
@@ -106,20 +114,26 @@ class _Batch:
     def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:
         self.run = run
         self.supervisor = run.supervisor
-        self.calls: list[PendingCall] = []
+        self.calls: list[CallState] = []
         self.was_steered = False
-        self.unresolved: dict[PendingCall, None] = {}
-        self.running: dict[PendingCall, None] = {}
-        self._finished: list[PendingCall] = []
+        self.unresolved: dict[CallState, None] = {}
+        self.running: dict[CallState, None] = {}
+        self._finished: list[CallState] = []
+        self._queued: list[CallState] = []
+        """Calls that wait until fewer calls of their tool run."""
+        self.deferred: dict[CallState, None] = {}
+        """Calls that wait for an answer. They have their pending results when the batch ends."""
         self._steering_deadline: float | None = None
         # Most batches need neither step; a check here costs less than a coroutine.
         self.needs_screening = bool(run.config.pre_dispatch_policies)
         is_all_asked = run.config.approval_mode == _ENABLED
         self.needs_approval = False
-        find = run.toolbox.find
+        find, options = run.toolbox.find, run.toolbox.options
         for index, block in enumerate(calls):
             tool = find(block.name)
-            call = PendingCall(run, tool, index, block.id, block.name, block.arguments, block.arguments)
+            call = CallState(run, tool, index, block.id, block.name, block.arguments, block.arguments)
+            if options:
+                call.options = options.get(block.name)
             self.calls.append(call)
             self.unresolved[call] = None
             if tool is None:
@@ -136,7 +150,7 @@ class _Batch:
                     self._refuse(call, f"invalid arguments for {block.name}: {problem}", _INVALID, problem)
 
     def _resolve(
-        self, call: PendingCall, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
+        self, call: CallState, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
     ) -> None:
         """Gives the call its one result, without secrets. Without a `reason`, the text of an error is the reason."""
         run, recorder = self.run, self.run.transcript.recorder
@@ -156,6 +170,10 @@ class _Batch:
         )
         del self.unresolved[call]
         run.executing.discard(call.id)
+        if call.has_slot:
+            self._free_slot(call)
+        if self.deferred and self.deferred.pop(call, 0) is None and recorder is not None:
+            recorder.forget(call.waiting)  # steering, an abort or a failing journal ended it after all
         if recorder is not None:
             recorder.resolved(message, call.index, run.state, call.facts(reason or "", recorder.call_facts))
         if run.audience.all:
@@ -165,11 +183,16 @@ class _Batch:
                 )
             )
 
-    def _refuse(self, call: PendingCall, why: str, outcome: ToolOutcome, reason: str | None = None) -> None:
+    def _free_slot(self, call: CallState) -> None:
+        call.has_slot = False
+        if call.tool is not None:
+            self.run.slots.leave(call.tool, (self.run.id, call.id))
+
+    def _refuse(self, call: CallState, why: str, outcome: ToolOutcome, reason: str | None = None) -> None:
         """Gives a call that did not run to its end a result that says why; `reason` is the bare cause."""
         self._resolve(call, AgentToolResult.error(why), outcome, reason)
 
-    def _cancel(self, call: PendingCall, why: _Cancellation) -> None:
+    def _cancel(self, call: CallState, why: _Cancellation) -> None:
         self._refuse(call, _CANCELLED_TEXTS[why], _CANCELLED, why)
 
     async def leave(self) -> None:
@@ -177,6 +200,8 @@ class _Batch:
         if self.running:
             await self._end_running()
         stop = self.run.stopped_by
+        if self.deferred and stop is None and not self.supervisor.is_interrupted:
+            await self._suspend()
         for call in list(self.unresolved):
             if self.supervisor.is_interrupted:
                 self._cancel(call, "aborted")
@@ -202,7 +227,7 @@ class _Batch:
                 problem = f"unknown tool {show(call.name)}"
                 self._refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
 
-    async def _screen_one(self, call: PendingCall, snapshot: PolicyContext) -> None:
+    async def _screen_one(self, call: CallState, snapshot: PolicyContext) -> None:
         is_ours = call.name in self.run.unasked_tools
         shown = copy_json(call.arguments)  # a policy may change them in place
         context = PreDispatchContext(snapshot, call.id, call.name, shown, is_ours)
@@ -236,32 +261,42 @@ class _Batch:
                 continue
             self.run.emit(ToolApprovalRequested(call.id, call.name, call.arguments, scope))
             answer = Reject("aborted")
+            call.approval = "asked"
             try:
                 answer = await self._ask(call, scope)
             finally:
-                call.approval = "rejected" if isinstance(answer, Reject) else "approved"
-                self._tell_answer(call, answer)
-            if isinstance(answer, Reject):
-                text = f"tool call rejected: {answer.reason}" if answer.reason else "tool call rejected"
-                self._refuse(call, text, ToolOutcome.REJECTED, answer.reason)
-                continue
-            if isinstance(answer, ApproveWith):
-                call.arguments, call.note = answer.arguments, answer.note
-                if self.run.config.pre_dispatch_policies:
-                    await self._screen_one(call, self.run.policy_context())
-                scope = None if call.message is not None else await self._scope(call)
-            if scope is not None:
-                reads_only = isinstance(answer, Approve) and answer.reads_only
-                call.grant = Grant(call.name, call.arguments, scope, reads_only)
+                if not isinstance(answer, Defer):
+                    self._tell_answer(call, answer)
+            if isinstance(answer, Defer):
+                self._defer(call, "approval", answer.reason, scope)
+            else:
+                await self._act_on(call, answer, scope)
 
-    def _tell_answer(self, call: PendingCall, answer: Approve | ApproveWith | Reject) -> None:
+    async def _act_on(self, call: CallState, answer: Approve | ApproveWith | Reject, scope: dict[str, Any]) -> None:
+        """Rejects the call, or gives it the grant with which it runs."""
+        if isinstance(answer, Reject):
+            text = f"tool call rejected: {answer.reason}" if answer.reason else "tool call rejected"
+            self._refuse(call, text, ToolOutcome.REJECTED, answer.reason)
+            return
+        granted: dict[str, Any] | None = scope
+        if isinstance(answer, ApproveWith):
+            call.arguments, call.note = answer.arguments, answer.note
+            if self.run.config.pre_dispatch_policies:
+                await self._screen_one(call, self.run.policy_context())
+            granted = None if call.message is not None else await self._scope(call)
+        if granted is not None:
+            reads_only = isinstance(answer, Approve) and answer.reads_only
+            call.grant = Grant(call.name, call.arguments, granted, reads_only)
+
+    def _tell_answer(self, call: CallState, answer: Approve | ApproveWith | Reject) -> None:
+        call.approval = "rejected" if isinstance(answer, Reject) else "approved"
         if not self.run.audience.all:
             return
         reason = self.run.redactor.redact(answer.reason) if isinstance(answer, Reject) else ""
         note = self.run.redactor.redact(answer.note) if isinstance(answer, ApproveWith) else ""
         self.run.emit(ToolApprovalResolved(call.id, call.name, not isinstance(answer, Reject), reason, note))
 
-    async def _is_foreseen(self, call: PendingCall) -> bool:
+    async def _is_foreseen(self, call: CallState) -> bool:
         """Whether the tool foresees that it would refuse the call: then that is the result, and no one is asked."""
         foresee = getattr(call.tool, "foresee", None)
         if foresee is None or self.run.toolbox.problems(call.name, call.arguments) is not None:
@@ -278,7 +313,7 @@ class _Batch:
             self._resolve(call, refusal, _FAILED)
         return refusal is not None
 
-    async def _scope(self, call: PendingCall) -> dict[str, Any] | None:
+    async def _scope(self, call: CallState) -> dict[str, Any] | None:
         """Returns the tool's approval scope; `None` if the tool refused the call, which then has its result.
 
         It runs in a thread, as it may read files or try a sandbox. If it fails, the scope matches nothing that the tool
@@ -297,12 +332,12 @@ class _Batch:
             log.debug("%s could not say where it would act", call.name, exc_info=True)
             return frozen_json({"unknown": type(error).__name__})
 
-    def _needs_approval(self, call: PendingCall) -> bool:
+    def _needs_approval(self, call: CallState) -> bool:
         mode = self.run.config.approval_mode
         is_asked_for = mode == _ENABLED or getattr(call.tool, "requires_approval", False)
         return bool(is_asked_for) and mode != _BYPASSED and call.name not in self.run.unasked_tools
 
-    async def _ask(self, call: PendingCall, scope: dict[str, Any]) -> Approve | ApproveWith | Reject:
+    async def _ask(self, call: CallState, scope: dict[str, Any]) -> Approve | ApproveWith | Reject | Defer:
         """Returns the answer; anything but a clear yes is a rejection."""
         if self.supervisor.is_interrupted:
             raise Interrupted
@@ -316,7 +351,7 @@ class _Batch:
             log.exception("the approval callback failed: the call of %s is rejected", call.name)
             return Reject(f"the approval callback failed: {type(error).__name__}")
         match answer:
-            case Approve() | Reject():
+            case Approve() | Reject() | Defer():
                 return answer
             case ApproveWith() if isinstance(cast("object", answer.arguments), dict):
                 try:
@@ -331,6 +366,38 @@ class _Batch:
             case _:
                 return Reject(f"the approval callback answered {type(answer).__name__}, which is not an approval")
 
+    # -- deferral ------------------------------------------------------------------------------------------------
+
+    def _defer(
+        self, call: CallState, kind: DeferralKind, reason: str = "", scope: dict[str, Any] | None = None
+    ) -> None:
+        """Lets a call wait for an answer, unless its arguments are invalid."""
+        from .run.pending import defer  # on use: most runs defer nothing
+
+        problem = self.run.toolbox.problems(call.name, call.arguments)
+        twins = [other for other in self.deferred if other.id == call.id]
+        if problem is not None:
+            self._refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
+        elif twins:  # an answer could not say which of them it is for
+            problem = "another call of this reply has the same id and waits for an answer"
+            self._refuse(call, f"tool call rejected: {problem}", ToolOutcome.REJECTED, problem)
+        else:
+            defer(self.run, call, kind, reason, scope or {})
+            self.deferred[call] = None
+
+    async def _suspend(self) -> None:
+        """Gives the deferred calls their pending results, unless steering came."""
+        run = self.run
+        if not self.was_steered and (run.has_to_poll or run.steering):
+            with suppress(Interrupted):
+                self.was_steered = await run.poll("steering")
+        if self.was_steered or self.supervisor.is_interrupted:
+            return
+        for call in self.deferred:
+            call.message = call.waiting
+            del self.unresolved[call]
+        run.is_waiting = True
+
     # -- execution -----------------------------------------------------------------------------------------------
 
     async def execute(self) -> None:
@@ -338,12 +405,16 @@ class _Batch:
         if run.stopped_by is not None:
             return
         ready = list(self.unresolved)
+        if self.deferred or run.toolbox.options:
+            ready = self._those_that_run(ready)
         groups = [ready] if run.config.tool_execution == "concurrent" else await self._groups(ready)
         if groups is None:
             return
         for group in groups:
             if self.was_steered or supervisor.is_interrupted:
                 return
+            if run.toolbox.options:
+                group = self._admitted(group)
             recorder = run.transcript.recorder
             if recorder is not None:
                 self._record_starts(group, recorder)
@@ -356,10 +427,47 @@ class _Batch:
                 self._finish(self._finished.pop())  # it is done already
                 if (run.has_to_poll or run.steering) and await run.poll("steering"):
                     self._steer()
-            if self.running:
+            if self.running or self._queued:
                 await self._wait_for_running()
 
-    def _record_starts(self, group: list[PendingCall], recorder: Recorder) -> None:
+    def _those_that_run(self, calls: list[CallState]) -> list[CallState]:
+        """Defers the calls that the application runs, and returns those that run here."""
+        for call in calls:
+            if call.options is not None and call.options.external and call not in self.deferred:
+                self._defer(call, "external")
+        return [call for call in calls if call in self.unresolved and call not in self.deferred]
+
+    def _admitted(self, calls: list[CallState]) -> list[CallState]:
+        """Returns the calls that may start now. The others wait until fewer calls of their tools run."""
+        admitted: list[CallState] = []
+        for call in calls:
+            most = None if call.options is None else call.options.max_concurrent
+            if most is None or call.tool is None:
+                admitted.append(call)
+            elif self.run.slots.has_room(call.tool, most, self.run.way):
+                self.run.slots.enter(call.tool, (self.run.id, call.id))
+                call.has_slot = True
+                admitted.append(call)
+            else:
+                self._queued.append(call)
+        if self._queued:
+            self.run.slots.tell(self.supervisor.wake_soon)
+        return admitted
+
+    async def _start_queued(self) -> None:
+        """Starts the calls whose turn it is."""
+        queued, self._queued = self._queued, []
+        admitted = self._admitted(queued)
+        recorder = self.run.transcript.recorder
+        if admitted and recorder is not None:
+            self._record_starts(admitted, recorder)
+            if not recorder.is_safe(self.run.state) and not await self._may_start():
+                self._queued.clear()
+                return
+        for call in admitted:
+            self._start(call, is_alone=False)
+
+    def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
         """Records that these calls start, before any of them does."""
         toolbox = self.run.toolbox
         for call in group:
@@ -382,7 +490,7 @@ class _Batch:
             return False
         return True
 
-    async def _groups(self, ready: list[PendingCall]) -> list[list[PendingCall]] | None:
+    async def _groups(self, ready: list[CallState]) -> list[list[CallState]] | None:
         """Returns the groups that the strategy makes; `None` if they are invalid, and then every call is an error."""
         strategy = self.run.config.tool_execution
         if isinstance(strategy, str):
@@ -400,7 +508,7 @@ class _Batch:
             return None
         return [[ready[index] for index in group] for group in groups]
 
-    def _start(self, call: PendingCall, is_alone: bool) -> None:
+    def _start(self, call: CallState, is_alone: bool) -> None:
         """Starts a call whose arguments are valid."""
         run, tool = self.run, call.tool
         if tool is None or self.supervisor.is_interrupted:
@@ -421,9 +529,7 @@ class _Batch:
         work = self._invoke(call, tool, context)
         call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
 
-    def _context_for(
-        self, call: PendingCall, on_update: Callable[[AgentToolResult], None] | None = None
-    ) -> ToolContext:
+    def _context_for(self, call: CallState, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
         run = self.run
         return ToolContext(
             call.id,
@@ -439,10 +545,15 @@ class _Batch:
             turn_index=run.turn_index,
         )
 
-    async def _invoke(self, call: PendingCall, tool: AgentTool, context: ToolContext) -> None:
+    async def _invoke(self, call: CallState, tool: AgentTool, context: ToolContext) -> None:
         """Runs the tool; whatever it raises becomes an error result, `SystemExit` included."""
         try:
-            given = await tool.execute(copy_json(call.arguments), context)
+            if call.options is None:
+                given = await tool.execute(copy_json(call.arguments), context)
+            else:
+                from .run.attempts import run_attempts  # on use: few tools have options
+
+                given = await run_attempts(self.run, call, tool, context, call.options)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
             masked = masked_unless_long(self.run, result)
             if masked is None:  # masking it here would block the event loop
@@ -451,6 +562,7 @@ class _Batch:
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
+            call.waits_for = getattr(error, "waits_for", None)  # a delegate in which a call waits
             call.given = error_result(error)
         finally:
             call.ended = monotonic()
@@ -462,7 +574,9 @@ class _Batch:
 
         Steering is polled after each result, and whenever it is queued.
         """
-        while self.running:
+        while self.running or self._queued:
+            if self._queued:
+                await self._start_queued()
             if not self._finished:
                 await self.supervisor.park(self._has_news, self._steering_deadline)
             if self.supervisor.is_interrupted:
@@ -488,12 +602,19 @@ class _Batch:
         """Whether a tool has finished, steering is queued, or the channel has space for delayed updates."""
         if self._finished or (not self.was_steered and self.run.steering):
             return True
+        if self._queued and any(map(self._has_room, self._queued)):
+            return True
         channel = self.run.channel
         return bool(self.run.backlog and channel is not None and channel.has_room())
+
+    def _has_room(self, call: CallState) -> bool:
+        most = None if call.options is None else call.options.max_concurrent
+        return most is None or call.tool is None or self.run.slots.has_room(call.tool, most, self.run.way)
 
     def _steer(self) -> None:
         """Cancels the tokens of running calls, except of tools that finish when steered."""
         self.was_steered = True
+        self._queued.clear()
         self._steering_deadline = self.supervisor.loop.time() + GRACE
         for call in self.running:
             if not call.finishes_when_steered:
@@ -514,10 +635,10 @@ class _Batch:
 
     async def _stop(
         self,
-        calls: list[PendingCall],
+        calls: list[CallState],
         why: _Cancellation,
         until: float | None = None,
-        late: list[PendingCall] | None = None,
+        late: list[CallState] | None = None,
     ) -> None:
         """Ends calls by force: a call that was not finished gets a cancelled result, whatever it returns."""
         if late is None:
@@ -532,7 +653,7 @@ class _Batch:
         for call in calls:
             self._finish(call, why if call in late else None)
 
-    def _finish(self, call: PendingCall, forced: _Cancellation | None = None) -> None:
+    def _finish(self, call: CallState, forced: _Cancellation | None = None) -> None:
         """Gives a finished call its own result, unless it was ended by force."""
         if call not in self.running:
             return  # it was stopped, and has its result
@@ -542,6 +663,14 @@ class _Batch:
         if self.run.delegations is not None and context is not None:
             call.spent = self.run.delegations.spent_by(context)
         result, task = call.given, call.task
+        if call.waits_for is not None and forced is None:
+            from .run.pending import keep_waiting
+
+            if call.has_slot:
+                self._free_slot(call)
+            keep_waiting(self.run, call, call.waits_for)
+            self.deferred[call] = None
+            return
         if result is None or forced is not None or (task is not None and task.cancelled()):
             is_aborted = self.supervisor.is_interrupted
             self._cancel(call, forced or ("aborted" if is_aborted else "steering" if self.was_steered else "tool"))
@@ -549,7 +678,7 @@ class _Batch:
         if not result.is_error:
             self._resolve(call, result, _RAN, "")
             return
-        outcome = _outcome_of_error(context)
+        outcome = _FAILED if call.has_timed_out else _outcome_of_error(context)
         reason = None
         if outcome is _CANCELLED:  # it saw the cancellation, and returned its own error
             reason = "aborted" if self.supervisor.is_interrupted else "steering"

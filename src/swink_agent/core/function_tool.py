@@ -25,8 +25,9 @@ from typing import (
     overload,
 )
 
+from .errors import ToolError
 from .run.threads import WorkerThreads
-from .tool import AgentToolResult, OnSteer, ToolContext, as_result, error_result
+from .tool import AgentToolResult, OnSteer, ToolContext, ToolOptions, as_result, error_result
 from .values import hints
 from .values.value import copy_json
 
@@ -67,6 +68,10 @@ class FunctionTool(Generic[Function_co]):
         description: str | None = None,
         requires_approval: bool = False,
         on_steer: OnSteer = "cancel",
+        timeout: float | None = None,
+        retries: int = 0,
+        max_concurrent: int | None = None,
+        external: bool = False,
     ) -> None:
         if on_steer not in ("cancel", "finish"):
             raise ValueError(f"on_steer is {on_steer!r}; it must be 'cancel' or 'finish'")
@@ -78,6 +83,11 @@ class FunctionTool(Generic[Function_co]):
         self.label = label or self.name.replace("_", " ").strip().capitalize()
         self.requires_approval = requires_approval
         self.on_steer: OnSteer = on_steer
+        ToolOptions(timeout, retries, max_concurrent, external)  # raises ValueError
+        self.timeout = timeout
+        self.retries = retries
+        self.max_concurrent = max_concurrent
+        self.external = external
         self._given_description = description
         self._owner: type | None = None
         self._is_async = inspect.iscoroutinefunction(function)
@@ -181,7 +191,14 @@ class FunctionTool(Generic[Function_co]):
                 return await self._drain(self.function(*positional, **named), ctx)
             return await self._call_in_thread(positional, named, ctx)
         except Exception as error:
+            if self.retries and isinstance(error, ToolError) and error.retry_after is not None:
+                raise  # the run tries again
             return error_result(error)
+
+    @property
+    def runs_in_thread(self) -> bool:
+        """Whether calls run in a thread, which cannot be stopped."""
+        return not (self._is_async or self._is_stream)
 
     async def _call_in_thread(self, positional: list[Any], named: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         threads = ctx.threads or WorkerThreads()
@@ -304,6 +321,10 @@ def tool(
     description: str | None = None,
     requires_approval: bool = False,
     on_steer: OnSteer = "cancel",
+    timeout: float | None = None,
+    retries: int = 0,
+    max_concurrent: int | None = None,
+    external: bool = False,
 ) -> ToolDecorator: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Makes a tool from a typed function or method, sync or async: `@tool` or `@tool(requires_approval=True)`.
@@ -311,6 +332,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     The schema comes from the type hints and their constraints, the descriptions from the docstring and from
     `Annotated[..., "text"]`. A parameter of type `ToolContext` receives the context. Each value of a generator is an
     update, and the last one is the result. Raises `TypeError` for a signature that JSON cannot represent.
+
+    `timeout` is in seconds, for one attempt. `retries` is how often a `ToolError("…", retry_after=seconds)` is tried
+    again. `max_concurrent` is how many calls run at once. With `external`, the application gives the results: the calls
+    wait for `resume`. Raises `ValueError` for values that are not positive, and for negative `retries`.
     """
     if function is not None:
         if not isinstance(cast("object", function), (Callable, classmethod, staticmethod)):

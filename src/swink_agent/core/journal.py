@@ -273,8 +273,8 @@ class Recorder:
         redactor = None
         if facts is not None and (facts.scope or facts.arguments):
             redactor = self.redactor
-        if message.outcome is _UNKNOWN_TOOL:  # its name is the model's, and may be anything
-            redactor = self.redactor
+        if message.outcome is _UNKNOWN_TOOL or message.outcome is _PENDING:
+            redactor = self.redactor  # the name is the model's, and may be anything; what waits is not masked yet
         for block in message.content:
             if type(block) is Image:
                 redactor = self.redactor
@@ -289,6 +289,10 @@ class Recorder:
             return
         self._record(MessageReplaced(number, new))
         self._numbers[id(new)] = number
+
+    def forget(self, message: AgentMessage | None) -> None:
+        """Notes that a message is not part of the history any more: another entry has taken its place."""
+        self._numbers.pop(id(message), None)
 
     def history_set(self, messages: Sequence[AgentMessage]) -> None:
         """The application gave the agent another history: what it shares with the old one is not written again.
@@ -375,7 +379,7 @@ class Recorder:
 
 
 _NO_STATE = b"{}"
-_UNKNOWN_TOOL = ToolOutcome.UNKNOWN_TOOL
+_UNKNOWN_TOOL, _PENDING = ToolOutcome.UNKNOWN_TOOL, ToolOutcome.PENDING
 
 
 def _record_nothing(entry: JournalEntry, redactor: Redactor | None = None, /) -> int:

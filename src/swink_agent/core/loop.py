@@ -5,6 +5,9 @@
              outer: again, as long as post-loop policies or follow-ups give the agent more to do
     a turn   pending messages enter → transforms → pre-turn policies → reply → tools → post-turn policies
 
+A run that brings answers begins with the turn of the reply whose calls waited; `run/pending` acts on the answers. Any
+other run first closes the calls that wait.
+
 Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `run/supervisor` lets an
 abort end every wait. Nothing here raises for what a model, tool, hook or policy does.
 """
@@ -13,17 +16,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
-from .context.context import default_convert_to_llm, is_answered
+from .context.context import default_convert_to_llm, has_unclosed, is_answered, is_waiting
 from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, InvalidContinue, NoMessages
-from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnStart
+from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnResumed, TurnStart
 from .reply import ask_model, convert_context, register_secrets, transform_context
 from .run.consulting import consult, consult_after_turn
 from .run.event_stream import Channel, EventStream
@@ -47,9 +50,11 @@ from .types import (
 from .values.value import copy_json
 
 if TYPE_CHECKING:
+    from .approval import PendingCall
     from .journal import Recorder
+    from .pending import Answer
 
-__all__ = ["agent_loop", "agent_loop_continue", "run_loop"]
+__all__ = ["agent_loop", "agent_loop_continue", "agent_loop_resume", "run_loop"]
 
 log = logging.getLogger("swink_agent")
 _TOOLS_EXECUTED = TurnEndReason.TOOLS_EXECUTED
@@ -75,9 +80,27 @@ def agent_loop_continue(
     """Runs from the context as it is. Raises `NoMessages` or `InvalidContinue` if there is nothing to answer."""
     if not context.messages:
         raise NoMessages
-    if config.message_provider is None and is_answered(context.messages):
+    if config.message_provider is None and (is_answered(context.messages) or is_waiting(context.messages)):
         raise InvalidContinue
     return _stream_of(None, context, config, cancel)
+
+
+def agent_loop_resume(
+    answers: Mapping[str, Answer],
+    context: AgentContext,
+    config: AgentLoopConfig,
+    cancel: CancellationToken | None = None,
+) -> EventStream:
+    """Acts on answers to calls that wait in the context, and runs on when nothing waits any more.
+
+    The result's messages begin with the results of these calls. Append all of them to the context for the next run.
+
+    Raises `NotPending` for a call that does not wait, `ValueError` for no answers, and `TypeError` for an answer that
+    does not fit its call.
+    """
+    from .pending import checked_answers  # on use: most runs defer nothing
+
+    return _stream_of(None, context, config, cancel, checked_answers(answers, context.messages))
 
 
 def _stream_of(
@@ -85,6 +108,7 @@ def _stream_of(
     context: AgentContext,
     config: AgentLoopConfig,
     cancel: CancellationToken | None,
+    answers: dict[str, Answer] | None = None,
 ) -> EventStream:
     token = CancellationToken(cancel)
     toolbox = as_toolbox(context.tools)
@@ -93,6 +117,7 @@ def _stream_of(
     async def drive(channel: Channel) -> AgentResult:
         prompt = context.system_prompt
         run = Run(config, transcript, toolbox, prompt, token, channel.push, run_loop, channel, deps=config.deps)
+        run.answers = answers
         return await run_loop(run, prompts)
 
     return EventStream(drive, token)
@@ -102,12 +127,14 @@ def _stream_of(
 
 
 async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentResult:
-    """Runs to the end, whatever happens; `None` for prompts continues from the history.
+    """Runs to the end, whatever happens; `None` for prompts continues from the history, or from the run's answers.
 
     Raises nothing but the `CancelledError` of a task that was cancelled from outside, and that after `AgentEnd`.
     """
     request = run.request
-    kind: RunKind = "continue" if prompts is None else "prompt" if request is None else "structured"
+    kind: RunKind = "structured"
+    if request is None:
+        kind = "prompt" if prompts is not None else "continue" if run.answers is None else "resume"
     schema = None if request is None else copy_json(request.schema)
     run.emit(AgentStart(run.id, kind, schema, prompts or ()))
     starts_with_overflow = _ended_in_overflow(run.transcript.history)
@@ -116,10 +143,12 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
         recorder.redactor = run.redactor
         register_secrets(run, run.config.stream_options)  # before anything that may contain them is written
         recorder.run_started(run.id, kind, schema)
-    run.transcript.add(prompts or (), "prompt")
     try:
         try:
-            if prompts is not None or await _has_something_to_answer(run):
+            if prompts is not None or run.answers is not None or await _has_something_to_answer(run):
+                if run.answers is None and has_unclosed(run.transcript.history):
+                    _close_waiting(run)
+                run.transcript.add(prompts or (), "prompt")
                 await _run_turns(run, starts_with_overflow)
         except Interrupted:
             pass  # between two turns
@@ -140,11 +169,11 @@ async def _run_turns(run: Run, overflow: bool) -> None:
     supervisor = run.supervisor
     while not supervisor.is_interrupted:
         while not supervisor.is_interrupted:
-            has_results = await _run_turn(run, overflow)
+            has_results = await (_run_turn(run, overflow) if run.answers is None else _resume_turn(run, run.answers))
             overflow = False
             if not has_results:
                 await supervisor.rest()  # before the last look at the queues: other tasks may still add to them
-            if run.stopped_by is not None or run.error is not None or supervisor.is_interrupted:
+            if run.stopped_by is not None or run.error is not None or supervisor.is_interrupted or run.is_waiting:
                 return
             if (run.has_to_poll or run.steering) and not any(source == "steering" for source, _ in run.pending):
                 await run.poll("steering")
@@ -197,7 +226,34 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     if calls := message.tool_calls:
         results, was_steered = await dispatch(run, message, calls)
         run.transcript.add(results, "result")
+    return await _end_turn(run, message, results, was_steered)
 
+
+async def _resume_turn(run: Run, answers: dict[str, Answer]) -> bool:
+    """Runs the calls of an earlier reply that now have answers, in place of a reply."""
+    from .run.pending import Resumption  # on use: most runs defer nothing
+
+    run.answers = None
+    resumption = Resumption(run, answers)
+    run.emit(TurnStart(run.turn_index))
+    run.emit(TurnResumed(resumption.message, resumption.pending))
+    if run.channel is not None:
+        await run.let_reader_catch_up()
+    if run.turn_tools is not None:
+        try:
+            tools = await _ask_for_turn(run, run.turn_tools.function, run.turn_tools.takes_context)
+            run.take_tools(run.turn_tools.toolbox_of(tools))
+        except Exception as error:
+            run.error = as_agent_error(error, "tools")
+            return await _end_turn(run, resumption.message, (), False)
+    results, was_steered = await resumption.dispatch()
+    return await _end_turn(run, resumption.message, results, was_steered)
+
+
+async def _end_turn(
+    run: Run, message: AssistantMessage, results: tuple[ToolResultMessage, ...], was_steered: bool
+) -> bool:
+    """Asks the post-turn policies; returns whether there are tool results for the model to see."""
     if run.config.post_turn_policies:
         message, results = await _after_turn(run, message, results)
     if run.audience.all:
@@ -306,6 +362,8 @@ def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:
         return TurnEndReason.ABORTED
     if was_steered:
         return TurnEndReason.STEERING_INTERRUPT
+    if run.is_waiting:
+        return TurnEndReason.PENDING
     return _TOOLS_EXECUTED if has_results else TurnEndReason.COMPLETE
 
 
@@ -314,12 +372,18 @@ def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:
 
 async def _has_something_to_answer(run: Run) -> bool:
     """Whether a run that continues has something to answer: the history, or queued messages."""
-    if not is_answered(run.transcript.history):
+    if not is_answered(run.transcript.history) and not is_waiting(run.transcript.history):
         return True
     if await run.poll("steering") or await run.poll("follow_up"):
         return True
     run.error = InvalidContinue()
     return False
+
+
+def _close_waiting(run: Run) -> None:
+    from .run.pending import close_waiting  # on use: most runs find nothing that waits
+
+    close_waiting(run)
 
 
 def _ended_in_overflow(messages: Sequence[AgentMessage]) -> bool:
@@ -340,12 +404,17 @@ async def _record_end(run: Run, recorder: Recorder) -> None:
 
 def _result_of(run: Run) -> AgentResult:
     messages = run.transcript.since(run.start)
+    if run.places:
+        history = run.transcript.history
+        messages = (*[history[position] for position in run.places], *messages)
     if run.is_interrupted and run.error is None and run.stopped_by is None:
         run.error = Aborted()
     if isinstance(run.error, Aborted):
         stop_reason = StopReason.ABORTED
     elif run.error is not None:
         stop_reason = StopReason.ERROR
+    elif run.is_waiting and run.stopped_by is None:
+        stop_reason = StopReason.TOOL_USE
     else:
         replies = (message for message in reversed(messages) if type(message) is AssistantMessage)
         last = next(replies, None)
@@ -363,4 +432,11 @@ def _result_of(run: Run) -> AgentResult:
         has_value=run.request is not None and run.request.has_value,
         delegated_usage=_NO_USAGE if run.delegations is None else run.delegations.usage,
         delegated_cost=_NO_COST if run.delegations is None else run.delegations.cost,
+        pending=_pending(run) if run.is_waiting else (),
     )
+
+
+def _pending(run: Run) -> tuple[PendingCall, ...]:
+    from .pending import pending_calls
+
+    return pending_calls(run.transcript.history)

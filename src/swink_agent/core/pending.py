@@ -21,6 +21,7 @@ from .errors import NotPending
 from .events import DeferralKind
 from .tool import AgentToolResult
 from .types import AgentMessage, AssistantMessage, ToolCall, ToolOutcome, ToolResultMessage, UserMessage
+from .values.decoders import json_decoder
 from .values.value import Value, frozen_json
 
 __all__ = ["Answer", "Pending", "WaitingCall", "checked_answers", "pending_calls", "unclosed_calls", "waiting_calls"]
@@ -41,8 +42,12 @@ class Pending(Value, frozen=True, omit_defaults=True):
     scope: dict[str, Any] = {}
     is_masked: bool = False
     """Whether a secret was masked when it was stored: then it is not what was approved, and cannot run."""
+    note: str = ""
+    """What the model reads after the result: an approval changed the arguments of a call that runs outside."""
     messages: tuple[Any, ...] = ()
     """The messages of a delegate, in which a call waits."""
+    state: dict[str, Any] = {}
+    """The state of that delegate."""
 
     def as_details(self) -> dict[str, Any]:
         return frozen_json(cast("dict[str, Any]", msgspec.to_builtins(self)))
@@ -53,8 +58,8 @@ class Pending(Value, frozen=True, omit_defaults=True):
         if result.outcome is not _PENDING:
             return None
         try:
-            return msgspec.convert(result.details, cls)
-        except msgspec.ValidationError:
+            return json_decoder(cls).decode(msgspec.json.encode(result.details))
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
             return None
 
 

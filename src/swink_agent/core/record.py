@@ -30,11 +30,13 @@ from .events import (
     RunKind,
     ToolApprovalRequested,
     ToolApprovalResolved,
+    ToolCallDeferred,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
     TurnEnd,
     TurnEndReason,
+    TurnResumed,
     TurnStart,
     UsageAdded,
 )
@@ -57,7 +59,7 @@ CallApproval: TypeAlias = Literal["asked", "approved", "rejected"]
 
 
 class CallRecord(Value, frozen=True):
-    """One tool call. `outcome` and `result` are `None` while it is open.
+    """One tool call. `outcome` and `result` are `None` while it is open; a call that waits for an answer is `pending`.
 
     `arguments` are those that the tool got, or would have got. `reason` and `seconds` are those of `ToolExecutionEnd`.
     `usage` and `cost` are those of the delegate that the call ran, and of its delegates. Ids may recur in later turns.
@@ -86,7 +88,8 @@ class TurnRecord(Value, frozen=True):
     """One reply, the messages that were injected before it, and its calls in the reply's order.
 
     Reply and results are those of the history. `reply` is `None` only where the events began in the middle of
-    a turn that is not over.
+    a turn that is not over. The first turn of a run that brings answers has the earlier reply, and the calls that
+    waited.
     """
 
     injected: tuple[AgentMessage, ...] = ()
@@ -115,6 +118,21 @@ class _OpenTurn:
         self.by_id.setdefault(call.id, []).append(position)
         return position
 
+    @classmethod
+    def resumed(cls, event: TurnResumed) -> _OpenTurn:
+        """The turn of an earlier reply, with the calls that waited. The reply is not one of this run's messages."""
+        turn = cls((), None, _ELSEWHERE)
+        turn.reply = event.message
+        for call in event.message.tool_calls:
+            inner = [one for one in event.pending if one.delegates and one.call_id.startswith(f"{call.id}/")]
+            for one in [one for one in event.pending if one.call_id == call.id and not one.delegates] or inner[:1]:
+                asked = "asked" if one.kind == "approval" and not one.delegates else None
+                arguments = call.arguments if one.delegates else one.arguments
+                reason = "" if one.delegates else one.reason
+                waiting = CallRecord(call.id, call.name, frozen_json(arguments), asked, outcome=_PENDING, reason=reason)
+                turn.add(structs.replace(waiting, seconds=0.0))
+        return turn
+
     def find(self, event: _CallEvent) -> int:
         """The position of the call that the event is about. Two calls of one reply may have the same id: the first
         one to which the event can happen is taken."""
@@ -135,6 +153,8 @@ class _OpenTurn:
                     fits = not call.is_started and call.approval in (None, "approved")
                 case ToolExecutionEnd() | DelegateEvent():
                     fits = call.is_started
+                case ToolCallDeferred():
+                    fits = call.approval in ("asked", None)
             if fits:
                 return position
         return (open_calls or positions)[0]
@@ -144,8 +164,16 @@ class _OpenTurn:
 
 
 _CallEvent: TypeAlias = (
-    ToolApprovalRequested | ToolApprovalResolved | ToolExecutionStart | ToolExecutionEnd | DelegateEvent
+    ToolApprovalRequested
+    | ToolApprovalResolved
+    | ToolCallDeferred
+    | ToolExecutionStart
+    | ToolExecutionEnd
+    | DelegateEvent
 )
+_PENDING = ToolOutcome.PENDING
+_ELSEWHERE = -2
+"""The place of a reply that an earlier run added."""
 _PASSED_OVER = frozenset({MessageUpdate, ToolExecutionUpdate})
 """What is streamed: most events, and nothing of it stays."""
 _PUBLIC = (
@@ -173,6 +201,7 @@ class RunRecord:
         "_end",
         "_has_start",
         "_injected",
+        "_is_before_turns",
         "_last_reason",
         "_lock",
         "_messages",
@@ -185,13 +214,14 @@ class RunRecord:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._begin(AgentStart())
-        self._has_start = False
+        self._has_start = self._is_before_turns = False
 
     def _begin(self, start: AgentStart) -> None:
         self._start = start if start.schema is None else structs.replace(start, schema=frozen_json(start.schema))
         self._has_start = True
         self._closed: list[TurnRecord] = []
         self._open: _OpenTurn | None = None
+        self._is_before_turns = True
         self._injected: tuple[AgentMessage, ...] = ()
         """Messages that lead the turn whose reply is not there yet."""
         self._messages: list[AgentMessage] = list(start.prompts)
@@ -227,6 +257,7 @@ class RunRecord:
         match event:
             case TurnStart():
                 self._injected = ()
+                self._is_before_turns = False
             case MessagesInjected(messages=messages):
                 self._injected += messages
                 self._messages.extend(messages)
@@ -237,10 +268,17 @@ class RunRecord:
                 self._update(event, approval="asked", arguments=frozen_json(event.arguments))
             case ToolApprovalResolved():
                 self._update(event, approval="approved" if event.approved else "rejected", note=event.note)
+            case TurnResumed():
+                self._open = _OpenTurn.resumed(event)
+            case ToolCallDeferred():
+                arguments = frozen_json(event.arguments)
+                self._update(event, outcome=_PENDING, reason=event.reason, seconds=0.0, arguments=arguments)
+            case ToolExecutionEnd() if self._is_before_turns:
+                pass  # a call that an earlier run left, and this one closed: the end has its result
             case ToolExecutionStart():
                 arguments = frozen_json(event.arguments)
                 grant = None if event.scope is None else Grant(event.name, arguments, frozen_json(event.scope))
-                self._update(event, is_started=True, arguments=arguments, grant=grant)
+                self._update(event, is_started=True, arguments=arguments, grant=grant, outcome=None)
             case ToolExecutionEnd():
                 known = {} if event.arguments is None else {"arguments": frozen_json(event.arguments)}
                 self._update(
@@ -308,9 +346,13 @@ class RunRecord:
             for call in known:
                 if call.id in turn.by_id:
                     turn.calls[turn.by_id[call.id][0]] = call
+        elif turn.place == _ELSEWHERE:
+            turn.reply = event.message
         else:
             turn.reply = self._messages[turn.place] = event.message
         for position, message in enumerate(event.tool_results):
+            if turn.place == _ELSEWHERE:  # of those that waited, only some have results
+                position = next(iter(turn.by_id.get(message.tool_call_id, ())), len(turn.calls))
             _put_result(turn, position, message)
         self._messages.extend(event.tool_results)
         self._close_turn()

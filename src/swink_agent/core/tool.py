@@ -18,7 +18,7 @@ from .types import AgentMessage, Extension, Image, ModelSpec, Text, Usage, UserB
 from .values import hints
 from .values.value import Value
 
-__all__ = ["AgentTool", "AgentToolResult", "ToolContext", "Toolbox"]
+__all__ = ["AgentTool", "AgentToolResult", "ToolContext", "ToolOptions", "Toolbox"]
 
 OnSteer = Literal["cancel", "finish"]
 _RESULT_BLOCKS = frozenset({Text, Image, Extension})
@@ -196,8 +196,44 @@ class ToolContext:
             self._on_update(AgentToolResult.text(partial) if isinstance(partial, str) else partial)
 
 
+class ToolOptions(Value, frozen=True):
+    """How the calls of a tool run. Any tool may have these as attributes."""
+
+    timeout: float | None = None
+    """Seconds for one attempt; then the call fails."""
+    retries: int = 0
+    """How often a `ToolError` with `retry_after` is tried again."""
+    max_concurrent: int | None = None
+    """How many calls of the tool run at once in a run and its delegates."""
+    external: bool = False
+    """Whether the application runs the calls: here they wait for their result."""
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"timeout is {self.timeout!r}; it must be a positive number of seconds, or None")
+        if self.retries < 0:
+            raise ValueError(f"retries is {self.retries!r}; it must be 0 or more")
+        if self.max_concurrent is not None and self.max_concurrent <= 0:
+            raise ValueError(f"max_concurrent is {self.max_concurrent!r}; it must be 1 or more, or None")
+
+    @classmethod
+    def of(cls, tool: AgentTool) -> ToolOptions | None:
+        """Returns the options of a tool; `None` if it has none. Raises `ValueError` for values that do not fit."""
+        timeout = getattr(tool, "timeout", None)
+        retries = getattr(tool, "retries", 0)
+        most = getattr(tool, "max_concurrent", None)
+        external = getattr(tool, "external", False)
+        if timeout is None and most is None and not retries and not external:
+            return None
+        try:
+            return cls(timeout, retries, most, bool(external))
+        except TypeError:
+            raise ValueError(f"{tool.name}: timeout, retries and max_concurrent must be numbers") from None
+
+
 class AgentTool(Protocol):
-    """A tool. `on_steer` ("cancel" or "finish") is optional and defaults to "cancel".
+    """A tool. `on_steer` ("cancel" or "finish") is optional and defaults to "cancel". So are `timeout`, `retries`,
+    `max_concurrent` and `external`, the `ToolOptions`.
 
     A tool that needs approval may define `approval_scope(arguments)`, a JSON object that says where and how it would
     act: the question shows it, and `ctx.grant` holds it with what was approved. It may also define
@@ -284,6 +320,8 @@ class Toolbox(Mapping[str, AgentTool]):
             raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
         self.tools = tuple(tools)
         self._by_name: dict[str, AgentTool] = {}
+        self.options: dict[str, ToolOptions] = {}
+        """The options of the tools that have any."""
         for item in self.tools:
             if isinstance(item, type):
                 raise TypeError(f"the class {item.__name__} is not a tool: write {item.__name__}(…)")
@@ -295,6 +333,8 @@ class Toolbox(Mapping[str, AgentTool]):
             if name in self._by_name:
                 raise ValueError(f"two tools are named {name!r}: tool names are unique in an agent")
             self._by_name[name] = item
+            if (options := ToolOptions.of(item)) is not None:
+                self.options[name] = options
         self.find: Callable[[str], AgentTool | None] = self._by_name.get
         self._validators: dict[str, Any] = {}
 

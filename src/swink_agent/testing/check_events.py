@@ -21,22 +21,42 @@ from swink_agent.core.events import (
     ModelFallback,
     ToolApprovalRequested,
     ToolApprovalResolved,
+    ToolCallDeferred,
     ToolExecutionEnd,
+    ToolExecutionRetry,
     ToolExecutionStart,
     ToolExecutionUpdate,
     TurnEnd,
     TurnEndReason,
+    TurnResumed,
     TurnStart,
     UsageAdded,
 )
 from swink_agent.core.stream import AssistantMessageDelta, TextDelta, ThinkingDelta, ToolCallDelta
 from swink_agent.core.tool import AgentToolResult
-from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, StopReason, Thinking, ToolCall, Usage
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    Cost,
+    StopReason,
+    Thinking,
+    ToolCall,
+    ToolOutcome,
+    Usage,
+)
 
 __all__ = ["check_events"]
 
-_ToolEvent = ToolApprovalRequested | ToolApprovalResolved | ToolExecutionStart | ToolExecutionUpdate | ToolExecutionEnd
-_LAST_REASONS = (TurnEndReason.ERROR, TurnEndReason.ABORTED, TurnEndReason.STOPPED)
+_ToolEvent = (
+    ToolApprovalRequested
+    | ToolApprovalResolved
+    | ToolCallDeferred
+    | ToolExecutionStart
+    | ToolExecutionUpdate
+    | ToolExecutionRetry
+    | ToolExecutionEnd
+)
+_LAST_REASONS = (TurnEndReason.ERROR, TurnEndReason.ABORTED, TurnEndReason.STOPPED, TurnEndReason.PENDING)
 
 
 def check_events(events: Iterable[AgentEvent], *, replaces_results: bool = False) -> None:
@@ -71,6 +91,8 @@ class _Checker:
         self.names: dict[str, str] = {}
         self.results: dict[str, AgentToolResult] = {}
         self.delegates: dict[str, _Checker] = {}
+        self.closed: list[str] = []
+        self.is_resumed = False
         self.last_reason: TurnEndReason | None = None
 
     def fail(self, event: AgentEvent, problem: str) -> NoReturn:
@@ -89,6 +111,11 @@ class _Checker:
                 self.start_turn(event)
             case AgentEnd() if state == "run":
                 self.end_run(event)
+            case ToolExecutionEnd() if state == "run" and self.last_reason is None:
+                self.need(event, event.outcome == ToolOutcome.REJECTED, "a call outside of a turn that was not closed")
+                self.closed.append(event.call_id)
+            case TurnResumed() if state == "turn" and not self.turn_index and not self.added and not self.closed:
+                self.resume_turn(event)
             case MessagesInjected() if state == "turn":
                 self.need(event, event.messages, "no messages in it")
                 self.added.extend(event.messages)
@@ -127,7 +154,25 @@ class _Checker:
     def start_turn(self, event: TurnStart) -> None:
         self.need(event, event.turn_index == self.turn_index, f"turn {self.turn_index} was next")
         self.need(event, self.last_reason not in _LAST_REASONS, f"a turn after one that ended {self.last_reason}")
-        self.state, self.message, self.calls, self.delegates = "turn", None, {}, {}
+        self.state, self.message, self.calls, self.is_resumed = "turn", None, {}, False
+        self.delegates = {}
+
+    def resume_turn(self, event: TurnResumed) -> None:
+        """Takes the calls that waited. A delegate's call stands for itself, by the first part of the id."""
+        known = {call.id: call for call in event.message.tool_calls}
+        waiting = [
+            next(iter([known for known in known if one.call_id.startswith(f"{known}/")]), one.call_id)
+            if one.delegates
+            else one.call_id
+            for one in event.pending
+        ]
+        self.need(event, waiting, "nothing waited")
+        self.need(event, known.keys() >= set(waiting), "a call waited that is not in the message")
+        kinds = {one.call_id: one.kind for one in event.pending}
+        self.calls = {call_id: "asked" if kinds.get(call_id) == "approval" else "waiting" for call_id in waiting}
+        self.names = {call_id: known[call_id].name for call_id in waiting}
+        self.results = {}
+        self.state, self.message, self.is_resumed = "tools", event.message, True
 
     def end_message(self, event: MessageEnd) -> None:
         message = event.message
@@ -157,9 +202,14 @@ class _Checker:
         moves = {
             ToolApprovalRequested: ({"known"}, "asked"),
             ToolApprovalResolved: ({"asked"}, "answered"),
-            ToolExecutionStart: ({"known", "approved"}, "started"),
+            ToolCallDeferred: ({"known", "asked", "approved", "started"}, "deferred"),
+            ToolExecutionStart: ({"known", "approved", "waiting"}, "started"),
             ToolExecutionUpdate: ({"started"}, "started"),
-            ToolExecutionEnd: ({"known", "approved", "rejected", "started"}, "ended"),
+            ToolExecutionRetry: ({"started"}, "started"),
+            ToolExecutionEnd: (
+                {"known", "asked", "approved", "rejected", "started", "deferred", "waiting"},
+                "ended",
+            ),
         }
         allowed, after = moves[type(event)]
         self.need(event, before in allowed, f"its call is {before or 'not in the message'}")
@@ -169,7 +219,12 @@ class _Checker:
             after = "approved" if event.approved else "rejected"
         if isinstance(event, ToolExecutionEnd):
             self.need(event, event.is_error == event.result.is_error, "is_error differs from the result's")
-            self.need(event, event.is_error or before == "started", "a good result of a call that never started")
+            is_given = self.is_resumed and before in ("waiting", "approved")
+            is_good = event.is_error or before == "started" or is_given
+            self.need(event, is_good, "a good result of a call that never started")
+            if before in ("asked", "deferred"):
+                unanswered = (ToolOutcome.INVALID, ToolOutcome.REJECTED, ToolOutcome.CANCELLED, ToolOutcome.NEVER_RAN)
+                self.need(event, event.outcome in unanswered, "an outcome of a call that has no answer")
             self.results[event.call_id] = event.result
             delegate = self.delegates.get(event.call_id)
             self.need(event, delegate is None or delegate.state == "over", "its delegate's run has no AgentEnd")
@@ -191,13 +246,22 @@ class _Checker:
             self.need(event, stopped, "no message, and no policy stopped it")
         else:
             self.check_message(event)
-        self.need(event, all(state == "ended" for state in self.calls.values()), f"open calls: {self.calls}")
-        self.need(event, results == list(self.calls), f"results {results} for calls {list(self.calls)}")
+        waiting = {"deferred", "asked", "waiting"} if self.is_resumed else {"deferred"}
+        done = {"ended", *waiting}
+        self.need(event, all(state in done for state in self.calls.values()), f"open calls: {self.calls}")
+        resolved = [call_id for call_id, state in self.calls.items() if state in ("ended", "deferred")]
+        self.need(event, results == resolved, f"results {results} for calls {resolved}")
+        is_pending = any(state in waiting for state in self.calls.values())
+        if event.reason == TurnEndReason.PENDING or event.reason not in _LAST_REASONS:
+            self.need(event, is_pending == (event.reason == TurnEndReason.PENDING), f"waiting calls: {self.calls}")
         for result in () if self.replaces_results else event.tool_results:
+            if self.calls[result.tool_call_id] == "deferred":
+                self.need(event, result.outcome == ToolOutcome.PENDING, f"{result.tool_call_id!r} does not wait")
+                continue
             ended = self.results[result.tool_call_id]
             same = (result.content, result.is_error) == (ended.content, ended.is_error)
             self.need(event, same, f"the result of {result.tool_call_id!r} is not that of its end")
-        self.added.extend([event.message] if event.message else [])
+        self.added.extend([event.message] if event.message and not self.is_resumed else [])
         self.added.extend(event.tool_results)
         self.state, self.last_reason, self.turn_index = "run", event.reason, self.turn_index + 1
 
@@ -210,14 +274,16 @@ class _Checker:
         match event.reason:
             case TurnEndReason.COMPLETE:
                 self.need(event, not self.calls and not ended.is_failed, "it is not complete")
-            case TurnEndReason.TOOLS_EXECUTED | TurnEndReason.STEERING_INTERRUPT:
+            case TurnEndReason.TOOLS_EXECUTED | TurnEndReason.STEERING_INTERRUPT | TurnEndReason.PENDING:
                 self.need(event, self.calls, "there were no tools")
             case TurnEndReason.ERROR:
-                self.need(event, ended.stop_reason == StopReason.ERROR, "its message has no error")
+                self.need(event, self.is_resumed or ended.stop_reason == StopReason.ERROR, "its message has no error")
             case _:
                 self.need(event, ended.stop_reason != StopReason.ERROR, "its message has an error")
 
     def end_run(self, event: AgentEnd) -> None:
+        begin = [getattr(message, "tool_call_id", None) for message in event.messages[: len(self.closed)]]
+        self.need(event, begin == self.closed, "its messages do not begin with the results of the closed calls")
         tail = list(event.messages[len(event.messages) - len(self.added) :])
         self.need(event, tail == self.added, "its messages are not those that the turns added")
         self.need(

@@ -16,7 +16,7 @@ from typing import Any, SupportsIndex, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..approval import ApprovalMode, ApproveFn
+from ..approval import ApprovalMode, ApproveFn, PendingCall
 from ..cancel import running_loop
 from ..checks import check_prompt, is_function, is_not
 from ..config import (
@@ -29,7 +29,7 @@ from ..config import (
     ToolExecution,
     TransformContextFn,
 )
-from ..context.context import default_convert_to_llm, is_answered
+from ..context.context import default_convert_to_llm, is_answered, is_waiting
 from ..errors import Aborted, AgentError, AlreadyRunning, InvalidContinue, NoMessages, ProviderMismatch
 from ..events import AgentEvent, CompactionReport
 from ..policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
@@ -75,6 +75,8 @@ class _Order(Struct):
     """The value that the model must give, if the caller wants one."""
     given: Given | None = None
     """What holds for this run alone, in place of the agent's own values."""
+    answers: Mapping[str, hints.Answer] | None = None
+    """The answers to calls that wait, if the caller brings any."""
     view: hints.ViewFn | None = None
     """What the reader of a stream is given instead of the events."""
 
@@ -283,6 +285,15 @@ class Agent(ValueRuns):
         return frozenset() if run is None else frozenset(run.executing)
 
     @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that wait for an answer; `resume` takes the answers."""
+        if not is_waiting(self._transcript.history):
+            return ()
+        from ..pending import pending_calls  # on use: most agents defer nothing
+
+        return pending_calls(self._transcript.history)
+
+    @property
     def config(self) -> AgentLoopConfig:
         """The configuration of the next run. Read-only: `replaced` makes an agent with another."""
         return self._config
@@ -390,6 +401,26 @@ class Agent(ValueRuns):
         """The same for code that is not async."""
         return self._sync(self._order(given))
 
+    async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> AgentResult:
+        """Acts on answers to some or all of the calls that wait (`pending`), by their ids.
+
+        An answer is `Approve()`, `ApproveWith(arguments)`, `Reject(reason)` or a bool; for an external call it is an
+        `AgentToolResult`. Answered calls are resolved at once, the others wait on, and the model is asked when nothing
+        waits. `approve` is not asked again, but pre-dispatch policies are.
+
+        Raises `NotPending` for an id that does not wait, `ValueError` for no answers, `TypeError` for an answer that
+        does not fit its call, and what `prompt` raises; then no answer counts.
+        """
+        return await self._drive(self._order(given, answers=answers))
+
+    def resume_stream(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> EventStream:
+        """The same as a stream of events."""
+        return self._stream(self._order(given, answers=answers))
+
+    def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> AgentResult:
+        """The same for code that is not async."""
+        return self._sync(self._order(given, answers=answers))
+
     def text_stream(
         self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
     ) -> hints.TextStream:
@@ -404,7 +435,7 @@ class Agent(ValueRuns):
         self, given: Mapping[str, Any], prompt: PromptOrAnswers, request: hints.StructuredOutput
     ) -> _Order:
         if isinstance(prompt, Mapping):
-            raise TypeError("nothing waits for answers: give a prompt")
+            return self._order(given, None, request, prompt)
         return self._order(given, as_prompts(prompt), request)
 
     def _order(
@@ -412,9 +443,10 @@ class Agent(ValueRuns):
         given: Mapping[str, Any],
         prompts: tuple[AgentMessage, ...] | None = None,
         request: hints.StructuredOutput | None = None,
+        answers: Mapping[str, hints.Answer] | None = None,
     ) -> _Order:
         """Returns the order of a run: what its caller gave, and the overrides that hold here and now."""
-        return _Order(prompts, request, given_to(self, given))
+        return _Order(prompts, request, given_to(self, given), answers)
 
     def _sync(self, order: _Order) -> AgentResult:
         from .sync import run_sync  # on use: most agents run in async code
@@ -433,15 +465,24 @@ class Agent(ValueRuns):
     def _claim(self, order: _Order, blocked: asyncio.AbstractEventLoop | None = None) -> Claim:
         """Claims the run of an order. Raises what makes it impossible, before anything has happened."""
         if order.prompts is None and not self.is_running:
-            self._check_history()
+            self._check_history(order)
         check_given(self._config, order.given)
         return self._claims.take(blocked)
 
-    def _check_history(self) -> None:
+    def _check_history(self, order: _Order) -> None:
         history = self._transcript.history
+        if order.answers is not None:
+            from ..pending import checked_answers  # on use: most agents defer nothing
+
+            order.answers = checked_answers(order.answers, history)
+            return
         if not history:
             raise NoMessages
-        if is_answered(history) and not self._queues.has_messages() and self._queues.provider is None:
+        if (
+            (is_answered(history) or is_waiting(history))
+            and not self._queues.has_messages()
+            and self._queues.provider is None
+        ):
             raise InvalidContinue
 
     async def _drive(
@@ -462,8 +503,10 @@ class Agent(ValueRuns):
             if claim.predecessor is not None:
                 await claim.wait_for_predecessors()
                 if order.prompts is None:
-                    self._check_history()
+                    self._check_history(order)
             run = self._run = self._new_run(claim, order, channel)
+            if order.answers is not None:
+                run.answers = dict(order.answers)
             self._last_error = self._last_result = None
             try:
                 self._last_result = result = await run.loop(run, order.prompts)

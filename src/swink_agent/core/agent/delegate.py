@@ -14,18 +14,22 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from msgspec.json import decode as decode_json
 from msgspec.structs import replace
 
 from ..checks import is_not
+from ..codec import encode_message
 from ..config import AgentLoopConfig
 from ..events import AgentEvent, DelegateEvent
 from ..loop import run_loop
+from ..pending import Pending
 from ..run.event_stream import Branch
 from ..run.state import EmitFn, Run
 from ..run.transcript import Transcript
 from ..tool import AgentToolResult, OnSteer, ToolContext
 from ..turn import TurnTools
-from ..types import AgentMessage, AgentResult, Cost, StopReason, Usage, UserMessage, is_blank
+from ..types import LLM_MESSAGES, AgentMessage, AgentResult, Cost, StopReason, Usage, UserMessage, is_blank
+from ..values.value import copy_json
 
 __all__ = ["Delegate", "Delegations", "MakeRunFn"]
 
@@ -103,12 +107,15 @@ class Delegate:
             ctx.has_invalid_arguments = True
             return AgentToolResult.error("the prompt has no content: say what is to be done")
         cancel = ctx.cancel
+        waited = None if caller is None else caller.inside.pop(ctx.call_id, None)
         channel = None if caller is None or caller.channel is None else Branch(caller.channel)
 
         def make(config: AgentLoopConfig, messages: Sequence[AgentMessage], given: Mapping[str, Any]) -> Run:
             tools = given["tools"]
             deps = config.deps if ctx.deps is None else ctx.deps
-            return Run(
+            if waited is not None:  # it goes on where it stopped, with the answers that it waited for
+                messages, config = waited[0], replace(config, state=copy_json(waited[2]))
+            run = Run(
                 _config_inside(config, ctx),
                 Transcript(messages),
                 TurnTools(tools.function) if isinstance(tools, TurnTools) else tools,  # each copy has its own last turn
@@ -121,13 +128,18 @@ class Delegate:
                 deps=given.get("deps", deps),
                 delegates=(*(() if caller is None else caller.delegates), self.name),
             )
+            if caller is not None:
+                run.is_inside(caller, ctx.call_id)
+            if waited is not None:
+                run.answers = waited[1]
+            return run
 
         try:
             run = self._run_of(make)
             accounts = _delegations_of(caller)
             accounts.begin(ctx, run)
             try:
-                result = await run_loop(run, (prompt,))
+                result = await run_loop(run, (prompt,) if waited is None else None)
             finally:
                 accounts.end(ctx)
         finally:
@@ -135,6 +147,8 @@ class Delegate:
                 channel.detach()
         if result.stop_reason is StopReason.ABORTED and cancel.is_cancelled:
             raise asyncio.CancelledError  # the batch knows why the call was cancelled, and says so
+        if result.pending:
+            raise _Waiting(arguments, run)
         return self._answer(result)
 
     def _answer(self, result: AgentResult) -> AgentToolResult:
@@ -144,6 +158,21 @@ class Delegate:
             why = f": {stop.reason}" if stop.reason else ""
             return AgentToolResult.error(f"{self.name} was stopped by the policy {stop.policy}{why}")
         return AgentToolResult.text(result.text)
+
+
+class _Waiting(Exception):
+    """A call of the delegate waits for an answer, so the call of the delegate waits too."""
+
+    def __init__(self, arguments: dict[str, Any], run: Run) -> None:
+        super().__init__("a call of the delegate waits for an answer")
+        messages = [message for message in run.transcript.history if type(message) in LLM_MESSAGES]
+        self.waits_for = Pending(
+            "delegate",
+            arguments,
+            messages=tuple([decode_json(encode_message(message)) for message in messages]),
+            state=copy_json(dict(run.state)),
+        )
+        """What the pending result keeps: all that is needed to go on."""
 
 
 def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig:

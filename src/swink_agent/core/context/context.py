@@ -21,6 +21,7 @@ from ..types import (
     Text,
     Thinking,
     ToolCall,
+    ToolOutcome,
     ToolResultMessage,
     UserMessage,
 )
@@ -30,12 +31,15 @@ __all__ = [
     "Snapshot",
     "default_convert_to_llm",
     "estimate_tokens",
+    "has_unclosed",
     "is_answered",
     "is_empty",
+    "is_waiting",
     "repair_pairs",
 ]
 
 M = TypeVar("M")
+_PENDING = ToolOutcome.PENDING
 
 
 class Snapshot(Sequence[M]):
@@ -104,6 +108,25 @@ def is_answered(messages: Sequence[AgentMessage]) -> bool:
     return True
 
 
+def is_waiting(messages: Sequence[AgentMessage]) -> bool:
+    """Whether the history ends with results of which one is pending, so that its call waits for an answer."""
+    return has_unclosed(messages, passes_users=False)
+
+
+def has_unclosed(messages: Sequence[AgentMessage], *, passes_users: bool = True) -> bool:
+    """Whether the last reply may have a pending result, also if a user message stands behind it."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if type(message) is AssistantMessage or (type(message) is UserMessage and not passes_users):
+            return False
+        if type(message) is ToolResultMessage:
+            if message.outcome is not _PENDING:
+                answered.add(message.tool_call_id)  # it has the place of a pending one before it
+            elif message.tool_call_id not in answered:
+                return True
+    return False
+
+
 # -- pairs ---------------------------------------------------------------------------------------------------
 
 
@@ -143,8 +166,10 @@ class _Pending:
     def take(self, message: LlmMessage) -> None:
         if type(message) is not ToolResultMessage:
             self.others.append(message)
-        elif self.results.get(message.tool_call_id, message) is None:
-            self.results[message.tool_call_id] = message
+        elif message.tool_call_id in self.results:
+            there = self.results[message.tool_call_id]
+            if there is None or there.outcome is _PENDING:  # no other result is ever replaced
+                self.results[message.tool_call_id] = message
 
     def settled(self) -> Iterator[LlmMessage]:
         for call in self.asker.tool_calls:

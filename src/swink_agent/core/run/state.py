@@ -32,9 +32,11 @@ from .transcript import Transcript
 
 if TYPE_CHECKING:
     from ..agent.delegate import Delegations
+    from ..pending import Answer
     from ..secrets.redaction import Redactor
     from ..structured import StructuredOutput
     from .relay import Relay
+    from .slots import RunningCall, Slots
     from .threads import WorkerThreads
 
 __all__ = ["EmitFn", "Run"]
@@ -69,7 +71,9 @@ class Run:
     __slots__ = (
         "_queues",
         "_redactor",
+        "_slots",
         "_threads",
+        "answers",
         "assembler",
         "audience",
         "backlog",
@@ -87,11 +91,14 @@ class Run:
         "has_reserving_policies",
         "has_to_poll",
         "id",
+        "inside",
         "instructions",
+        "is_waiting",
         "loop",
         "model",
         "needs_preparation",
         "pending",
+        "places",
         "refusal",
         "request",
         "start",
@@ -107,6 +114,7 @@ class Run:
         "turn_tools",
         "unasked_tools",
         "usage",
+        "way",
     )
 
     def __init__(
@@ -165,6 +173,17 @@ class Run:
         self.has_to_poll = provider is not None and (self._queues is None or self._queues.provider is not None)
         """Whether the application has its own message provider, which must be polled."""
         self._threads: WorkerThreads | None = None
+        self._slots: Slots | None = None
+        self.way: tuple[RunningCall, ...] = ()
+        """The calls that lead to this run, if it is a delegate's, outermost first."""
+        self.answers: dict[str, Answer] | None = None
+        """The answers to calls that wait, if the run brings any."""
+        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, Answer], dict[str, Any]]] = {}
+        """For calls whose delegates have waiting calls: the delegate's messages, and the answers for it."""
+        self.places: tuple[int, ...] = ()
+        """Where the results stand that took the places of pending ones."""
+        self.is_waiting = False
+        """Whether calls wait for an answer, so that the run must end."""
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []
         """Messages that lead the next turn."""
@@ -335,6 +354,20 @@ class Run:
 
             self._threads = WorkerThreads()
         return self._threads
+
+    @property
+    def slots(self) -> Slots:
+        """The running calls of tools with `max_concurrent`. Delegates share those of their caller."""
+        if self._slots is None:
+            from .slots import Slots  # on use: few tools limit their calls
+
+            self._slots = Slots()
+        return self._slots
+
+    def is_inside(self, caller: Run, call_id: str) -> None:
+        """Makes this the run of a delegate, which a call of another run started."""
+        self._slots = caller.slots
+        self.way = (*caller.way, (caller.id, call_id))
 
     def count(self, usage: Usage, cost: Cost) -> None:
         """Adds what a request used to the run's account."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ..approval import Grant
-from ..tool import AgentTool, AgentToolResult, ToolContext
+from ..tool import AgentTool, AgentToolResult, ToolContext, ToolOptions
 from ..types import Cost, ToolResultMessage, Usage
 from ..values.nesting import too_deep
 from .relay import Relay
@@ -20,13 +20,14 @@ from .state import Run
 
 if TYPE_CHECKING:
     from ..journal import CallFacts
+    from ..pending import Pending
 
-__all__ = ["PendingCall", "not_an_object"]
+__all__ = ["CallState", "not_an_object"]
 
 _LONGEST_EXCERPT = 200
 
 
-class PendingCall(msgspec.Struct, eq=False):
+class CallState(msgspec.Struct, eq=False):
     """One call, from the reply to its result."""
 
     run: Run
@@ -42,8 +43,10 @@ class PendingCall(msgspec.Struct, eq=False):
     is_checked: bool = False
     """Whether the arguments are known to be valid."""
     grant: Grant | None = None
-    approval: Literal["approved", "rejected"] | None = None
-    """The answer; `None` if the call needed no approval."""
+    options: ToolOptions | None = None
+    """The options of the tool, if it has any."""
+    approval: Literal["asked", "approved", "rejected"] | None = None
+    """The answer, or `asked` while there is none; `None` if the call needed no approval."""
     note: str = ""
     """What the model reads after the result."""
     began: float | None = None
@@ -61,6 +64,13 @@ class PendingCall(msgspec.Struct, eq=False):
     """What the delegate that the call ran has used, and its delegates."""
     message: ToolResultMessage | None = None
     """The result as it enters the history: there when the batch is left."""
+    waits_for: Pending | None = None
+    """What the call waits for, if its tool has started and found that it must wait: a call of its delegate waits."""
+    waiting: ToolResultMessage | None = None
+    """The pending result of a deferred call, as it enters the history if nothing cancels the call."""
+    has_slot: bool = False
+    """Whether it counts among the calls of a tool with `max_concurrent`."""
+    has_timed_out: bool = False
     relays: dict[str, Relay] = {}
 
     @property

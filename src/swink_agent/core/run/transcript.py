@@ -106,6 +106,20 @@ class Transcript:
         else:
             self._context = _replaced(self._context, old, new)
 
+    def take_place(self, position: int, pending: AgentMessage, new: AgentMessage) -> None:
+        """Puts a recorded result into the place of the pending one: at this position of the history, and wherever the
+        pending one is in the context. It may be converted already, so the conversion starts again."""
+        shared = self._context is self._history
+        old = self._history[position]
+        history = list(self._history)  # a new list, since snapshots of this one keep the old message
+        history[position] = new
+        self._history = history
+        self._context = history if shared else _replaced(_replaced(self._context, pending, new), old, new)
+        if self.recorder is not None:
+            self.recorder.forget(old)
+            self.recorder.forget(pending)
+        self._restart()
+
     # -- context -----------------------------------------------------------------------------------------------
 
     @property

@@ -20,6 +20,7 @@ from ..types import (
     Text,
     Thinking,
     ToolCall,
+    ToolOutcome,
     ToolResultMessage,
     UrlImage,
     UserMessage,
@@ -29,6 +30,7 @@ from .redaction import SHORTEST_TEXT, Redactor
 
 __all__ = ["hold_text", "masked_data", "masked_message", "masked_texts", "with_fields"]
 
+_PENDING = ToolOutcome.PENDING
 _NO_TEXT = frozenset({int, float, bool, type(None)})
 
 # This runs for every record of every run: types are compared by `type(x) is T`, as in `core.types`, the most frequent
@@ -48,6 +50,8 @@ def masked_message(message: AgentMessage, redactor: Redactor) -> AgentMessage:
         return message if content is message.content else structs.replace(message, content=content)
     if type(message) is ToolResultMessage:
         details = message.details if message.details is None else masked_data(message.details, redactor)
+        if message.outcome is _PENDING and isinstance(details, dict) and details != message.details:
+            details = {**cast("dict[str, Any]", details), "is_masked": True}  # nobody must run the masked arguments
         name = redactor.redact(message.tool_name)
         return with_fields(message, content=_blocks(message.content, redactor), details=details, tool_name=name)
     return redactor.redact_message(message)

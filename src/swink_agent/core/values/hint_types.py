@@ -5,6 +5,7 @@ from pathlib import Path as Path
 from ..agent.delegate import MakeRunFn as MakeRunFn
 from ..journal import Journal as Journal
 from ..journal import Past as Past
+from ..pending import Answer as Answer
 from ..policy import Policy as Policy
 from ..run.state import Run as Run
 from ..run.threads import WorkerThreads as WorkerThreads

@@ -1,0 +1,48 @@
+"""Limits how many calls of a tool run at once, in a run and its delegates.
+
+Owns the count. `dispatch` keeps the calls that wait for their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeAlias
+
+from ..tool import AgentTool
+
+__all__ = ["RunningCall", "Slots"]
+
+RunningCall: TypeAlias = tuple[str, str]
+"""The ids of a run and of one of its calls."""
+
+
+class Slots:
+    """The calls that run, of tools with `max_concurrent`. One object for a run and all its delegates."""
+
+    __slots__ = ("_running", "_waiters")
+
+    def __init__(self) -> None:
+        self._running: dict[int, tuple[AgentTool, list[RunningCall]]] = {}
+        """By the identity of the tool, which the entry keeps alive."""
+        self._waiters: list[Callable[[], None]] = []
+
+    def has_room(self, tool: AgentTool, most: int, way: Collection[RunningCall]) -> bool:
+        """Whether one more call may run. The calls on the `way` to it, through delegates, do not count: they wait for
+        it, so counting them would block both."""
+        running = self._running.get(id(tool))
+        return running is None or sum(call not in way for call in running[1]) < most
+
+    def enter(self, tool: AgentTool, call: RunningCall) -> None:
+        self._running.setdefault(id(tool), (tool, []))[1].append(call)
+
+    def leave(self, tool: AgentTool, call: RunningCall) -> None:
+        """Frees the slot, and wakes every run in which calls wait for one."""
+        self._running[id(tool)][1].remove(call)
+        waiters, self._waiters = self._waiters, []
+        for wake in waiters:
+            wake()
+
+    def tell(self, wake: Callable[[], None]) -> None:
+        """Calls `wake` when a slot becomes free, once."""
+        if wake not in self._waiters:
+            self._waiters.append(wake)
