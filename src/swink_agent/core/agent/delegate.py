@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec.json import decode as decode_json
+from msgspec.json import encode as encode_json
 from msgspec.structs import replace
 
 from ..checks import is_not
@@ -170,9 +171,17 @@ class _Waiting(Exception):
             "delegate",
             arguments,
             messages=tuple([decode_json(encode_message(message)) for message in messages]),
-            state=copy_json(dict(run.state)),
+            state=_plain(run.state),
         )
         """What the pending result keeps: all that is needed to go on."""
+
+
+def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the state as JSON, or nothing if it is not JSON."""
+    try:
+        return decode_json(encode_json(dict(state)))
+    except (TypeError, ValueError, RecursionError):
+        return {}
 
 
 def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig:
