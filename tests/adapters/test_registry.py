@@ -142,7 +142,10 @@ async def test_a_server_that_is_not_there_is_told_in_words() -> None:
         ModelSpec("openai", "m"), AgentContext("", [UserMessage("hi")]), StreamOptions(), CancellationToken()
     )
     (failed,) = [event async for event in stream]
-    assert failed == StreamFailed("http://127.0.0.1:1/v1/chat/completions: Connection refused", ErrorKind.NETWORK)
+    assert failed == StreamFailed(
+        "http://127.0.0.1:1/v1/chat/completions: Connection refused (no server listens there: is it running?)",
+        ErrorKind.NETWORK,
+    )
 
 
 @pytest.mark.parametrize(

@@ -521,6 +521,9 @@ def test_models_are_listed_with_prices_windows_and_whether_there_is_a_key(
     assert header.split() == ["MODEL", "WINDOW", "OUTPUT", "IN", "$/M", "OUT", "$/M"]
     assert row.split() == ["anthropic:claude-sonnet-4-6", "1M", "128k", "3.00", "15.00"]
     assert "more of providers without a key here" in done.err
+    without = program("models", "list", "gpt-4o-mini")
+    assert without.out == ""
+    assert "No model is ready:" in without.err
     everything = program("models", "list", "sonnet-4-6", "--all").out
     assert "bedrock:anthropic.claude-sonnet-4-6" in everything
     assert "no key" in everything

@@ -116,7 +116,7 @@ async def test_wrong_usage_is_told_before_anything_is_asked(swink: Any, tmp_path
         ("-p", "x", "--model", "antropic:x"): "did you mean anthropic? There are: ",
         ("-p", "x", "--model", "qqqqq:x"): "no provider is called 'qqqqq'; there are: ",
         ("-p", "x", "--model", "qqqqq"): "such as anthropic:claude-sonnet-4-6; `swink models` lists them",
-        ("-p", "x", "--max-turns", "0"): "--max-turns: max_turns cannot be 0",
+        ("-p", "x", "--max-turns", "0"): "--max-turns cannot be 0",
     }
     async with FakeProvider("anthropic", []) as provider:
         swink.use(provider)

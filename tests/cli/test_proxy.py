@@ -48,8 +48,9 @@ async def test_a_request_that_is_none_is_one_line_on_stderr(swink: Any) -> None:
     server.send_signal(signal.SIGINT)
     _, stderr = await server.communicate()
     lines = stderr.decode().splitlines()
-    assert lines[0] == "Serving. Ctrl+C ends it."
-    assert lines[1:] == [
+    assert lines[0] == "warning: no key is set here; to store one: swink keys set PROVIDER"
+    assert lines[1] == "Serving. Ctrl+C ends it."
+    assert lines[2:] == [
         "warning: refused a request that cannot be read: BadHttpMethod",
         "warning: refused GET /\\nerror: x\\x1b[2J from 127.0.0.1 with 404: not found",
     ]

@@ -48,7 +48,7 @@ _KEYS = (
     ("/queue text", "while a run goes on: a follow-up, for when it would stop"),
     ("Ctrl+C", "stop; what is queued is shown again"),
     ("Ctrl+C twice, Ctrl+D", "leave"),
-    ("Ctrl+Z", "give the shell; fg comes back"),
+    ("Ctrl+Z", "go to the shell; fg comes back"),
     ("!command", "run a command of your own, which the model sees with your next prompt"),
     ("lines pasted together", "are one prompt"),
 )

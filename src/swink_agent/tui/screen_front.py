@@ -38,7 +38,7 @@ _KEYS = (
     ("F2, Shift+Left, Shift+Right", "open and fold a tool's block; the one before, the next"),
     ("F6", "give the mouse to the terminal, and back"),
     ("PageUp, PageDown, Ctrl+Home", "scroll; Ctrl+End, or End after what is written, follows again"),
-    ("Ctrl+Z", "give the shell; fg comes back"),
+    ("Ctrl+Z", "go to the shell; fg comes back"),
     ("@", "complete a file"),
     ("!command", "run a command of your own, which the model sees with your next prompt"),
 )

@@ -178,6 +178,10 @@ async def test_closing_ends_a_command_that_still_runs(talk: Talk) -> None:
     [
         ("/model anthropic:x", ("/model", "anthropic:x")),
         ("#help", ("#help", "")),
+        ("/Help", ("#help", "")),
+        ("#model x", ("/model", "x")),
+        ("/key secret", ("#key", "secret")),
+        ("/wat", ("/wat", "")),
         ("/compact keep\nthe names", ("/compact", "keep\nthe names")),
         ("/usr/bin/env is odd", None),
         ("# A heading", None),
@@ -194,7 +198,7 @@ def test_a_path_a_heading_and_a_number_are_no_commands(words: str, found: tuple[
 async def test_a_wrong_command_names_the_nearest_and_sends_nothing(talk: Talk) -> None:
     stream = scripted(text("x"))
     conversation = await talk.open(stream)
-    for wrong, meant in (("/modle", "/model"), ("#hepl", "#help"), ("/help", "#help"), ("#theme", "/theme")):
+    for wrong, meant in (("/modle", "/model"), ("#hepl", "#help"), ("#themes", "/theme")):
         await conversation.submit(wrong)
         assert f"did you mean {meant}?" in told(conversation, "error")[-1]
     await conversation.submit("/xyzzy")

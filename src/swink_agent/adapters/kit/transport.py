@@ -6,6 +6,7 @@ Everything has a limit. aiohttp is imported when the first request is made.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -300,7 +301,8 @@ def _explain(error: Exception, url: str) -> str:
         return f"{where}: no answer in time"
     number = getattr(system, "errno", None)
     if isinstance(number, int) and number > 0:
-        return f"{where}: {os.strerror(number)}"
+        advice = " (no server listens there: is it running?)" if number == errno.ECONNREFUSED else ""
+        return f"{where}: {os.strerror(number)}{advice}"
     if reason := getattr(system, "strerror", None):
         return f"{where}: {reason}"
     text = str(error)

@@ -340,8 +340,9 @@ def check(definition: Definition, value: object, place: str) -> Any:
     """The value, if the setting can have it. Raises `SettingsError` that says what it can be."""
     fits, wanted = _fit(definition, value)
     if not fits:
-        where = "" if place == definition.name else f"{place}: "
-        raise SettingsError(f"{where}{definition.name} cannot be {_shown(value)}: it is {wanted}")
+        is_its_name = place.lstrip("-").replace("-", "_") == definition.name
+        where = place if is_its_name else f"{place}: {definition.name}"
+        raise SettingsError(f"{where} cannot be {_shown(value)}: it is {wanted}")
     if definition.kind == "rules":
         _check_rules(definition, cast("list[str]", value), place)
     if definition.kind in ("names", "rules"):

@@ -72,7 +72,13 @@ def list_models(words: tuple[str, ...] = (), everything: bool = False, as_json: 
         head = ("MODEL", "WINDOW", "OUTPUT", "IN $/M", "OUT $/M", "")
         click.echo(table([head, *[_cells(row) for row in shown]], right=(1, 2, 3, 4)))
     hidden = len(rows) - len(shown)
-    if hidden:
+    if hidden and not shown:
+        click.echo(
+            f"No model is ready: {hidden} are of providers without a key here (--all lists them). "
+            "Store a key with: swink keys set PROVIDER",
+            err=True,
+        )
+    elif hidden:
         click.echo(f"{hidden} more of providers without a key here: --all lists them.", err=True)
     for problem in unusable:
         Screen(sys.stderr).say("warning: ", problem, "yellow")

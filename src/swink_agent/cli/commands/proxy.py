@@ -78,6 +78,8 @@ async def _serve(host: str, port: int, token: str, is_new: bool, streams: int) -
             click.echo(f"export SWINK_PROXY_URL={url}")
             if is_new:
                 click.echo(f"export {TOKEN_VARIABLE}={token}")
+            if not credentials.listing():
+                click.echo("warning: no key is set here; to store one: swink keys set PROVIDER", err=True)
             click.echo("Serving. Ctrl+C ends it.", err=True)
             await ended.wait()
     except OSError as error:

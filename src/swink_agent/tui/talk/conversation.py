@@ -293,7 +293,7 @@ class Conversation:
         """
         found = command_in(text)
         if found is not None:
-            if found[0].lower() not in _AT_ONCE:
+            if found[0] not in _AT_ONCE:
                 await self._gate.passed()
             await run_command(self, *found)
             return
@@ -320,7 +320,7 @@ class Conversation:
         await self._gate.passed()
         if not text.strip() and not images:
             return
-        if (command_in(text.strip()) or ("",))[0].lower() == "#key":  # also from an editor, or after a space
+        if (command_in(text.strip()) or ("",))[0] == "#key":  # also from an editor, or after a space
             self.notice(_KEY_LINE, "error")
             return
         if self.opened is None:

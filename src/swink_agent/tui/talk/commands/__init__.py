@@ -60,15 +60,21 @@ COMMANDS = (
 )
 commands = COMMANDS
 _BY_NAME = {command.name: command for command in COMMANDS}
+_OTHER_SIGN = {"/": "#", "#": "/"}
 
 
 def command_in(text: str) -> tuple[str, str] | None:
     """Returns the name and the arguments of a text that looks like a command; `None` for a prompt.
 
-    A path (`/usr/bin`), a heading (`# Title`), a number (`#12`) and any text after a space are prompts.
+    A command may be given with the other sign: `/help` is `#help`. A path (`/usr/bin`), a heading (`# Title`), a number
+    (`#12`) and any text after a space are prompts.
     """
     found = _COMMAND.fullmatch(text.rstrip())
-    return None if found is None else (found.group(1), (found.group(2) or "").strip())
+    if found is None:
+        return None
+    name = found.group(1).lower()
+    other = _OTHER_SIGN[name[0]] + name[1:]
+    return other if name not in _BY_NAME and other in _BY_NAME else name, (found.group(2) or "").strip()
 
 
 def is_command(text: str) -> bool:
@@ -80,7 +86,7 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
     """Runs a command; for an unknown name, suggests the nearest one."""
     from swink_agent.app.errors import ApplicationError
 
-    command = _BY_NAME.get(name.lower())
+    command = _BY_NAME.get(name)
     if command is None:
         conversation.notice(_unknown(name), "error")
         return
