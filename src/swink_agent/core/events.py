@@ -78,7 +78,7 @@ _RAN = ToolOutcome.RAN
 InjectionSource: TypeAlias = Literal["steering", "follow_up", "policy"]
 RunKind: TypeAlias = Literal["prompt", "continue", "structured", "resume"]
 """How a run began: with prompts, from the existing history, with prompts and a schema for the answer, or with answers
-to calls that waited."""
+to calls that waited (`schema` then says whether it must give a value)."""
 DeferralKind: TypeAlias = Literal["approval", "external", "delegate"]
 """What a call waits for: an approval, a result from the application, or a call inside its delegate."""
 UsageSource: TypeAlias = Literal["compaction", "overflow"]

@@ -132,9 +132,9 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     Raises nothing but the `CancelledError` of a task that was cancelled from outside, and that after `AgentEnd`.
     """
     request = run.request
-    kind: RunKind = "structured"
-    if request is None:
-        kind = "prompt" if prompts is not None else "continue" if run.answers is None else "resume"
+    kind: RunKind = "resume"
+    if run.answers is None:
+        kind = "continue" if prompts is None else "prompt" if request is None else "structured"
     schema = None if request is None else copy_json(request.schema)
     run.emit(AgentStart(run.id, kind, schema, prompts or ()))
     starts_with_overflow = _ended_in_overflow(run.transcript.history)

@@ -164,8 +164,11 @@ _WORDS = {
     ToolOutcome.INCOMPLETE: "incomplete",
     ToolOutcome.LOST: "outcome unknown",
     ToolOutcome.NEVER_RAN: "never ran",
+    ToolOutcome.PENDING: "waiting",
 }
-_STOPPED = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.CANCELLED, ToolOutcome.NEVER_RAN})
+_STOPPED = frozenset(
+    {ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.CANCELLED, ToolOutcome.NEVER_RAN, ToolOutcome.PENDING}
+)
 
 
 def status(result: ToolResultMessage | None) -> tuple[str, str]:

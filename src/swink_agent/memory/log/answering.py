@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from swink_agent.core.context.context import is_empty
-from swink_agent.core.types import AgentMessage, AssistantMessage, ToolCall, ToolResultMessage
+from swink_agent.core.types import AgentMessage, AssistantMessage, ToolCall, ToolOutcome, ToolResultMessage
 
 from .records import UnknownMessage
 
 __all__ = ["AnsweredHistory", "OpenCalls"]
+
+_PENDING = ToolOutcome.PENDING
 
 
 class OpenCalls:
@@ -28,13 +30,23 @@ class OpenCalls:
     def place(self, message: ToolResultMessage, call: int | None) -> int | None:
         """The index of the call that this result answers; `None` if it answers none."""
         if call is not None:
-            if 0 <= call < len(self.calls) and self.results[call] is None:
+            if 0 <= call < len(self.calls) and self._is_open(call):
                 return call if self.calls[call].id == message.tool_call_id else None
             return None
         for index, asked in enumerate(self.calls):
-            if asked.id == message.tool_call_id and self.results[index] is None:
+            if asked.id == message.tool_call_id and self._is_open(index):
                 return index
         return None
+
+    def _is_open(self, index: int) -> bool:
+        """Whether the call has no result, or one that waits for an answer: no other result is ever replaced."""
+        result = self.results[index]
+        return result is None or result[1].outcome is _PENDING
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every call has a result that stays."""
+        return not any(map(self._is_open, range(len(self.results))))
 
 
 class AnsweredHistory:
@@ -60,7 +72,7 @@ class AnsweredHistory:
         batch = self.batch
         if type(message) is ToolResultMessage:
             if batch is None:
-                return call is None and self._add_late(number, message)
+                return self._add_late(number, message, call)
             index = batch.place(message, call)
             if index is None:
                 return False
@@ -70,7 +82,7 @@ class AnsweredHistory:
             return False  # of another version: its place is not known, and others of its reply may still come
         if batch is not None:
             self.batch = None
-            self._late = (batch, len(self.messages)) if None in batch.results else None
+            self._late = None if batch.is_complete else (batch, len(self.messages))
             self._put_results(batch, self.messages, self.numbers)
         self.messages.append(message)
         self.numbers.append(number)
@@ -82,14 +94,22 @@ class AnsweredHistory:
                 self.batch = OpenCalls(number, calls)
         return True
 
-    def _add_late(self, number: int, message: ToolResultMessage) -> bool:
+    def start(self, call: int) -> None:
+        """Notes that a call of the last reply starts: a pending result does not hold any more."""
+        batch = self.batch
+        if batch is not None and 0 <= call < len(batch.calls):
+            result = batch.results[call]
+            if result is not None and result[1].outcome is _PENDING:
+                batch.results[call] = None
+
+    def _add_late(self, number: int, message: ToolResultMessage, call: int | None) -> bool:
         """Moves a result that comes after another message to its reply, as it would be sent: an application may give
-        such a history."""
+        such a history, and a run closes calls that wait."""
         if self._late is None:
             return False
         batch, start = self._late
-        index = batch.place(message, None)
-        if index is None:
+        index = batch.place(message, call)
+        if index is None or (call is not None and batch.results[index] is None):
             return False
         batch.results[index] = (number, message)
         self.messages[start + index], self.numbers[start + index] = message, number

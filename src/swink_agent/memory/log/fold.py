@@ -6,6 +6,9 @@ any time. The history is always valid: a call without a result gets one that say
     outcome unknown     the call had started: what it did, and whether it still runs, is not known
     never ran           the call had not started
 
+A call that waits for an answer has a pending result on record, and still waits after a crash. A result on record takes
+its place. If only the start of the call is on record behind it, the outcome is unknown.
+
 Owns the rules of the fold and of recovery. `answering` puts results in their places, and `resuming` records recovered
 results when the session continues.
 """
@@ -27,6 +30,7 @@ from swink_agent.core.journal import (
     StateChanged,
     ToolStarted,
 )
+from swink_agent.core.pending import pending_calls
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
@@ -110,6 +114,7 @@ class Fold:
         self.is_in_use = False
         """Whether a process is writing the session, so that the last calls may still get their results."""
         self.lost: list[str] = []
+        self._pending_before = 0 if summary is None else summary.pending
         if summary is not None:
             self._before = summary.messages
             self._usage, self._cost, self.model = summary.usage, summary.cost, summary.model
@@ -134,6 +139,9 @@ class Fold:
                 started = (batch.reply, entry.call)
                 self._started.add(started)
                 self._recovered.pop(started, None)  # made when the history was read before the start
+                self._history.start(entry.call)
+                if self._context is not None:
+                    self._context.start(entry.call)
             return
         match entry:
             case MessageReplaced():
@@ -326,6 +334,14 @@ class Fold:
         batch = self._history.batch
         return batch.reply if batch is not None and None in batch.results else None
 
+    @property
+    def pending(self) -> int:
+        """How many calls wait for an answer."""
+        messages = self._history.all()[0]
+        if self._is_partial and not any(isinstance(message, (UserMessage, AssistantMessage)) for message in messages):
+            return self._pending_before
+        return len(pending_calls(messages))
+
     def has_started(self, reply: int | None, call: int) -> bool:
         """Whether a call had started, of the reply that the entry of this number added."""
         return (reply, call) in self._started
@@ -358,6 +374,7 @@ class Fold:
             first=self._first,
             first_number=self._first_number,
             updated=self.updated,
+            pending=self.pending,
         )
 
     def past(self) -> Past:

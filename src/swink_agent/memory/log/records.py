@@ -92,6 +92,8 @@ class Summary(Value, frozen=True, kw_only=True, tag="summary"):
     first_number: int | None = None
     """The number of the record that added that message."""
     updated: int = 0
+    pending: int = 0
+    """How many calls wait for an answer."""
 
 
 class UnknownRecord(Value, frozen=True):

@@ -24,10 +24,12 @@ from swink_agent.core.events import (
     MessagesInjected,
     ToolApprovalRequested,
     ToolApprovalResolved,
+    ToolCallDeferred,
     ToolExecutionEnd,
     ToolExecutionStart,
     TurnEnd,
     TurnEndReason,
+    TurnResumed,
     TurnStart,
     UsageAdded,
 )
@@ -43,6 +45,7 @@ from swink_agent.core.journal import (
     StateChanged,
     ToolStarted,
 )
+from swink_agent.core.pending import Pending, WaitingCall, unclosed_calls, waiting_calls
 from swink_agent.core.record import RunRecord
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import (
@@ -75,6 +78,9 @@ __all__ = [
 ]
 
 
+_PENDING = ToolOutcome.PENDING
+
+
 class Record(Protocol):
     """One record of a session: its number and its entry."""
 
@@ -105,12 +111,24 @@ class AddedMessage(NamedTuple):
     """False for what a crash left unfinished: a replay does not compare it."""
     number: int | None = None
     """The number of its entry; `None` for a result that is not on record."""
+    replaces: int | None = None
+    """For a result that took the place of a pending one, its position in the history."""
 
 
 class StoredTurn:
     """One reply, the messages that entered the history before it, and the results of its calls."""
 
-    __slots__ = ("facts", "injected", "reply", "reply_number", "result_numbers", "results", "started", "state")
+    __slots__ = (
+        "facts",
+        "injected",
+        "reply",
+        "reply_number",
+        "result_numbers",
+        "results",
+        "started",
+        "state",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.injected: list[tuple[int, MessageSource, AgentMessage]] = []
@@ -124,6 +142,8 @@ class StoredTurn:
         self.started: dict[int, ToolStarted] = {}
         self.state: dict[str, Any] | None = None
         """The agent's state after the tools ran, if they changed it."""
+        self.waiting: tuple[WaitingCall, ...] = ()
+        """For the turn of an earlier reply, in a run that brings answers: the calls that waited."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -136,7 +156,9 @@ class StoredTurn:
     def place(self, number: int, message: ToolResultMessage, call: int | None) -> int | None:
         """Stores a result with its call. Returns the call's index, or `None` if no call without a result fits."""
         for index, asked in enumerate(self.calls):
-            if index not in self.results and call in (None, index) and asked.id == message.tool_call_id:
+            there = self.results.get(index)
+            is_open = there is None or there.outcome is _PENDING
+            if is_open and call in (None, index) and asked.id == message.tool_call_id:
                 self.results[index], self.result_numbers[index] = message, number
                 return index
         return None
@@ -151,6 +173,8 @@ class StoredRun:
         self.before = before
         """The history to begin with; `None` for the one that the previous run left."""
         self.state = state
+        self.closed: list[tuple[int, WaitingCall, ToolResultMessage, CallFacts | None]] = []
+        """The calls that waited, and that this run closed before anything else."""
         self.prompts: list[tuple[int, AgentMessage]] = []
         self.turns: list[StoredTurn] = []
         self.replaced: dict[int, AgentMessage] = {}
@@ -182,8 +206,17 @@ class StoredRun:
     def close(self, found: Sequence[AgentMessage]) -> None:
         """Lists what the run added. A result that is not on record is taken from `found`, the session's history, or
         made up."""
-        self.added = [AddedMessage(self._now(number, one), "prompt", -1, number=number) for number, one in self.prompts]
+        self.added = [
+            AddedMessage(self._now(number, message), "result", -1, one.index, number=number, replaces=one.position)
+            for number, one, message, _ in self.closed
+        ]
+        self.added += [
+            AddedMessage(self._now(number, one), "prompt", -1, number=number) for number, one in self.prompts
+        ]
         for index, turn in enumerate(self.turns):
+            if turn.waiting:
+                self._close_resumed(index, turn, found)
+                continue
             # Where the recording breaks off, other messages may have been about to enter, in any order.
             is_known = turn.reply is not None or self.end is not None
             self.added += [
@@ -197,11 +230,25 @@ class StoredRun:
             for position, call in enumerate(turn.calls):
                 number, result = turn.result_numbers.get(position), turn.results.get(position)
                 if number is None or result is None:
-                    message = _recovered(call, found, self.start + len(self.added))
+                    at = self.start + sum(one.replaces is None for one in self.added)
+                    message = _recovered(call, found, at)
                 else:
                     message = self._now(number, result)
                 is_known = not self.is_lost(index, position)
                 self.added.append(AddedMessage(message, "result", index, position, is_known, number))
+
+    def _close_resumed(self, index: int, turn: StoredTurn, found: Sequence[AgentMessage]) -> None:
+        """Lists the results that took the places of pending ones. A call that only started has lost its result."""
+        for one in turn.waiting:
+            number, result = turn.result_numbers.get(one.index), turn.results.get(one.index)
+            if result is None and one.index not in turn.started:
+                continue  # it waits on
+            if number is None or result is None:
+                message = _recovered(one.call, found, one.position)
+            else:
+                message = self._now(number, result)
+            is_known = not self.is_lost(index, one.index)
+            self.added.append(AddedMessage(message, "result", index, one.index, is_known, number, one.position))
 
     def _now(self, number: int, message: AgentMessage) -> AgentMessage:
         return self.replaced.get(number, message)
@@ -214,9 +261,13 @@ class StoredRun:
         return RunRecord.of(self._events())
 
     def _events(self) -> Generator[AgentEvent]:
-        prompts = tuple([one.message for one in self.added if one.turn < 0])
+        prompts = tuple([one.message for one in self.added if one.source == "prompt"])
         start = self.started or RunStarted("")
         yield AgentStart(start.run_id, start.kind or ("prompt" if prompts else "continue"), start.schema, prompts)
+        for _, one, message, facts in self.closed:
+            result = AgentToolResult(message.content, message.details, message.is_error)
+            reason = "" if facts is None else facts.reason
+            yield ToolExecutionEnd(one.call.id, one.call.name, result, True, message.outcome, reason, 0.0)
         if self.end is None:  # otherwise the end has the usage of the whole run
             for report in self.reports:
                 yield UsageAdded(report.usage, report.cost)
@@ -234,13 +285,16 @@ class StoredRun:
             if self.end is not None:
                 yield TurnEnd(index, None, (), TurnEndReason.STOPPED)
             return
-        yield MessageEnd(turn.reply)
+        if turn.waiting:
+            yield TurnResumed(turn.reply, tuple([call for one in turn.waiting for call in one.calls()]))
+        else:
+            yield MessageEnd(turn.reply)
         results: list[ToolResultMessage] = []
         for one in added:
             if one.call is not None and isinstance(one.message, ToolResultMessage):
                 yield from _call_events(turn, one.call, one.message)
                 results.append(one.message)
-        reply = next(one.message for one in added if one.source == "reply")
+        reply = turn.reply if turn.waiting else next(one.message for one in added if one.source == "reply")
         assert isinstance(reply, AssistantMessage)
         yield TurnEnd(index, reply, tuple(results), TurnEndReason.TOOLS_EXECUTED if results else TurnEndReason.COMPLETE)
 
@@ -276,8 +330,9 @@ def _call_events(turn: StoredTurn, index: int, message: ToolResultMessage) -> Ge
     facts = turn.facts.get(index) or at_start or CallFacts(is_started=started is not None)
     changed = facts.arguments if started is None or started.arguments is None else started.arguments
     arguments = call.arguments if changed is None else changed
-    if facts.approval is not None:
+    if facts.approval is not None and not turn.waiting:
         yield ToolApprovalRequested(call.id, call.name, arguments)
+    if facts.approval in ("approved", "rejected"):
         is_approved = facts.approval == "approved"
         yield ToolApprovalResolved(call.id, call.name, is_approved, "" if is_approved else facts.reason, facts.note)
     if facts.is_started and started is not None:
@@ -285,6 +340,10 @@ def _call_events(turn: StoredTurn, index: int, message: ToolResultMessage) -> Ge
     if facts.usage is not None or facts.cost is not None:  # the only thing that a session keeps of a delegate
         spent = UsageAdded(facts.usage or Usage(), facts.cost or Cost())
         yield DelegateEvent(call.id, call.name, spent)
+    pending = Pending.of(message)
+    if pending is not None:
+        yield ToolCallDeferred(call.id, call.name, arguments, pending.kind, facts.reason)
+        return
     result = AgentToolResult(message.content, message.details, message.is_error)
     yield ToolExecutionEnd(
         call.id, call.name, result, message.is_error, message.outcome, facts.reason, facts.seconds, arguments
@@ -357,6 +416,8 @@ class _Reader:
             case RunStarted():
                 self.close_run()
                 self._open_run().started = entry
+                if entry.kind == "resume":
+                    self._resume(self._run)
             case RunEnded():
                 if self._run is not None:
                     self._run.end = entry
@@ -408,7 +469,12 @@ class _Reader:
         self.runs.append(run)
         run.close(self._found)
         for one in run.added:
-            self._add(one.number, one.message)
+            if one.replaces is None:
+                self._add(one.number, one.message)
+            elif one.replaces < len(self.history):
+                self.history[one.replaces] = (one.number, one.message)
+                if one.number is not None:
+                    self._known[one.number] = one.message
             self._is_set = self._is_set or not one.is_known
         self._is_set = self._is_set or run.ends_early
         self.measure()
@@ -435,6 +501,20 @@ class _Reader:
             self._add(number, entry.message)
             self.history.insert(first + sum(other < index for other in there), self.history.pop())
 
+    def _resume(self, run: StoredRun | None) -> None:
+        """Begins a run that brings answers with the turn of the reply whose calls wait."""
+        reply, waiting = waiting_calls([message for _, message in self.history])
+        if run is not None and reply is not None:
+            turn = StoredTurn()
+            turn.reply, turn.waiting = reply, waiting
+            run.turns.append(turn)
+
+    def _close_call(self, run: StoredRun, number: int, message: ToolResultMessage, entry: MessageAdded) -> None:
+        """Takes the result of a call that waited before this run."""
+        for one in unclosed_calls([message for _, message in self.history])[1]:
+            if one.index == entry.call and one.call.id == message.tool_call_id:
+                run.closed.append((number, one, message, entry.facts))
+
     def _turn(self) -> StoredTurn | None:
         return self._run.turns[-1] if self._run is not None and self._run.turns else None
 
@@ -443,7 +523,9 @@ class _Reader:
         if entry.source == "prompt":
             run.prompts.append((number, message))
         elif entry.source == "result":
-            if turn is not None and isinstance(message, ToolResultMessage):
+            if turn is None and isinstance(message, ToolResultMessage):
+                self._close_call(run, number, message, entry)
+            elif turn is not None and isinstance(message, ToolResultMessage):
                 index = turn.place(number, message, entry.call)
                 if index is not None and entry.facts is not None:
                     turn.facts[index] = entry.facts

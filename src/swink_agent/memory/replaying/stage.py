@@ -2,7 +2,7 @@
 
     the model        sends the recorded replies
     the tools        return the recorded results; the real ones never run
-    people           act at the same places: prompts, steering, follow-ups, aborts
+    people           act at the same places: prompts, steering, follow-ups, aborts, answers to calls that waited
     the agent        does all the rest itself: policies, approvals, validation, the loop
 
 Owns the stand-ins and when they act. What is on record is read in `log.runs`, and in `log.old_sessions` for sessions of
@@ -17,7 +17,7 @@ from typing import Any
 
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.agent.queues import QueueName
-from swink_agent.core.approval import ApproveFn, ProposedCall, Reject
+from swink_agent.core.approval import Approve, ApproveFn, ApproveWith, Defer, ProposedCall, Reject
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.events import (
@@ -26,9 +26,12 @@ from swink_agent.core.events import (
     MessageStart,
     ToolApprovalRequested,
     ToolApprovalResolved,
+    ToolCallDeferred,
     ToolExecutionEnd,
     TurnEnd,
+    TurnResumed,
 )
+from swink_agent.core.pending import Answer, Pending, WaitingCall
 from swink_agent.core.playback import events_of
 from swink_agent.core.record import CallRecord
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
@@ -146,7 +149,7 @@ class ReplayStage:
         if run.state is not None:
             self._set_state(run.state)
         self._run, self._run_index = run, index
-        self._expected = run.added
+        self._expected = [one for one in run.added if one.replaces is None]
         self._find_answer_tool(run, [tool.name for tool in agent.tools])
         self._fed.clear()
         self._replaced.clear()
@@ -179,17 +182,32 @@ class ReplayStage:
         if run.is_old:
             self._answer_tool, self._answer_tools = old_answer_tool(run, own), old_answer_tools(run, own)
         else:
-            self._answer_tool = answer_tool_name(own) if run.record.kind == "structured" else None
+            self._answer_tool = None if run.record.schema is None else answer_tool_name(own)
             self._answer_tools = frozenset() if self._answer_tool is None else frozenset({self._answer_tool})
 
     async def _go(self, run: StoredRun) -> AgentResult | None:
-        prompts = [message for _, message in run.prompts]
-        if self._answer_tool is not None and prompts:
-            await self._go_for_an_answer(run, prompts, self._answer_tool)
+        prompts: Any = [message for _, message in run.prompts]
+        answers = self._answers(run)
+        if self._answer_tool is not None and (prompts or answers):
+            await self._go_for_an_answer(run, answers or prompts, self._answer_tool)
             return None
+        if answers:
+            return await self.agent.resume(answers)
         return await (self.agent.prompt(prompts) if prompts else self.agent.continue_loop())
 
-    async def _go_for_an_answer(self, run: StoredRun, prompts: list[AgentMessage], answer_tool: str) -> None:
+    def _answers(self, run: StoredRun) -> dict[str, Answer]:
+        """The recorded answers to the calls that waited."""
+        turn = run.turns[0] if run.turns else None
+        answers: dict[str, Answer] = {}
+        if turn is not None and turn.waiting:
+            for one, call in zip(turn.waiting, run.record.turns[0].calls, strict=True):
+                if one.index in turn.results or one.index in turn.started:
+                    # Inside a delegate, which a stand-in replaces, any answer will do.
+                    inner = AgentToolResult() if one.pending.kind == "delegate" else None
+                    answers |= {waiting.call_id: inner or _answer(one, call) for waiting in one.calls()}
+        return answers
+
+    async def _go_for_an_answer(self, run: StoredRun, prompts: Any, answer_tool: str) -> None:
         """Asks for a value that the accepted answers fit, and nothing else.
 
         The recorded schema would not do: the caller's type may have refused what its schema allows.
@@ -224,6 +242,14 @@ class ReplayStage:
         elif isinstance(event, MessageEnd):
             self._given = {"": event.message.content}
             self._interrupt_if_due(may_steer=False)
+        elif isinstance(event, TurnResumed):
+            self._begin_turn(0)
+            self._given = {"": event.message.content}
+        elif isinstance(event, ToolCallDeferred):
+            index = self._open.get(event.call_id)
+            if index is not None and self._calls[index].outcome is ToolOutcome.PENDING:
+                self._open.pop(event.call_id)
+            self._interrupt_if_due()
         elif isinstance(event, ToolExecutionEnd):
             self._given[event.call_id] = event.result.content
             self._open.pop(event.call_id, None)
@@ -248,7 +274,7 @@ class ReplayStage:
     def _begin_turn(self, index: int) -> None:
         self._turn_index = index
         turn = self._turn
-        self._open = {} if turn is None else {call.id: index for index, call in enumerate(turn.calls)}
+        self._open = {} if turn is None else {turn.calls[index].id: index for index in self._calls}
         self._is_in_batch = bool(self._open)
         self._is_steered = self._is_aborted = False
 
@@ -257,9 +283,15 @@ class ReplayStage:
         return self._run.turns[self._turn_index] if self._run is not None and self._turn_index >= 0 else None
 
     @property
-    def _calls(self) -> tuple[CallRecord, ...]:
-        """The recorded calls of this turn."""
-        return () if self._turn is None or self._run is None else self._run.record.turns[self._turn_index].calls
+    def _calls(self) -> dict[int, CallRecord]:
+        """The recorded calls of this turn, by their indices in the reply."""
+        if self._turn is None or self._run is None:
+            return {}
+        calls = self._run.record.turns[self._turn_index].calls
+        if not self._turn.waiting:
+            return dict(enumerate(calls))
+        answered = {*self._turn.results, *self._turn.started}
+        return {one.index: call for one, call in zip(self._turn.waiting, calls, strict=True) if one.index in answered}
 
     def _diverge(
         self, position: int, expected: Compared | None = None, actual: Compared | None = None, reason: str = ""
@@ -302,7 +334,20 @@ class ReplayStage:
         is_there = call.name in self._answer_tools or any(tool.name == call.name for tool in self.agent.tools)
         return None if is_there else call
 
+    def _compare_places(self, run: StoredRun) -> bool:
+        """Compares the results that took the places of pending ones."""
+        for one in run.added:
+            if one.replaces is None or not one.is_known:
+                continue
+            actual = self.agent.messages[one.replaces]
+            if not self._comparison.is_same(one.message, actual, self._answer_tools):
+                self._diverge(one.replaces, one.message, actual, _difference(one, actual))
+                return False
+        return True
+
     def _compare_rest(self, run: StoredRun, how_it_ended: str) -> None:
+        if not self._compare_places(run):
+            return
         if self._compare() and self.reached < run.start + len(self._expected):
             expected = self._expected[self.reached - run.start]
             if expected.is_known:
@@ -360,7 +405,11 @@ class ReplayStage:
         now = ToolCall(call.id, name, copy_json(arguments))
         position = self._position_of(index)
         is_lost = run.is_lost(self._turn_index, index)
-        if not is_lost and recorded is not None and recorded.outcome in _REFUSED and not call.is_started:
+        pending = None if recorded is None else Pending.of(recorded)
+        if pending is not None and pending.kind == "delegate":
+            raise _StillWaits(pending)
+        is_refused = recorded is not None and (recorded.outcome in _REFUSED or pending is not None)
+        if not is_lost and recorded is not None and is_refused and not call.is_started:
             self._diverge(position, recorded, now, f"the tool {name} runs now, and did not when it was recorded")
         elif not self._comparison.is_equal(call.arguments, arguments) and (call.is_started or not is_lost):
             then = ToolCall(call.id, name, call.arguments)
@@ -429,6 +478,9 @@ class ReplayStage:
                 self._is_aborted = True
                 self.agent.abort()
                 return Reject(words)
+            index = self._open.get(request.call_id)
+            if index is not None and self._calls[index].outcome is ToolOutcome.PENDING:
+                return Defer(self._calls[index].reason)  # the answer came in another run
             self.give_back()  # the callback may look at the history
             return approve(request)
 
@@ -515,6 +567,7 @@ class _RecordedTool:
         self.parameters_schema = tool.parameters_schema
         self.requires_approval = tool.requires_approval
         self.on_steer = getattr(tool, "on_steer", "cancel")
+        self.external = bool(getattr(tool, "external", False))
         if hasattr(tool, "foresee") or hasattr(tool, "approval_scope"):
             self.foresee = self._foresee
 
@@ -527,6 +580,26 @@ class _RecordedTool:
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Returns the recorded result. The real tool never runs."""
         return await self._stage.result_of(self.name, arguments, ctx)
+
+
+class _StillWaits(Exception):
+    """A call inside the delegate waited when it was recorded, so the call of the delegate waits."""
+
+    def __init__(self, pending: Pending) -> None:
+        super().__init__("a call of the delegate waits")
+        self.waits_for = pending
+
+
+def _answer(one: WaitingCall, call: CallRecord) -> Answer:
+    """The answer that led to the recorded result of a call that waited."""
+    if call.approval == "rejected" or (call.approval is None and call.outcome is ToolOutcome.REJECTED):
+        return Reject(call.reason)
+    is_given = not call.is_started and call.outcome in (ToolOutcome.RAN, ToolOutcome.FAILED)
+    if call.result is not None and (is_given or one.pending.kind == "external"):
+        return call.result
+    if call.arguments != one.pending.arguments:
+        return ApproveWith(call.arguments, call.note)
+    return Approve()
 
 
 class _NoRetry:

@@ -49,6 +49,8 @@ class SessionInfo(Value, frozen=True, kw_only=True):
     """What the application gave when it created the session."""
     problems: tuple[str, ...] = ()
     """What was wrong with the file, in words."""
+    pending: int = 0
+    """How many calls wait for an answer, which `agent.resume` gives."""
     damage: tuple[str, ...] = ()
     """The problems that lost something: all but custom messages whose types the store was not given."""
 

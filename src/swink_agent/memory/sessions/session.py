@@ -356,6 +356,7 @@ def info_of(path: Path, start: SessionStarted, fold: Fold, problems: Sequence[Pr
         messages=fold.count,
         usage=fold.usage,
         cost=fold.cost,
+        pending=fold.pending,
         parent=start.parent,
         version=start.version,
         metadata=copy_json(start.metadata),
