@@ -10,11 +10,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
-from swink_agent import Agent, Cost, extract_text
+from swink_agent import Agent, AssistantMessage, Cost, PolicyStop, StopReason, UserMessage, extract_text
 from swink_agent.core.errors import ErrorKind
 from swink_agent.evals import (
+    Attempt,
     AuditTrail,
+    CaseResult,
     EvalCase,
     EvalGrid,
     EvalRun,
@@ -28,6 +31,7 @@ from swink_agent.evals import (
     NotMeasured,
     PairwiseJudge,
     Score,
+    ToolCallRecord,
     Verdict,
     report,
     rescore,
@@ -192,6 +196,33 @@ async def test_what_cannot_be_scored_again_keeps_its_score(tmp_path: Path) -> No
     stricter = await rescore(run, EvaluatorRegistry.standard(JudgeEvaluator("t:judge", 3, votes)), verdict="any")
     assert stricter.result("judged").scores["judge"].value == 0.1
     assert (stricter.verdict, len(votes.requests)) == (Verdict.ANY, 6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "schema", "value"),
+    [
+        ({"n": 3}, {"required": ["n"]}, 1.0),
+        ({"n": 3}, {"required": ["m"]}, 0.0),
+        ({"value": [3]}, {"type": "array"}, 1.0),
+    ],
+)
+async def test_a_value_of_an_earlier_version_is_in_the_call_that_gave_it(
+    arguments: dict[str, Any], schema: dict[str, Any], value: float
+) -> None:
+    case = EvalCase("a", "A", ["?"], expected_response={"schema": schema})
+    calls = (
+        ToolCallRecord("final_answer", {"n": "wrong"}, is_error=True),
+        ToolCallRecord("final_answer", arguments, "accepted"),
+    )
+    messages = (UserMessage("?"), AssistantMessage("", stop_reason=StopReason.TOOL_USE))
+    stop = PolicyStop("final_answer", "the answer was given")
+    did = Invocation(messages, 2, calls, stopped_by=stop)
+    attempt = AuditTrail.sealed("s", "a", Attempt(1, {"structured": Score(1.0)}, trajectory=did, case=case))
+    whole = await EvalRunner(wrong).run(EvalSet("s", "S", [case]))
+    run = replace(whole, results=(CaseResult("a", (attempt,)),), chain="")
+    scored = await rescore(replace(run, chain=AuditTrail.chain_of_run(run)))
+    assert scored.result("a").scores["structured"].value == value
+    assert not scored.result("a").attempts[0].invocation.has_value  # what is on record stays as it was
 
 
 async def test_a_run_that_was_changed_is_not_scored_again(tmp_path: Path) -> None:

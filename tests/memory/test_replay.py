@@ -448,6 +448,9 @@ async def test_compaction_changes_no_message() -> None:
     assert (await replayed(ledger)).divergence is None
 
 
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
 @pytest.mark.parametrize(
     "replies",
     [
@@ -461,12 +464,48 @@ async def test_compaction_changes_no_message() -> None:
     ids=["at once", "invalid first", "text first", "never", "always invalid", "an error"],
 )
 async def test_structured_output_comes_to_the_same(replies: list[Any]) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     agent, ledger = recorder(scripted(*replies, text("and then")), tools=[add])
     with suppress(StructuredOutputFailed, AuthError):
-        await agent.structured_output("how many?", schema, max_retries=1)
+        await agent.structured_output("how many?", NUMBER, max_retries=1)
     report = await replayed(ledger, tools=[add], approval_mode="enabled", approve=lambda _: True)
     assert report.divergence is None, str(report)
+
+
+@pytest.mark.parametrize(
+    ("target", "replies"),
+    [
+        (NUMBER, [text('{"n": 3}')]),
+        (NUMBER, [text("three"), text('{"n": "x"}'), text('{"n": 3}')]),
+        (NUMBER, [text("Let me see.") + call("add", a=1, b=2), text('{"n": 3}')]),
+        (NUMBER, [text("no"), text("no"), text("no")]),
+        (NUMBER, [text("no"), fail("auth")]),
+        (list[int], [text('{"value": ["x"]}'), text('{"value": [3]}')]),
+        (int | None, [text('{"value": null}')]),
+    ],
+    ids=["at once", "invalid first", "a tool first", "never", "an error", "a list", "null"],
+)
+async def test_a_value_that_was_given_as_text_comes_to_the_same(target: Any, replies: list[Any]) -> None:
+    agent, ledger = recorder(scripted(*replies, text("and then"), native_schema=True), tools=[add])
+    with suppress(StructuredOutputFailed, AuthError):
+        await agent.structured_output("how many?", target, max_retries=2)
+    report = await replayed(ledger, tools=[add])
+    assert report.divergence is None, str(report)
+
+
+async def test_a_value_that_was_checked_by_the_application_comes_to_the_same() -> None:
+    texts = [text('{"n": 3}')] * 2
+    agent, ledger = recorder(scripted(*texts, native_schema=True))
+    seen: list[Any] = []
+
+    def second_time(value: Any) -> None:
+        seen.append(value)
+        if len(seen) == 1:
+            raise ValueError("are you sure?")
+
+    assert await agent.structured_output("how many?", NUMBER, validate=second_time) == {"n": 3}
+    report = await replayed(ledger)
+    assert report.divergence is None, str(report)
+    assert len(seen) == 2
 
 
 async def test_a_recording_without_its_secrets_replays_with_and_without_them() -> None:

@@ -112,6 +112,15 @@ THINKING = {"type": "enabled", "budget_tokens": 2048}
 CLAUDE_TURN = changed(CLAUDE, messages=[user("Rain?"), assistant("Let me see.", use()), user(result())])
 
 
+STRICT = {**SCHEMA, "additionalProperties": False}
+_STRINGS = {"type": "array", "items": {"type": "string"}}
+
+
+def claude_replying(schema: Body, model: str = "claude-sonnet-4-5") -> Body:
+    """A request whose reply is held to a schema."""
+    return changed(CLAUDE, model=model, output_config={"format": {"type": "json_schema", "schema": schema}})
+
+
 def claude(*messages: Body, **fields: Any) -> Body:
     return changed(CLAUDE, messages=list(messages), **fields)
 
@@ -285,6 +294,16 @@ def claude(*messages: Body, **fields: Any) -> Body:
         "not a cache mark",
         claude(user({**_text("a"), "cache_control": {**MARK, "ttl": "1h"}})),
     ),
+    Rule("schemas of replies", claude_replying(SCHEMA), "must be explicitly set to false", claude_replying(STRICT)),
+    Rule("keywords of replies", claude_replying({**STRICT, "minProperties": 1}), "'minProperties' is not permitted"),
+    Rule(
+        "lengths in replies",
+        claude_replying({**STRICT, "properties": {"city": {**_STRINGS, "minItems": 2}}}),
+        "other than 0 or 1",
+        claude_replying({**STRICT, "properties": {"city": {**_STRINGS, "minItems": 1}}}),
+    ),
+    Rule("older models", claude_replying(STRICT, "claude-opus-4-1"), "does not support output format"),
+    Rule("output", changed(CLAUDE, output_config={"form": {}}), "output_config.form"),
 )
 def test_anthropic(table: list[Rule]) -> None:
     check(anthropic.problems, table, CLAUDE_TURN)
@@ -511,7 +530,17 @@ def declared(**fields: Any) -> Body:
 
 CHAT_TURN = chat(says("user", "a"), calls(call()), answers())
 USER = says("user", "a")
-STRICT = {**SCHEMA, "additionalProperties": False}
+
+
+def replying(schema: Any, **more: Any) -> Body:
+    """A request whose reply is held to a schema."""
+    described = {"name": "answer", "strict": True, "schema": schema, **more}
+    return changed(CHAT, tools=..., response_format={"type": "json_schema", "json_schema": described})
+
+
+def strictly(**city: Any) -> Body:
+    return replying({**STRICT, "properties": {"city": city}})
+
 
 SHARED_RULES = [
     Rule("messages are required", changed(CHAT, messages=...), "messages: this field is required"),
@@ -550,6 +579,10 @@ SHARED_RULES = [
         declared(parameters={"type": "object", "properties": {"a": {"type": "array", "items": {}}}}),
     ),
     Rule("parts", chat(says("user", [{"type": "image"}])), "'image' is not allowed", chat(says("user", [IMAGE_PART]))),
+    Rule("formats", changed(CHAT, response_format={"type": "xml"}), "'xml' is not supported", replying(STRICT)),
+    Rule("replies are objects", replying({"type": "string"}), "of type 'object'", replying(STRICT)),
+    Rule("types of values", strictly(description="A city."), "must have a 'type' key", strictly(type="string")),
+    Rule("keywords of replies", strictly(type="string", minLength=1), "'minLength' is not permitted"),
     Rule("options of streams", changed(CHAT, stream=False, stream_options={}), "only allowed when stream"),
 ]
 
@@ -590,6 +623,9 @@ OPENAI_RULES = [
         "required must name every property",
         declared(strict=True, parameters=STRICT),
     ),
+    Rule("strict replies", replying(SCHEMA), "additionalProperties must be false", replying(STRICT)),
+    Rule("loose replies", replying(SCHEMA, other=1), "json_schema.other", replying(SCHEMA, strict=False)),
+    Rule("references stand alone", strictly(**{"$ref": "#", "title": "A"}), "beside it", strictly(**{"$ref": "#"})),
     Rule(
         "efforts",
         changed(CHAT, model="gpt-5", reasoning_effort="extra_high"),
@@ -682,6 +718,12 @@ THOUGHT_PART = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}
     ),
     Rule("a choice of tools", changed(CHAT, tool_choice="some"), "not one of auto", changed(CHAT, tool_choice="any")),
     Rule(
+        "schemas and tools exclude each other",
+        changed(replying(STRICT), tools=CHAT["tools"]),
+        "Cannot use json_schema response type with tools",
+        replying(STRICT),
+    ),
+    Rule(
         "thinking",
         chat(USER, says("assistant", [{**THOUGHT_PART, "signature": "x"}]), USER),
         "signature: extra fields",
@@ -738,6 +780,12 @@ RESPONSES_TURN = responses(ASK, reasons(), function_call(), output())
 
 
 @rules(
+    Rule(
+        "schemas of replies",
+        changed(RESPONSES, text={"format": {"type": "json_schema", "name": "a", "strict": True, "schema": SCHEMA}}),
+        "text.format.schema: in strict mode additionalProperties must be false",
+        changed(RESPONSES, text={"format": {"type": "json_schema", "name": "a", "strict": True, "schema": STRICT}}),
+    ),
     Rule("unknown fields", changed(RESPONSES, messages=[]), "unknown parameter: 'messages'"),
     Rule("input is required", responses(), "must be provided"),
     Rule("types", changed(RESPONSES, input=5), "input: expected a string or an array"),
@@ -871,6 +919,19 @@ GEMINI_TURN = generate(content("user", "a"), content("model", function(**SIGNED)
 
 @rules(
     Rule("unknown fields", changed(GEMINI, messages=[]), "unknown name 'messages'"),
+    Rule(
+        "schemas and tools exclude each other",
+        changed(GEMINI, generationConfig={"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}),
+        "function calling with a response mime type",
+        changed(
+            GEMINI, tools=..., generationConfig={"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}
+        ),
+    ),
+    Rule(
+        "schemas are for JSON",
+        changed(GEMINI, tools=..., generationConfig={"responseJsonSchema": SCHEMA}),
+        "must be application/json",
+    ),
     Rule("either case", changed(GEMINI, generation_configs={}), "unknown name", changed(GEMINI, generation_config={})),
     Rule("contents are required", generate(), "contents: is not specified"),
     Rule("roles", generate(content("assistant", "a")), "valid role"),
@@ -1097,6 +1158,7 @@ LOCAL_TURN = local(USER, calls(named(), content=""), tool_message())
     Rule("results name the calls", local(USER, calls(named()), tool_message("news")), "answers no call"),
     Rule("calls need results", local(USER, calls(named()), USER), "without a result"),
     Rule("calls at the end", local(USER, calls(named())), "without a result"),
+    Rule("formats", {**local(USER), "format": "xml"}, "invalid format", {**local(USER), "format": SCHEMA}),
 )
 def test_ollama(table: list[Rule]) -> None:
     check(ollama.problems, table, LOCAL_TURN)

@@ -211,6 +211,11 @@ class Claude(NamedTuple):
         return not self.thinks_always and self.off != "between_tools"
 
     @property
+    def takes_schemas(self) -> bool:
+        """Whether its replies can be held to a JSON Schema."""
+        return self.version >= (4, 5)
+
+    @property
     def most_output(self) -> int:
         if self.version < (3, 5):
             return 4_096

@@ -34,6 +34,7 @@ from ._claude import (
     arguments_of,
     call_id,
     called_tools,
+    claude_of,
     conversation,
     plan_thinking,
     sendable,
@@ -47,11 +48,17 @@ from .kit.frames import ShapeError, SseFrames, take_last
 from .kit.images import Note, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.reply import ReplyWriter
+from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 
 __all__ = ["AnthropicParser", "AnthropicStreamFn"]
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
+_SCHEMAS = SchemaSubset(
+    frozenset({"title", "const", "minItems"}),
+    formats=frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}),
+    most_min_items=1,
+)
 _FILLER = b'{"type":"text","text":"Continue."}'
 
 
@@ -65,6 +72,11 @@ class AnthropicStreamFn(KeyedStreamFn):
     description: ClassVar[ProviderDescription] = registry.anthropic
     default_url: ClassVar[str] = "https://api.anthropic.com/v1"
     session_field: ClassVar[str] = "metadata"
+
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        """Whether the model is known to take the JSON Schema of its reply, and takes this one."""
+        claude = claude_of(model.model_id)
+        return claude is not None and claude.takes_schemas and _SCHEMAS.express(schema) is not None
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         return HttpRequest(
@@ -93,6 +105,10 @@ class AnthropicStreamFn(KeyedStreamFn):
             fields["tools"] = [*tools[:-1], {**tools[-1], **mark}]
             fields["tool_choice"] = _tool_choice(plan.tool_choice if context.tools else "none")
         fields.update(plan.fields)
+        if options.output_schema is not None:
+            schema = _SCHEMAS.express(options.output_schema) or options.output_schema
+            output_format = {"type": "json_schema", "schema": schema}
+            fields["output_config"] = {**fields.get("output_config", {}), "format": output_format}
         fields["temperature"] = plan.temperature
         if options.session_id:
             fields["metadata"] = {"user_id": short_id(options.session_id, "session")}

@@ -40,6 +40,7 @@ from ._gemini_frames import GeminiParser
 from .kit.bodies import json_array, json_object
 from .kit.images import Note, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
+from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 
 __all__ = ["GeminiParser", "GeminiStreamFn"]
@@ -47,6 +48,11 @@ __all__ = ["GeminiParser", "GeminiStreamFn"]
 _UNSIGNED = "skip_thought_signature_validator"
 """Google's documented signature for the first call of another model's message, which Gemini 3 refuses unsigned."""
 
+_SCHEMAS = SchemaSubset(
+    frozenset({"title", "format", "minItems", "maxItems", "minimum", "maximum", "prefixItems"}),
+    is_closed=False,
+    enum_types=(str, int, float),
+)
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SIGNATURE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _SERVER_TOOL = re.compile(rb"\x12[\x80-\xff]*[\x00-\x7f]\x0a[\x80-\xff]*[\x00-\x7f]\x08", re.DOTALL)
@@ -62,6 +68,12 @@ class GeminiStreamFn(KeyedStreamFn):
     description: ClassVar[ProviderDescription] = registry.gemini
     default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream", "application/json")
+
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        """Whether the model takes this JSON Schema for its reply: from Gemini 2.5 on, and not next to tools."""
+        version = _version(model.model_id)
+        is_able = version is not None and version >= (2, 5) and not re.search("image|tts", model.model_id)
+        return is_able and not has_tools and _SCHEMAS.express(schema) is not None
 
     def with_version(self, url: str) -> str:
         """Returns the address with its version part, which the user may have left out; Google has several."""
@@ -93,11 +105,14 @@ class GeminiStreamFn(KeyedStreamFn):
         if context.tools:
             fields["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in context.tools]}]
             fields.update(_tool_config(options.tool_choice))
-        config = {
+        config: dict[str, Any] = {
             "temperature": options.temperature,
             "maxOutputTokens": options.max_tokens,
             "thinkingConfig": _thinking(model),
         }
+        if options.output_schema is not None:
+            config["responseMimeType"] = "application/json"
+            config["responseJsonSchema"] = _SCHEMAS.express(options.output_schema) or options.output_schema
         if config := {name: value for name, value in config.items() if value is not None}:
             fields["generationConfig"] = config
         fields["contents"] = json_array(_alternating(self._turns(model, context.messages)))

@@ -1,7 +1,8 @@
 """Mistral's chat completions, and how they differ from OpenAI's.
 
 Ids have exactly nine letters and digits, no user message may follow a tool message directly, tool messages may contain
-images, a required call is `any`, and content may come as a list of parts, which the shared parser reads.
+images, a required call is `any`, a reply cannot be held to a JSON Schema next to tools, and content may come as a list
+of parts, which the shared parser reads.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ class MistralStreamFn(OpenAiStreamFn):
     kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = "https://api.mistral.ai/v1"
     max_tokens_field: ClassVar[str] = "max_tokens"
+
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        return not has_tools and super().native_schema(model, schema, has_tools)
 
     def usage_fields(self) -> dict[str, Any]:
         return {}  # the usage always comes, with the last chunk

@@ -72,6 +72,10 @@ class OllamaStreamFn(HttpStreamFn):
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self.server()
 
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        """Whether the model takes this JSON Schema for its reply: any, but with tools it could not call one."""
+        return not has_tools
+
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
@@ -94,6 +98,7 @@ class OllamaStreamFn(HttpStreamFn):
             "stream": True,
             "think": _think(model),
             "tools": _tools(context.tools, options.tool_choice) or None,
+            "format": options.output_schema,
             "messages": json_array(self._messages(model, context)),
             **options.extra,
         }

@@ -44,9 +44,10 @@ from .kit.http import Parser
 from .kit.images import Note, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.reply import ReplyWriter
+from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 
-__all__ = ["ChatParser", "OpenAiStreamFn", "is_silent"]
+__all__ = ["STRICT", "ChatParser", "OpenAiStreamFn", "is_silent", "strict_format", "takes_schemas"]
 
 _LONGEST_ID = 40
 _WITHOUT_REASONING = re.compile(r"gpt-[34]|chatgpt|gpt-5-chat")
@@ -59,6 +60,33 @@ _EFFORT = {
     ThinkingLevel.HIGH: "high",
     ThinkingLevel.EXTRA_HIGH: "xhigh",
 }
+
+
+_WITHOUT_SCHEMAS = re.compile(r"(?:^|.*[/.])(?:gpt-3|gpt-4(?![o.\d])|gpt-4o-2024-05-13|chatgpt-4o|o1-(?:mini|preview))")
+"""Models that came before structured outputs."""
+STRICT = SchemaSubset(
+    frozenset(
+        {
+            *("title", "const", "pattern", "multipleOf", "minItems", "maxItems"),
+            *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        }
+    ),
+    formats=frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}),
+    needs_all=True,
+    takes_cycles=True,
+)
+"""What OpenAI takes in strict mode."""
+
+
+def takes_schemas(model_id: str) -> bool:
+    """Whether a model of OpenAI's takes the JSON Schema of its reply; an unknown one is assumed to."""
+    return _WITHOUT_SCHEMAS.match(model_id) is None
+
+
+def strict_format(schema: dict[str, Any], subset: SchemaSubset) -> dict[str, Any]:
+    """Returns the format of a reply: strict if the subset can express the schema, else as it is."""
+    expressed = subset.express(schema)
+    return {"name": "answer", "schema": schema if expressed is None else expressed, "strict": expressed is not None}
 
 
 class OpenAiStreamFn(KeyedStreamFn):
@@ -74,6 +102,11 @@ class OpenAiStreamFn(KeyedStreamFn):
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     max_tokens_field: ClassVar[str] = "max_completion_tokens"
     session_field: ClassVar[str] = "prompt_cache_key"
+    schemas: ClassVar[SchemaSubset] = STRICT
+
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        """Whether the model takes this JSON Schema for its reply."""
+        return takes_schemas(model.model_id) and self.schemas.express(schema) is not None
 
     # -- the request -------------------------------------------------------------------------------------------
 
@@ -98,6 +131,9 @@ class OpenAiStreamFn(KeyedStreamFn):
         if context.tools:
             fields["tools"] = [self.tool(tool) for tool in context.tools]
             fields.update(self.tool_choice(options.tool_choice))
+        if options.output_schema is not None:
+            json_schema = strict_format(options.output_schema, self.schemas)
+            fields["response_format"] = {"type": "json_schema", "json_schema": json_schema}
         fields.update(self.thinking(model))
         fields["temperature"] = options.temperature
         fields[self.max_tokens_field] = options.max_tokens

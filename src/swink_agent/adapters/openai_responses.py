@@ -44,6 +44,7 @@ from .kit.images import Note, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.reply import ReplyWriter
 from .kit.transport import HttpRequest
+from .openai import STRICT, strict_format, takes_schemas
 
 __all__ = ["OpenAiResponsesStreamFn", "ResponsesParser"]
 
@@ -70,13 +71,17 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     session_field: ClassVar[str] = "prompt_cache_key"
 
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        """Whether the model takes this JSON Schema for its reply."""
+        return takes_schemas(model.model_id) and STRICT.express(schema) is not None
+
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         return HttpRequest(
             url=f"{self.server()}/responses",
             headers={**self.headers(options), **options.headers},
-            body=json_object({**self.fields(model, context, options), **options.extra}),
+            body=json_object(_with_extra(self.fields(model, context, options), options.extra)),
             limits=self.limits_for(options),
         )
 
@@ -95,6 +100,8 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
             fields["include"] = ["reasoning.encrypted_content"]
             if effort := _EFFORT.get(model.thinking_level):
                 fields["reasoning"] = {"effort": effort, "summary": "auto"}
+        if options.output_schema is not None:
+            fields["text"] = {"format": {"type": "json_schema", **strict_format(options.output_schema, STRICT)}}
         fields["temperature"] = options.temperature
         fields["max_output_tokens"] = options.max_tokens
         if options.session_id and options.cache == "auto":
@@ -114,6 +121,13 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
 
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> ResponsesParser:
         return ResponsesParser()
+
+
+def _with_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """Adds the caller's fields; those of `text` go beside the format of the reply."""
+    if "text" in fields and (text_fields := mapping(extra.get("text"))):
+        extra = {**extra, "text": {**fields["text"], **text_fields}}
+    return {**fields, **extra}
 
 
 def _tool(tool: AgentTool) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class ProxyOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_choice: str = "auto"
     cache: str = "auto"
     extra: dict[str, Any] = {}
+    output_schema: dict[str, Any] | None = None
 
 
 class ProxyRequest(Struct, frozen=True, kw_only=True):
@@ -125,6 +126,7 @@ class ProxyStreamFn(HttpStreamFn):
             tool_choice=options.tool_choice,
             cache=options.cache,
             extra=options.extra,
+            output_schema=options.output_schema,
         )
         fields = {
             "model": _behind_the_proxy(model),

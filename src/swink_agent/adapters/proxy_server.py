@@ -168,6 +168,7 @@ class ProxyServer:
             tool_choice=asked.options.tool_choice,
             cache="none" if asked.options.cache == "none" else "auto",
             extra=asked.options.extra,
+            output_schema=asked.options.output_schema,
         )
         # A path in a request belongs to the client's machine; clients must not read files of this one.
         messages = tuple(refused_files(asked.messages))

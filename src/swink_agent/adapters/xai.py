@@ -11,12 +11,15 @@ from swink_agent.core.types import ModelSpec, ThinkingLevel
 
 from . import registry
 from .kit.bodies import short_id
+from .kit.schemas import SchemaSubset
 from .openai import OpenAiStreamFn
 
 __all__ = ["XAiStreamFn"]
 
 _FIXED_EFFORT = re.compile(r"grok-2|grok-3(?!-mini)|grok-4(?![.\d])|grok-code")
 """Models that refuse a setting for their effort."""
+_WITH_SCHEMA_AND_TOOLS = re.compile(r"(?:.*/)?grok-(?:[4-9]|\d\d)")
+"""Models that take tools next to the JSON Schema of their reply."""
 
 
 class XAiStreamFn(OpenAiStreamFn):
@@ -25,6 +28,11 @@ class XAiStreamFn(OpenAiStreamFn):
     description: ClassVar[ProviderDescription] = registry.xai
     kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = "https://api.x.ai/v1"
+    schemas: ClassVar[SchemaSubset] = SchemaSubset(frozenset({"title"}), formats=frozenset())
+
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        is_able = not has_tools or _WITH_SCHEMA_AND_TOOLS.match(model.model_id) is not None
+        return is_able and super().native_schema(model, schema, has_tools)
 
     def session_fields(self, options: StreamOptions) -> dict[str, Any]:
         return {}

@@ -15,11 +15,12 @@ from msgspec.structs import force_setattr
 from .approval import ApprovalMode, ApproveFn
 from .checks import check_hooks, check_strategy, checked_lists
 from .context.context import default_convert_to_llm
-from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
+from .policy import PolicyContext, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .retry import DefaultRetryStrategy, RetryStrategy
 from .stream import StreamFn, StreamOptions
 from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
 from .values import hints
+from .values.parameters import Deps
 from .values.value import Value
 
 __all__ = [
@@ -47,7 +48,7 @@ GetApiKeyFn: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
 
 SleepFn: TypeAlias = Callable[[float], Awaitable[None]]
 
-SystemPrompt: TypeAlias = str | Callable[..., Any]
+SystemPrompt: TypeAlias = str | Callable[[], Any] | Callable[[PolicyContext[Deps]], Any]
 """The instructions, or a function that each turn calls once for them, with the turn's `PolicyContext` if it has a
 required parameter."""
 

@@ -29,6 +29,7 @@ from .errors import ToolError
 from .run.threads import WorkerThreads
 from .tool import AgentToolResult, OnSteer, ToolContext, ToolOptions, as_result, error_result
 from .values import hints
+from .values.parameters import Deps_contra
 from .values.value import copy_json
 
 __all__ = ["FunctionTool", "tool"]
@@ -42,7 +43,9 @@ if TYPE_CHECKING:  # with a default, which Python 3.11 does not support, `Functi
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     Function_co = TypeVarWithDefault("Function_co", covariant=True, default=Callable[..., Any])
+    Deps = TypeVar("Deps")  # without a default: what a function declares is not left out
 else:
+    Deps = TypeVar("Deps")
     Function_co = TypeVar("Function_co", covariant=True)
 
 
@@ -51,7 +54,7 @@ def _on_first_use(make: Callable[[Any], T]) -> T:
     return cast("T", cached_property(make))
 
 
-class FunctionTool(Generic[Function_co]):
+class FunctionTool(Generic[Function_co, Deps_contra]):
     """A tool that `@tool` makes from a function. Calling it calls the function, so tests need no agent.
 
     In a class it behaves as a method: an instance binds it, and its schema does not contain `self`. Type checkers see
@@ -127,7 +130,7 @@ class FunctionTool(Generic[Function_co]):
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
 
-    def __call__(self: FunctionTool[Callable[P, T]], *arguments: P.args, **named: P.kwargs) -> T:
+    def __call__(self: FunctionTool[Callable[P, T], Deps_contra], *arguments: P.args, **named: P.kwargs) -> T:
         return self.function(*arguments, **named)
 
     def __reduce__(self) -> Any:
@@ -158,24 +161,24 @@ class FunctionTool(Generic[Function_co]):
     # These overloads mistake only a static method whose first parameter could be an instance of the class.
     @overload
     def __get__(
-        self: FunctionTool[Callable[Concatenate[type[S], P], T]], instance: S | None, owner: type[S]
-    ) -> FunctionTool[Callable[P, T]]: ...
+        self: FunctionTool[Callable[Concatenate[type[S], P], T], Deps], instance: S | None, owner: type[S]
+    ) -> FunctionTool[Callable[P, T], Deps]: ...
     @overload
-    def __get__(self, instance: None, owner: type) -> FunctionTool[Function_co]: ...
+    def __get__(self, instance: None, owner: type) -> FunctionTool[Function_co, Deps_contra]: ...
     @overload
     def __get__(
-        self: FunctionTool[Callable[Concatenate[S, P], T]], instance: S, owner: type | None = None
-    ) -> FunctionTool[Callable[P, T]]: ...
+        self: FunctionTool[Callable[Concatenate[S, P], T], Deps], instance: S, owner: type | None = None
+    ) -> FunctionTool[Callable[P, T], Deps]: ...
     @overload
-    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Function_co]: ...
-    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Any]:
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Function_co, Deps_contra]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Any, Any]:
         if self._binding == "class":
             return BoundTool(self, type(instance) if owner is None else owner)
         return self if self._binding is None or instance is None else BoundTool(self, instance)
 
     # -- running -------------------------------------------------------------------------------------------------
 
-    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext[Deps_contra], /) -> AgentToolResult:
         """Converts the arguments, calls the function (in a thread if it is not async) and wraps what it returns."""
         if self._binding is not None:
             return AgentToolResult.error(self.why_unusable or "")
@@ -250,10 +253,10 @@ class FunctionTool(Generic[Function_co]):
         return result
 
 
-class BoundTool(FunctionTool[Any]):
+class BoundTool(FunctionTool[Any, Any]):
     """A tool made from a method, bound to an instance or class."""
 
-    def __init__(self, unbound: FunctionTool[Any], instance: object) -> None:
+    def __init__(self, unbound: FunctionTool[Any, Any], instance: object) -> None:
         self.__dict__.update({name: value for name, value in vars(unbound).items() if name not in _OF_SIGNATURE})
         self._unbound = unbound
         self._binding = None
@@ -272,7 +275,7 @@ class BoundTool(FunctionTool[Any]):
     def parameters_schema(self) -> dict[str, Any]:
         return copy_json(self._unbound.parameters_schema)
 
-    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Any]:
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Any, Any]:
         return self
 
     def __reduce__(self) -> Any:
@@ -308,11 +311,28 @@ def _is_in_class(function: object) -> bool:
 class ToolDecorator(Protocol):
     """The decorator that `tool` with options returns."""
 
-    def __call__(self, function: Function, /) -> FunctionTool[Function]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[ToolContext[Deps], P], T], /
+    ) -> FunctionTool[Callable[Concatenate[ToolContext[Deps], P], T], Deps]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[S, ToolContext[Deps], P], T], /
+    ) -> FunctionTool[Callable[Concatenate[S, ToolContext[Deps], P], T], Deps]: ...
+    @overload
+    def __call__(self, function: Function, /) -> FunctionTool[Function, Any]: ...
 
 
 @overload
-def tool(function: Function, /) -> FunctionTool[Function]: ...
+def tool(
+    function: Callable[Concatenate[ToolContext[Deps], P], T], /
+) -> FunctionTool[Callable[Concatenate[ToolContext[Deps], P], T], Deps]: ...
+@overload
+def tool(
+    function: Callable[Concatenate[S, ToolContext[Deps], P], T], /
+) -> FunctionTool[Callable[Concatenate[S, ToolContext[Deps], P], T], Deps]: ...
+@overload
+def tool(function: Function, /) -> FunctionTool[Function, Any]: ...
 @overload
 def tool(
     *,

@@ -7,7 +7,7 @@ and when in `loop` and `dispatch`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
 
 from msgspec.structs import force_setattr
 
@@ -21,6 +21,7 @@ from .types import (
     as_messages,
 )
 from .values import hints
+from .values.parameters import Deps_co
 from .values.value import Value, show, show_arguments
 
 __all__ = [
@@ -36,6 +37,9 @@ __all__ = [
     "Stop",
     "Verdict",
 ]
+
+
+_NO_DEPS: Any = None
 
 
 class Stop(Value, frozen=True):
@@ -75,7 +79,7 @@ class Inject(Value, frozen=True):
 Verdict: TypeAlias = Stop | Skip | Inject | None
 
 
-class PolicyContext(Value, frozen=True, kw_only=True):
+class PolicyContext(Value, Generic[Deps_co], frozen=True, kw_only=True):
     """What a policy sees: a snapshot, taken when the slot is reached.
 
     `messages` is the committed history; `usage` and `cost` are the run's so far; `state` is a copy of the agent's.
@@ -100,7 +104,7 @@ class PolicyContext(Value, frozen=True, kw_only=True):
     run_id: str = ""
     redactor_fn: Callable[[], hints.Redactor] | None = None
     """Gives the run's redactor, which is made on first use."""
-    deps: Any = None
+    deps: Deps_co = _NO_DEPS
     """What the application gave to the run."""
 
     @property
@@ -109,7 +113,7 @@ class PolicyContext(Value, frozen=True, kw_only=True):
         return None if self.redactor_fn is None else self.redactor_fn()
 
 
-class PreDispatchContext:
+class PreDispatchContext(Generic[Deps_co]):
     """What a policy sees of one tool call. Assign `arguments` to change what the tool will get.
 
     `is_final_answer` says that the call gives the value of a `structured_output`, to the library's own tool. The
@@ -132,7 +136,7 @@ class PreDispatchContext:
 
     def __init__(
         self,
-        snapshot: PolicyContext,
+        snapshot: PolicyContext[Deps_co],
         call_id: str,
         name: str,
         arguments: dict[str, Any],

@@ -37,7 +37,7 @@ from .types import (
 from .values.nesting import is_too_deep
 from .values.value import Value, frozen_json
 
-__all__ = ["StructuredOutput", "StructuredResult", "ValidateFn", "answer_tool_name"]
+__all__ = ["StructuredOutput", "StructuredResult", "ValidateFn", "answer_tool_name", "is_object_schema"]
 
 T = TypeVar("T")
 ValidateFn: TypeAlias = Callable[[Any], None | Awaitable[None]]
@@ -89,6 +89,11 @@ def answer_tool_name(taken_names: Container[str]) -> str:
     return name
 
 
+def is_object_schema(schema: dict[str, Any]) -> bool:
+    """Whether the schema is that of an object, so that values of it need not be wrapped in one."""
+    return schema.get("type", "object" if "properties" in schema else None) == "object"
+
+
 class StructuredOutput:
     """One request for a value: the tool that takes it and the policy that ends the run, in one object."""
 
@@ -110,7 +115,7 @@ class StructuredOutput:
         self.schema = schema
         """The caller's schema, or that of the caller's type."""
         # A tool's arguments are an object, so any other value is wrapped in one.
-        self.is_wrapped = schema.get("type", "object" if "properties" in schema else None) != "object"
+        self.is_wrapped = not is_object_schema(schema)
         if self.is_wrapped:
             schema = _wrapped(schema)
         try:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -16,6 +16,7 @@ from .cancel import CancellationToken
 from .errors import ToolError
 from .types import AgentMessage, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks
 from .values import hints
+from .values.parameters import Deps_co, Deps_contra
 from .values.value import Value
 
 __all__ = ["AgentTool", "AgentToolResult", "ToolContext", "ToolOptions", "Toolbox"]
@@ -80,7 +81,7 @@ class _OutsideRun(msgspec.Struct):
     messages: Sequence[AgentMessage]
 
 
-class ToolContext:
+class ToolContext(Generic[Deps_co]):
     """What a tool receives in addition to its arguments. Every field has a default, so tests can make one."""
 
     __slots__ = (
@@ -112,7 +113,7 @@ class ToolContext:
         conversation: Conversation | None = None,
         redactor: hints.Redactor | None = None,
         run: hints.Run | None = None,
-        deps: Any = None,
+        deps: Deps_co | None = None,
         turn_index: int = 0,
         model: ModelSpec = _NO_MODEL,
         usage: Usage = _NO_USAGE,
@@ -130,7 +131,7 @@ class ToolContext:
         """What a person or a rule approved for this call; `None` if no approval was needed."""
         self.conversation = conversation
         """The conversation that the call belongs to, if any."""
-        self.deps = deps
+        self.deps = cast("Deps_co", deps)
         """What the application gave to the run: a database, the user, whatever its tools need."""
         self.turn_index = turn_index
         """The turn of the run that the call belongs to; the first is 0."""
@@ -231,7 +232,7 @@ class ToolOptions(Value, frozen=True):
             raise ValueError(f"{tool.name}: timeout, retries and max_concurrent must be numbers") from None
 
 
-class AgentTool(Protocol):
+class AgentTool(Protocol[Deps_contra]):
     """A tool. `on_steer` ("cancel" or "finish") is optional and defaults to "cancel". So are `timeout`, `retries`,
     `max_concurrent` and `external`, the `ToolOptions`.
 
@@ -251,7 +252,7 @@ class AgentTool(Protocol):
     @property
     def requires_approval(self) -> bool: ...
 
-    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext[Deps_contra], /) -> AgentToolResult:
         """Does the work. The arguments are valid against the schema, and the tool may change them."""
         ...
 

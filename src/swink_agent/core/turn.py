@@ -7,17 +7,22 @@ is in `loop`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from operator import is_
 from types import FunctionType
 from typing import Any, TypeAlias, cast
 
+from .policy import PolicyContext
 from .tool import AgentTool, Toolbox
+from .values.parameters import Deps
 
 __all__ = ["Tools", "TurnTools", "as_toolbox", "takes_context"]
 
 
-Tools: TypeAlias = Iterable[AgentTool] | Callable[..., Any]
+_OfTurn: TypeAlias = Iterable[AgentTool[Deps]] | Awaitable[Iterable[AgentTool[Deps]]]
+Tools: TypeAlias = (
+    Iterable[AgentTool[Deps]] | Callable[[], _OfTurn[Deps]] | Callable[[PolicyContext[Deps]], _OfTurn[Deps]]
+)
 """Tools, or a function that each turn calls once for them."""
 
 
@@ -69,14 +74,17 @@ class TurnTools:
 
     def toolbox_of(self, tools: object) -> Toolbox:
         """Returns the tools that the function gave for this turn. Raises `TypeError` or `ValueError` for others."""
-        given = tuple(cast("Iterable[Any]", tools)) if isinstance(tools, Iterable) else cast("Any", tools)
+        given = Toolbox(cast("Iterable[AgentTool]", tools))
         last = self.last.tools
-        if type(given) is not tuple or len(given) != len(last) or not all(map(is_, given, last)):
-            self.last = Toolbox(given)
-        return self.last
+        if len(given) != len(last) or not all(map(is_, given.tools, last)):
+            self.last = given
+        return self.last  # the same, with its validators, if the tools are the same
 
 
 def as_toolbox(tools: Any) -> Toolbox | TurnTools:
     """Returns the tools of an agent or run: a list, or a function of the turn. Raises `TypeError` for one tool."""
-    is_function = callable(tools) and not isinstance(tools, (type, Iterable)) and not hasattr(tools, "execute")
-    return TurnTools(tools) if is_function else Toolbox(() if tools is None else tools)
+    if tools is None or isinstance(tools, Iterable):
+        return Toolbox(cast("Iterable[AgentTool]", tools or ()))
+    if not callable(tools) or isinstance(tools, type) or hasattr(tools, "execute"):
+        raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
+    return TurnTools(tools)

@@ -5,6 +5,7 @@
     frames.py       divides a body into frames                       documents.py  decodes a frame to a typed value
     reply.py        ReplyWriter: events that are always in order     outgoing.py   prepares messages for a request
     bodies.py       request bodies, encoded once                     images.py     images as data, or a note instead
+    schemas.py      SchemaSubset: a JSON Schema for the reply
 
 `swink_agent.adapters` has what users of finished adapters need as well: `Limits`, `Transport`, `AiohttpTransport`,
 `TransportError`, `ModelInfo`.
@@ -32,6 +33,7 @@ from .images import MOST_IMAGE_BYTES, Note, Picture, image_url, picture
 from .keyed import JSON_HEADERS, KeyedStreamFn
 from .outgoing import OutgoingMessages, RequestError
 from .reply import ReplyWriter
+from .schemas import SchemaSubset
 from .transport import HttpRequest, HttpResponse
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "ProviderDescription",
     "ReplyWriter",
     "RequestError",
+    "SchemaSubset",
     "ShapeError",
     "SseFrames",
     "TokenPrices",

@@ -52,6 +52,7 @@ from ..types import (
     as_prompts,
 )
 from ..values import hints
+from ..values.parameters import Deps
 from ..values.value import copy_json
 from .arguments import Prompt, as_history, as_model, check_provider, policies_by_slot, prompts_with_images, stream_fns
 from .claim import Claim, Claims
@@ -81,7 +82,7 @@ class _Order(Struct):
     """What the reader of a stream is given instead of the events."""
 
 
-class Agent(ValueRuns):
+class Agent(ValueRuns[Deps]):
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
     One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
@@ -108,9 +109,9 @@ class Agent(ValueRuns):
         self,
         model: str | ModelSpec,
         *,
-        system_prompt: SystemPrompt = "",
-        tools: Tools | None = None,
-        deps: Any = None,
+        system_prompt: SystemPrompt[Deps] = "",
+        tools: Tools[Deps] | None = None,
+        deps: Deps | None = None,
         messages: Iterable[str | AgentMessage] = (),
         stream_fn: StreamFn | None = None,
         stream_options: StreamOptions | None = None,
@@ -146,7 +147,7 @@ class Agent(ValueRuns):
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
         self._toolbox = as_toolbox(tools)
         history = as_history(messages)
-        self.system_prompt = system_prompt
+        self.system_prompt: SystemPrompt[Deps] = system_prompt
         """The instructions: a string, or a function that each turn calls once."""
         if state is not None and not hasattr(state, "keys"):
             raise is_not("state", state, "a mapping, such as a dict")
@@ -224,12 +225,12 @@ class Agent(ValueRuns):
         self.model = replace(self.model, thinking_level=ThinkingLevel(level))
 
     @property
-    def tools(self) -> tuple[AgentTool, ...]:
+    def tools(self) -> tuple[AgentTool[Deps], ...]:
         """The tools of the next run; if a function of the turn gives them, those of the last turn."""
         return self._toolbox.tools
 
     @tools.setter
-    def tools(self, tools: Tools) -> None:
+    def tools(self, tools: Tools[Deps]) -> None:
         self._toolbox = as_toolbox(tools)
 
     @property
@@ -298,7 +299,7 @@ class Agent(ValueRuns):
         """The configuration of the next run. Read-only: `replaced` makes an agent with another."""
         return self._config
 
-    def replaced(self, **arguments: Any) -> Agent:
+    def replaced(self, **arguments: Any) -> Agent[Deps]:
         """Returns a new agent with these constructor arguments, and the rest of this one.
 
         It has copies of the history and the state, and the same policies; no journal, subscribers or queued messages.
@@ -365,7 +366,7 @@ class Agent(ValueRuns):
     # -- running -----------------------------------------------------------------------------------------------
 
     async def prompt(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
     ) -> AgentResult:
         """Runs until the agent stops. An error on the way is in the result.
 
@@ -378,26 +379,26 @@ class Agent(ValueRuns):
         return await self._drive(self._order(given, prompts_with_images(prompt, images)))
 
     def prompt_stream(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
     ) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
         return self._stream(self._order(given, prompts_with_images(prompt, images)))
 
     def prompt_sync(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
     ) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
         return self._sync(self._order(given, prompts_with_images(prompt, images)))
 
-    async def continue_loop(self, **given: Unpack[RunOptions]) -> AgentResult:
+    async def continue_loop(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
         return await self._drive(self._order(given))
 
-    def continue_loop_stream(self, **given: Unpack[RunOptions]) -> EventStream:
+    def continue_loop_stream(self, **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
         return self._stream(self._order(given))
 
-    def continue_loop_sync(self, **given: Unpack[RunOptions]) -> AgentResult:
+    def continue_loop_sync(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._order(given))
 
@@ -422,7 +423,7 @@ class Agent(ValueRuns):
         return self._sync(self._order(given, answers=answers))
 
     def text_stream(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions]
+        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
     ) -> hints.TextStream:
         """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
         from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
@@ -621,7 +622,7 @@ class Agent(ValueRuns):
             self._claims.release(claim)
 
     @contextmanager
-    def override(self, **given: Unpack[OverrideOptions]) -> Generator[None]:
+    def override(self, **given: Unpack[OverrideOptions[Deps]]) -> Generator[None]:
         """Puts these values before what runs are given and before the agent's own, for tests.
 
         It holds for the runs that start inside, also in tasks, streams and threads made there, and for no others; an

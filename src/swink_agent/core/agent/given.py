@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Generic, TypeAlias, TypedDict
 
 from msgspec.structs import replace
 
@@ -17,22 +17,23 @@ from ..config import AgentLoopConfig, SystemPrompt
 from ..stream import StreamFn, StreamOptions
 from ..turn import Tools, as_toolbox
 from ..types import ModelSpec
+from ..values.parameters import Deps
 from .arguments import as_model, check_model, check_provider
 
 __all__ = ["Given", "OverrideOptions", "RunOptions", "check_given", "config_of", "given_to", "overriding"]
 
 
-class RunOptions(TypedDict, total=False):
+class RunOptions(TypedDict, Generic[Deps], total=False):
     """What every way to run takes for that run alone; the agent stays as it was."""
 
-    deps: Any
+    deps: Deps | None
     model: str | ModelSpec | None
-    tools: Tools | None
-    system_prompt: SystemPrompt | None
+    tools: Tools[Deps] | None
+    system_prompt: SystemPrompt[Deps] | None
     stream_options: StreamOptions | None
 
 
-class OverrideOptions(RunOptions, total=False):
+class OverrideOptions(RunOptions[Deps], total=False):
     """What `agent.override` takes."""
 
     stream_fn: StreamFn | None

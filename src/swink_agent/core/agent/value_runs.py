@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Generic, TypeAlias, TypeVar, Unpack, overload
 
 from ..run.event_stream import EventStream
 from ..types import AgentResult
 from ..values import hints
+from ..values.parameters import Deps
 from .arguments import Prompt
 from .given import RunOptions
 
@@ -18,31 +19,31 @@ PromptOrAnswers: TypeAlias = Prompt | Mapping[str, Any]
 Schema: TypeAlias = dict[str, Any]
 
 
-class ValueOptions(RunOptions, total=False):
+class ValueOptions(RunOptions[Deps], total=False):
     """What every way to run for a value takes: what any run takes, and the functions that check the value."""
 
     validate: hints.ValidateFn | Sequence[hints.ValidateFn]
 
 
-class ValueRuns:
+class ValueRuns(Generic[Deps]):
     """The part of `Agent` for structured values."""
 
     __slots__ = ()
 
     @overload
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.StructuredResult[T]: ...
     @overload
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.StructuredResult[Schema]: ...
     @overload
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.StructuredResult[Any]: ...
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.StructuredResult[Any]:
         """Returns a value that the model gives, with usage, cost and messages: JSON for a JSON Schema (a dict), an
         instance for a type.
@@ -58,18 +59,18 @@ class ValueRuns:
 
     @overload
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.StructuredResult[T]: ...
     @overload
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.StructuredResult[Schema]: ...
     @overload
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.StructuredResult[Any]: ...
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.StructuredResult[Any]:
         """The same for code that is not async."""
         request = self._request(target, max_retries, given)
@@ -77,18 +78,18 @@ class ValueRuns:
 
     @overload
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.ValueStream[T]: ...
     @overload
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.ValueStream[Schema]: ...
     @overload
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.ValueStream[Any]: ...
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> hints.ValueStream[Any]:
         """Returns the same run as a stream of the value as it grows; `result()` gives what `structured_run` returns."""
         from ..run.views import ValueStream, view_of_value
@@ -100,43 +101,43 @@ class ValueRuns:
 
     @overload
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> T: ...
     @overload
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> Schema: ...
     @overload
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> Any: ...
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> Any:
         """Returns the value alone of a `structured_run`."""
         return (await self.structured_run(prompt, target, max_retries, **given)).value
 
     @overload
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> T: ...
     @overload
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> Schema: ...
     @overload
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> Any: ...
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
     ) -> Any:
         """The same for code that is not async."""
         return self.structured_run_sync(prompt, target, max_retries, **given).value
 
     # -- what the agent does -------------------------------------------------------------------------------------
 
-    def _request(self, target: Any, max_retries: int, given: ValueOptions) -> hints.StructuredOutput:
+    def _request(self, target: Any, max_retries: int, given: ValueOptions[Deps]) -> hints.StructuredOutput:
         from ..structured import StructuredOutput  # on use, as everything that reads type hints
 
         return StructuredOutput(target, max_retries, given.pop("validate", ()))

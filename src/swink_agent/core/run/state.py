@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -138,7 +138,7 @@ class Run:
         self.transcript = transcript
         self.deps = deps
         """What the application gives to tools and policies, until the end of the run."""
-        self.turn_tools = None if type(toolbox) is Toolbox else cast("TurnTools", toolbox)
+        self.turn_tools = None if isinstance(toolbox, Toolbox) else toolbox
         """The function that gives the tools of each turn, if there is one."""
         self.system_prompt = system_prompt
         self.instructions = system_prompt if isinstance(system_prompt, str) else ""
@@ -151,7 +151,7 @@ class Run:
         """What the delegates of this run have used, if it has had any."""
         self.unasked_tools: frozenset[str] = frozenset()
         """The library's own tools, which need no approval."""
-        self.take_tools(toolbox if self.turn_tools is None else Toolbox())
+        self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel
         self.emit = emit
         self.loop = loop

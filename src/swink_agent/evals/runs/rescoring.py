@@ -6,6 +6,7 @@ No agent runs, and no model is asked except a judge.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Iterable
 
@@ -16,12 +17,15 @@ from swink_agent.core.secrets.redaction import Redactor
 from ..cases.cases import EvalCase, EvalSet, Verdict
 from ..errors import EvalStoreError, NotMeasured
 from ..scoring.evaluator import Evaluator, EvaluatorFn, EvaluatorRegistry
-from ..types import Attempt, CaseResult, EvalRun, Score, Summary
+from ..types import Attempt, CaseResult, EvalRun, Invocation, Score, Summary
 from .audit_chain import AuditTrail
 from .executor import NOTHING_APPLIES
 from .store import EvalStore, case_result, new_run_id
 
 __all__ = ["rescore"]
+
+_OLD_ANSWER_TOOL = re.compile(r"final_answer_*")
+"""The names of the tool that took structured values, before results had them."""
 
 
 async def rescore(
@@ -117,6 +121,7 @@ async def _scored(attempt: Attempt, case: EvalCase | None, registry: EvaluatorRe
         return replace(attempt, case=case)  # there was no agent
     if invocation.folder is not None and not invocation.folder.is_dir():
         invocation = replace(invocation, folder=None)
+    invocation = _with_old_value(invocation, case)
     kept = _kept(attempt, case, registry, has_folder=invocation.folder is not None)
     left = [name for name in (case.evaluators or registry.usual) if name not in kept]
     try:
@@ -126,6 +131,22 @@ async def _scored(attempt: Attempt, case: EvalCase | None, registry: EvaluatorRe
     scores = {name: score for names in kept.values() for name, score in names.items()} | fresh
     error = invocation.error if invocation.error is not None or scores else NOTHING_APPLIES
     return replace(attempt, scores=scores, error=error, is_measured=True, case=case)
+
+
+def _with_old_value(invocation: Invocation, case: EvalCase) -> Invocation:
+    """Returns the invocation with its structured value, which earlier versions stored only as the call that gave it.
+
+    The tool that took the value ended such a run as a policy.
+    """
+    stop = invocation.stopped_by
+    if invocation.has_value or stop is None or _OLD_ANSWER_TOOL.fullmatch(stop.policy) is None:
+        return invocation
+    given = [call.arguments for call in invocation.tool_calls if call.name == stop.policy and not call.is_error]
+    if not given:
+        return invocation
+    schema = {} if case.expected_response is None else case.expected_response.schema or {}
+    is_wrapped = set(given[-1]) == {"value"} and "value" not in schema.get("properties", ())
+    return replace(invocation, value=given[-1]["value"] if is_wrapped else given[-1], has_value=True)
 
 
 def _kept(

@@ -35,7 +35,7 @@ from swink_agent.core.pending import Answer, Pending, WaitingCall
 from swink_agent.core.playback import events_of
 from swink_agent.core.record import CallRecord
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
-from swink_agent.core.structured import answer_tool_name
+from swink_agent.core.structured import answer_tool_name, is_object_schema
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.types import (
     AgentContext,
@@ -98,6 +98,8 @@ class ReplayStage:
         """The tool that takes the value, if the run was asked for one."""
         self._answer_tools: frozenset[str] = frozenset()
         """The same, and in old sessions each tool that may have been it: their errors are not compared."""
+        self._gives_text = False
+        """Whether the model gave the value as text, which its provider held to the schema."""
         self._begin_turn(-1)
         self._is_asking = False
         self._fed: set[tuple[int, str]] = set()
@@ -124,7 +126,7 @@ class ReplayStage:
         self._made = agent
         self._agent = agent.replaced(
             tools=[tool if isinstance(tool, _RecordedTool) else self.wrap_tool(tool) for tool in agent.tools],
-            stream_fn=self.stream,
+            stream_fn=_RecordedModel(self),
             retry_strategy=_NoRetry(),
             async_transform_context=None,
             transform_context=None,
@@ -218,6 +220,9 @@ class ReplayStage:
             if call.name == answer_tool and call.result is not None and not call.result.is_error
         ]
         schema: dict[str, Any] = {"type": "object", "enum": accepted} if accepted else {"type": "object", "not": {}}
+        self._gives_text = run.record.has_value and not accepted
+        if self._gives_text:
+            schema = {"type": "object"} if is_object_schema(run.record.schema or {}) else {}
         stop = run.record.stopped_by
         retries = len(run.turns)
         if stop is not None and stop.policy == answer_tool and not accepted:
@@ -225,9 +230,20 @@ class ReplayStage:
             tried = [not one.tool_calls or any(call.name == answer_tool for call in one.tool_calls) for one in replies]
             retries = sum(tried) - 1
         try:
-            await self.agent.structured_output(prompts, schema, max(0, retries))
+            await self.agent.structured_output(prompts, schema, max(0, retries), validate=self._check_answer)
         except AgentError:
             pass  # that no answer came, or an error, is on record as well
+        finally:
+            self._gives_text = False
+
+    @property
+    def gives_text(self) -> bool:
+        return self._gives_text
+
+    def _check_answer(self, value: object) -> None:
+        """Refuses texts before the last, which did not fit when they were recorded."""
+        if self._gives_text and self._run is not None and self._turn_index < len(self._run.turns) - 1:
+            raise ValueError("it did not fit when it was recorded")
 
     # -- what it does ------------------------------------------------------------------------------------------
 
@@ -315,6 +331,8 @@ class ReplayStage:
                 return run.ends_early
             expected = self._expected[index]
             is_known = expected.is_known and id(actual) not in self._replaced
+            if _is_correction(run, expected) and isinstance(actual, UserMessage):
+                is_known = False  # what is wrong with an answer depends on the caller's type, which is not on record
             if is_known and not self._comparison.is_same(expected.message, actual, self._answer_tools):
                 self._diverge(self.reached, expected.message, actual, _difference(expected, actual))
                 return False
@@ -556,6 +574,21 @@ class ReplayStage:
         raise asyncio.CancelledError
 
 
+class _RecordedModel:
+    """Stands in for the model: it gives recorded replies, and values as text if it did so when it was recorded."""
+
+    def __init__(self, stage: ReplayStage) -> None:
+        self._stage = stage
+
+    def __call__(
+        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+    ) -> AsyncIterator[AssistantMessageEvent]:
+        return self._stage.stream(model, context, options, cancel)
+
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        return self._stage.gives_text
+
+
 class _RecordedTool:
     """Stands in for a tool: same name, schema and options, but it returns recorded results."""
 
@@ -620,6 +653,15 @@ _NAMES = {
     "reply": "a reply",
     "result": "a result",
 }
+
+
+def _is_correction(run: StoredRun, expected: AddedMessage) -> bool:
+    """Whether the message tells the model what is wrong with its answer in text: the last of a policy after it."""
+    if run.is_old or run.record.kind != "structured" or expected.source != "policy" or expected.turn < 1:
+        return False
+    reply = run.turns[expected.turn - 1].reply
+    of_policies = [number for number, source, _ in run.turns[expected.turn].injected if source == "policy"]
+    return reply is not None and not reply.tool_calls and expected.number == of_policies[-1]
 
 
 def _difference(expected: AddedMessage, actual: AgentMessage) -> str:

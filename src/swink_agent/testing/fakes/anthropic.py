@@ -22,9 +22,11 @@ from ._claude import (
 )
 from .kit.api import FakeApi
 from .kit.checks import (
+    SCHEMA_KEYWORDS,
     Shape,
     Turn,
     check_json_schema,
+    check_keywords,
     check_lengths,
     check_names,
     check_pairs,
@@ -32,6 +34,7 @@ from .kit.checks import (
     mapping,
     objects,
     string,
+    subschemas,
 )
 from .kit.replies import Block, FakeReply, blocks, new_id, pieces
 from .kit.wire import sse
@@ -71,6 +74,9 @@ _BODY = Shape(
     },
     required=("model", "messages", "max_tokens"),
 )
+_OUTPUT = Shape({"effort": str, "format": dict, "task_budget": dict})
+_FORMAT = Shape({"type": str, "schema": dict}, required=("type", "schema"))
+_KEYWORDS = SCHEMA_KEYWORDS | {"allOf", "minItems", "default"}
 _METADATA = Shape({"user_id": str})
 _MESSAGE = Shape({"role": str, "content": (str, list)}, required=("role", "content"))
 _TOOL = Shape(
@@ -126,6 +132,7 @@ def problems(body: dict[str, Any]) -> list[str]:
             found.append("tool_choice: thinking may not be on when a call is forced")
     if version_of(model) >= (4, 7):
         found += [f"{name}: not supported by {model}" for name in ("temperature", "top_p", "top_k") if name in body]
+    _check_output(mapping(body.get("output_config")), model, found)
     metadata = mapping(body.get("metadata"))
     _METADATA.check(metadata, "metadata", found)
     check_lengths(metadata, ("user_id",), 256, found, "metadata.")
@@ -134,6 +141,24 @@ def problems(body: dict[str, Any]) -> list[str]:
     _check_messages(body, found)
     _check_cache_marks(body, found)
     return found
+
+
+def _check_output(config: dict[str, Any], model: str, found: list[str]) -> None:
+    _OUTPUT.check(config, "output_config", found)
+    if config.get("format") is None:
+        return
+    output_format, where = mapping(config["format"]), "output_config.format.schema"
+    _FORMAT.check(output_format, "output_config.format", found)
+    if version_of(model) < (4, 5):
+        found.append(f"output_config.format: {model} does not support output format")
+    schema = output_format.get("schema")
+    check_json_schema(schema, where, found)
+    check_keywords(schema, where, _KEYWORDS, found)
+    for path, part in subschemas(schema, where):
+        if part.get("type") == "object" and part.get("additionalProperties") is not False:
+            found.append(f"{path}: for 'object' type, 'additionalProperties' must be explicitly set to false")
+        if part.get("minItems", 0) not in (0, 1):
+            found.append(f"{path}: for 'array' type, 'minItems' values other than 0 or 1 are not supported")
 
 
 # -- messages ------------------------------------------------------------------------------------------------

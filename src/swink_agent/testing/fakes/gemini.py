@@ -14,7 +14,7 @@ from swink_agent.core.types import StopReason, Usage
 from swink_agent.testing.servers import ReceivedRequest
 
 from .kit.api import FakeApi
-from .kit.checks import Shape, check_names, items, mapping, objects, string, subschemas
+from .kit.checks import Shape, check_json_schema, check_names, items, mapping, objects, string, subschemas
 from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
 from .kit.wire import sse
 
@@ -145,7 +145,7 @@ def problems(body: dict[str, Any], model: str = "gemini-3-pro-preview") -> list[
     found: list[str] = []
     body = _camel(body)
     _BODY.check(body, "", found)
-    _check_generation(_camel(mapping(body.get("generationConfig"))), found)
+    _check_generation(_camel(mapping(body.get("generationConfig"))), bool(body.get("tools")), found)
     _check_tools(body.get("tools"), found)
     if body.get("systemInstruction") is not None:
         _check_parts(mapping(body["systemInstruction"]), "systemInstruction", found)
@@ -175,7 +175,7 @@ def _parts(content: dict[str, Any]) -> list[dict[str, Any]]:
 # -- the rest of the body ------------------------------------------------------------------------------------
 
 
-def _check_generation(config: dict[str, Any], found: list[str]) -> None:
+def _check_generation(config: dict[str, Any], has_tools: bool, found: list[str]) -> None:
     _GENERATION.check(config, "generationConfig", found)
     thinking = _camel(mapping(config.get("thinkingConfig")))
     _THINKING.check(thinking, "generationConfig.thinkingConfig", found)
@@ -183,6 +183,13 @@ def _check_generation(config: dict[str, Any], found: list[str]) -> None:
         found.append("generationConfig.thinkingConfig: only one of thinkingBudget and thinkingLevel can be set")
     if string(thinking.get("thinkingLevel")).upper() not in ("", "MINIMAL", "LOW", "MEDIUM", "HIGH"):
         found.append(f"generationConfig.thinkingConfig.thinkingLevel: invalid value {thinking['thinkingLevel']!r}")
+
+    if config.get("responseJsonSchema") is not None:
+        check_json_schema(config["responseJsonSchema"], "generationConfig.responseJsonSchema", found)
+        if config.get("responseMimeType") != "application/json":
+            found.append("generationConfig.responseMimeType: must be application/json with a schema")
+    if config.get("responseMimeType") == "application/json" and has_tools:
+        found.append("function calling with a response mime type: 'application/json' is unsupported")
 
 
 def _check_tools(tools: object, found: list[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .kit.api import FakeApi, needs_bearer
 from .kit.chat import ChatChunks, ChatRules
-from .kit.checks import TOOL_NAME, Shape, check_names, objects, string
+from .kit.checks import TOOL_NAME, Shape, check_names, mapping, objects, string
 from .kit.replies import Block, FakeReply, new_id, pieces
 from .kit.wire import sse
 
@@ -60,6 +60,12 @@ class _MistralRules(ChatRules):
     call_id_form = "must be a-z, A-Z, 0-9, with a length of 9"
     tool_choices = ("auto", "none", "any", "required")
     needs_tools = ()
+
+    def check_format(self, body: dict[str, Any], found: list[str]) -> None:
+        super().check_format(body, found)
+        kind = mapping(body.get("response_format")).get("type")
+        if kind in ("json_object", "json_schema") and body.get("tools"):
+            found.append(f"Cannot use {kind} response type with tools.")
 
     def check_message(self, message: dict[str, Any], where: str, found: list[str]) -> None:
         super().check_message(message, where, found)

@@ -65,6 +65,8 @@ def problems(body: dict[str, Any]) -> list[str]:
         found.append("model is required")
     if isinstance(body.get("think"), str) and body["think"] not in _LEVELS:
         found.append(f"invalid think value: {body['think']!r} (must be {', '.join(_LEVELS)}, true, or false)")
+    if isinstance(body.get("format"), str) and body["format"] not in ("", "json"):
+        found.append(f'invalid format: {body["format"]!r}; expected "json" or a valid JSON Schema object')
     for where, tool in objects(body.get("tools"), "tools", found):
         function = mapping(tool.get("function"))
         _DECLARATION.check(function, f"{where}.function", found)

@@ -13,7 +13,17 @@ from typing import Any
 from swink_agent.core.types import StopReason, Usage
 
 from .kit.api import FakeApi, needs_bearer
-from .kit.checks import Shape, check_json_schema, check_lengths, check_names, mapping, objects, string
+from .kit.checks import (
+    STRICT_KEYWORDS,
+    Shape,
+    check_json_schema,
+    check_lengths,
+    check_names,
+    check_output_schema,
+    mapping,
+    objects,
+    string,
+)
 from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
 from .kit.wire import sse
 from .openai import error
@@ -63,6 +73,11 @@ _BODY = Shape(
     unknown=_UNKNOWN,
 )
 _REASONING = Shape({"effort": str, "summary": str, "generate_summary": str, "context": str}, unknown=_UNKNOWN)
+_FORMAT = Shape(
+    {"type": str, "name": str, "description": str, "schema": dict, "strict": bool},
+    required=("name", "schema"),
+    unknown=_UNKNOWN,
+)
 _TOOL = Shape(
     {"type": str, "name": str, "description": str, "parameters": dict, "strict": bool, "defer_loading": bool},
     required=("name", "parameters"),
@@ -126,6 +141,10 @@ def _check_options(body: dict[str, Any], found: list[str]) -> None:
     limit = body.get("max_output_tokens")
     if isinstance(limit, int) and limit < _FEWEST_OUTPUT_TOKENS:
         found.append(f"max_output_tokens: expected a value >= {_FEWEST_OUTPUT_TOKENS}, got {limit}")
+    output_format = mapping(mapping(body.get("text")).get("format"))
+    if output_format.get("type") == "json_schema":
+        _FORMAT.check(output_format, "text.format", found)
+        check_output_schema(output_format, "text.format", STRICT_KEYWORDS, found)
     if body.get("previous_response_id") is not None:
         found.append(f"previous_response_id: the response {body['previous_response_id']!r} was not found")
     if body.get("stream_options") is not None and body.get("stream") is not True:

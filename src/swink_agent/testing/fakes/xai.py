@@ -9,7 +9,7 @@ from swink_agent.core.types import Usage
 
 from .kit.api import FakeApi, needs_bearer
 from .kit.chat import ChatChunks, ChatRules
-from .kit.checks import Shape, string
+from .kit.checks import SCHEMA_KEYWORDS, Shape, check_json_schema, check_keywords, string
 from .kit.replies import new_id
 
 __all__ = ["API", "problems"]
@@ -39,6 +39,11 @@ class _XaiRules(ChatRules):
             found.append(f"reasoning_effort: {effort!r} is not one of {', '.join(_EFFORTS)}")
         if _WITHOUT_EFFORT.match(model):
             found.append(f"reasoning_effort: the model {model} does not support it")
+
+    def check_output_schema(self, described: dict[str, Any], where: str, found: list[str]) -> None:
+        """Checks the keywords alone: properties may be optional."""
+        check_json_schema(described.get("schema"), f"{where}.schema", found)
+        check_keywords(described.get("schema"), f"{where}.schema", SCHEMA_KEYWORDS, found)
 
 
 class _XaiChunks(ChatChunks):

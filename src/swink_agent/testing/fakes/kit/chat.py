@@ -12,18 +12,20 @@ from typing import Any, ClassVar
 from swink_agent.core.types import StopReason, Usage
 
 from .checks import (
+    STRICT_KEYWORDS,
     TOOL_NAME,
     Shape,
     Turn,
     check_json_schema,
     check_lengths,
     check_names,
+    check_output_schema,
     check_pairs,
+    check_strict,
     items,
     mapping,
     objects,
     string,
-    subschemas,
 )
 from .replies import Block, FakeReply, blocks, new_id, pieces
 from .wire import sse
@@ -36,6 +38,10 @@ _FUNCTION = Shape({"name": str, "arguments": str}, required=("name", "arguments"
 _TOOL = Shape({"type": str, "function": dict}, required=("type", "function"), unknown=_UNKNOWN)
 _DECLARATION = Shape(
     {"name": str, "description": str, "parameters": dict, "strict": bool}, required=("name",), unknown=_UNKNOWN
+)
+_FORMAT = Shape({"type": str, "json_schema": dict}, required=("type",), unknown=_UNKNOWN)
+_JSON_SCHEMA = Shape(
+    {"name": str, "description": str, "schema": dict, "strict": bool}, required=("name", "schema"), unknown=_UNKNOWN
 )
 _CONTENT = (str, list)
 
@@ -137,10 +143,26 @@ class ChatRules:
     # -- the rest of the body ----------------------------------------------------------------------------------
 
     def check_options(self, body: dict[str, Any], found: list[str]) -> None:
+        self.check_format(body, found)
         if body.get("stream_options") is not None and body.get("stream") is not True:
             found.append("stream_options: only allowed when stream is true")
         check_lengths(body, ("prompt_cache_key", "safety_identifier"), 64, found)
         check_lengths(body, ("user",), 256, found)
+
+    def check_format(self, body: dict[str, Any], found: list[str]) -> None:
+        response_format = mapping(body.get("response_format"))
+        if not response_format:
+            return
+        _FORMAT.check(response_format, "response_format", found)
+        if response_format.get("type") not in ("text", "json_object", "json_schema"):
+            found.append(f"response_format.type: {response_format.get('type')!r} is not supported")
+        if response_format.get("type") == "json_schema":
+            described = mapping(response_format.get("json_schema"))
+            _JSON_SCHEMA.check(described, "response_format.json_schema", found)
+            self.check_output_schema(described, "response_format.json_schema", found)
+
+    def check_output_schema(self, described: dict[str, Any], where: str, found: list[str]) -> None:
+        check_output_schema(described, where, STRICT_KEYWORDS, found)
 
     def check_tools(self, body: dict[str, Any], found: list[str]) -> None:
         tools = list(objects(body.get("tools"), "tools", found))
@@ -161,7 +183,7 @@ class ChatRules:
         if "parameters" in function:
             check_json_schema(function["parameters"], f"{where}.parameters", found)
         if function.get("strict") is True:
-            _check_strict(function.get("parameters"), f"{where}.parameters", found)
+            check_strict(function.get("parameters"), f"{where}.parameters", found)
 
     def check_tool_choice(self, choice: object, found: list[str]) -> None:
         if isinstance(choice, str) and choice not in self.tool_choices:
@@ -245,15 +267,6 @@ def _is_empty(content: object) -> bool:
 def _image_url(part: dict[str, Any]) -> str:
     image = part.get("image_url")
     return image if isinstance(image, str) else string(mapping(image).get("url"))
-
-
-def _check_strict(schema: object, where: str, found: list[str]) -> None:
-    for path, part in subschemas(schema, where):
-        if part.get("type") == "object":
-            if part.get("additionalProperties") is not False:
-                found.append(f"{path}: in strict mode additionalProperties must be false")
-            if set(mapping(part.get("properties"))) != set(map(str, items(part.get("required")))):
-                found.append(f"{path}: in strict mode required must name every property")
 
 
 # -- chunks --------------------------------------------------------------------------------------------------

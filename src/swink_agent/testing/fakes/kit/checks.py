@@ -12,13 +12,18 @@ from typing import Any, TypeAlias, cast
 from swink_agent.core.values.value import Value
 
 __all__ = [
+    "SCHEMA_KEYWORDS",
+    "STRICT_KEYWORDS",
     "TOOL_NAME",
     "Shape",
     "Turn",
     "check_json_schema",
+    "check_keywords",
     "check_lengths",
     "check_names",
+    "check_output_schema",
     "check_pairs",
+    "check_strict",
     "items",
     "mapping",
     "objects",
@@ -183,6 +188,50 @@ def check_json_schema(schema: object, where: str, found: list[str]) -> None:
     for path, part in subschemas(cast("object", schema), where):
         if part.get("type") == "array" and "items" not in part and "prefixItems" not in part:
             found.append(f"{path}: an array schema without items")
+
+
+def check_strict(schema: object, where: str, found: list[str]) -> None:
+    """Checks what OpenAI's strict mode demands of objects."""
+    for path, part in subschemas(schema, where):
+        if part.get("type") == "object":
+            if part.get("additionalProperties") is not False:
+                found.append(f"{path}: in strict mode additionalProperties must be false")
+            if set(mapping(part.get("properties"))) != set(map(str, items(part.get("required")))):
+                found.append(f"{path}: in strict mode required must name every property")
+
+
+SCHEMA_KEYWORDS = frozenset(
+    {
+        *("type", "title", "description", "enum", "const", "anyOf", "$ref", "$defs", "definitions"),
+        *("properties", "required", "additionalProperties", "items", "format"),
+    }
+)
+"""The keywords that every provider takes in the JSON Schema of a reply."""
+STRICT_KEYWORDS = SCHEMA_KEYWORDS | {
+    *("pattern", "multipleOf", "minItems", "maxItems"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+}
+"""The keywords of OpenAI's strict mode."""
+
+
+def check_output_schema(described: dict[str, Any], where: str, keywords: frozenset[str], found: list[str]) -> None:
+    """Checks the name and the JSON Schema of a whole reply."""
+    check_names([(f"{where}.name", described.get("name"))], TOOL_NAME, found)
+    schema = described.get("schema")
+    check_json_schema(schema, f"{where}.schema", found)
+    if described.get("strict") is True:
+        check_strict(schema, f"{where}.schema", found)
+        check_keywords(schema, f"{where}.schema", keywords, found)
+
+
+def check_keywords(schema: object, where: str, keywords: frozenset[str], found: list[str]) -> None:
+    """Checks that a JSON Schema for a reply has no other keywords, and a type for every value."""
+    for path, part in subschemas(schema, where):
+        found += [f"{path}: {name!r} is not permitted" for name in part if name not in keywords]
+        if "$ref" in part and len(part) > 1:
+            found.append(f"{path}: $ref cannot have other keywords beside it")
+        if not part.keys() & {"type", "$ref", "anyOf", "allOf"}:
+            found.append(f"{path}: the schema must have a 'type' key")
 
 
 def subschemas(schema: object, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
