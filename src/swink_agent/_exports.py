@@ -35,6 +35,7 @@ from .core.errors import ContentFiltered as ContentFiltered
 from .core.errors import ContextWindowOverflow as ContextWindowOverflow
 from .core.errors import ErrorKind as ErrorKind
 from .core.errors import InvalidContinue as InvalidContinue
+from .core.errors import MissingDeps as MissingDeps
 from .core.errors import ModelThrottled as ModelThrottled
 from .core.errors import NetworkError as NetworkError
 from .core.errors import NoMessages as NoMessages

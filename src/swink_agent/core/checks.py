@@ -14,7 +14,6 @@ __all__ = [
     "as_policies",
     "check_hooks",
     "check_options",
-    "check_prompt",
     "check_strategy",
     "checked_lists",
     "is_function",
@@ -92,12 +91,6 @@ def check_options(options: Any) -> None:
     for name, types, what in _FULL_OPTIONS:
         if not isinstance(value := getattr(options, name), types):
             raise is_not(f"StreamOptions.{name}", value, what)
-
-
-def check_prompt(system_prompt: object) -> None:
-    """Raises `TypeError` for instructions that are neither a string nor a function."""
-    if not isinstance(system_prompt, str) and not is_function(system_prompt):
-        raise is_not("system_prompt", system_prompt, "a string, or a function that gives one")
 
 
 def as_policies(given: Any, name: str) -> tuple[Any, ...]:

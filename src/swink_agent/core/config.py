@@ -21,7 +21,7 @@ from .stream import StreamFn, StreamOptions
 from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
 from .values import hints
 from .values.parameters import Deps
-from .values.value import Value
+from .values.value import WithDeps
 
 __all__ = [
     "AgentLoopConfig",
@@ -75,10 +75,8 @@ class ToolExecutionStrategy(Protocol):
 ToolExecution: TypeAlias = Literal["concurrent", "sequential"] | ToolExecutionStrategy
 
 
-class AgentLoopConfig(Value, frozen=True, kw_only=True):
+class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
     """Everything that a run needs except its messages. Hooks may be plain or async functions."""
-
-    hidden_fields = frozenset({"deps"})
 
     model: ModelSpec
     stream_fn: StreamFn

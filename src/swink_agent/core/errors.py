@@ -11,6 +11,7 @@
     ├── PolicyStopped(policy, reason)              a policy ended the run
     ├── UnknownProvider(provider)                  no adapter for it is installed
     ├── ProviderMismatch(model, provider)          the stream function belongs to another provider
+    ├── MissingDeps(tool, deps_type)               a tool needs dependencies, and the run has none
     ├── AlreadyRunning                             the agent is in a run already
     ├── NoMessages                                 there is no history to continue
     ├── InvalidContinue                            the history ends with a reply and no message is queued
@@ -40,6 +41,7 @@ __all__ = [
     "ContextWindowOverflow",
     "ErrorKind",
     "InvalidContinue",
+    "MissingDeps",
     "ModelThrottled",
     "NetworkError",
     "NoMessages",
@@ -187,6 +189,18 @@ class ProviderMismatch(AgentError, ValueError):
         )
         self.model = model
         self.provider = provider
+
+
+class MissingDeps(AgentError):
+    """A tool needs dependencies of a type, and the run has none."""
+
+    def __init__(self, tool: str, deps_type: str) -> None:
+        super().__init__(
+            f"the tool {tool!r} needs deps of the type {deps_type}, and this run has none: give deps=… to the run or "
+            f"to the agent, or let the tool take a ToolContext[{deps_type} | None]"
+        )
+        self.tool = tool
+        self.deps_type = deps_type
 
 
 class AlreadyRunning(AgentError):

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from functools import cached_property, partial
-from types import AsyncGeneratorType, GeneratorType, MethodType
+from types import AsyncGeneratorType, GeneratorType, GenericAlias, MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -61,6 +61,11 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
     the function's parameters and return type. The type parameter is the whole function, so that several tools in a list
     have a common type.
     """
+
+    if not TYPE_CHECKING:  # Python 3.11 would insist on both parameters
+
+        def __class_getitem__(cls, parameters: object) -> GenericAlias:
+            return GenericAlias(cls, parameters)
 
     def __init__(
         self,
@@ -118,6 +123,11 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
 
         names = {} if self._owner is None else {self._owner.__name__: self._owner}
         return FunctionSchema(self.function, ToolContext, self._binding is not None, names)
+
+    @property
+    def deps_type(self) -> Any:
+        """The type of dependencies that the function's context names; `Any` if it names none."""
+        return self.signature.deps_type
 
     @_on_first_use
     def description(self) -> str:

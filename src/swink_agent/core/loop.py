@@ -112,6 +112,10 @@ def _stream_of(
 ) -> EventStream:
     token = CancellationToken(cancel)
     toolbox = as_toolbox(context.tools)
+    if callable(context.system_prompt):
+        takes_context(context.system_prompt, "system_prompt")  # raises what is wrong with it
+    if config.deps is None:
+        toolbox.check_deps()
     transcript = Transcript(context.messages)
 
     async def drive(channel: Channel) -> AgentResult:
@@ -288,6 +292,8 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
             culprit = "tools"
             tools = await _ask_for_turn(run, run.turn_tools.function, run.turn_tools.takes_context)
             run.take_tools(run.turn_tools.toolbox_of(tools))
+            if run.deps is None:
+                run.toolbox.check_deps()
         culprit = "transform_context"
         if run.transforms:
             await transform_context(run, overflow=overflow)

@@ -22,7 +22,7 @@ from .types import (
 )
 from .values import hints
 from .values.parameters import Deps_co
-from .values.value import Value, show, show_arguments
+from .values.value import Value, WithDeps, show, show_arguments
 
 __all__ = [
     "Inject",
@@ -79,7 +79,7 @@ class Inject(Value, frozen=True):
 Verdict: TypeAlias = Stop | Skip | Inject | None
 
 
-class PolicyContext(Value, Generic[Deps_co], frozen=True, kw_only=True):
+class PolicyContext(WithDeps, Generic[Deps_co], frozen=True, kw_only=True):
     """What a policy sees: a snapshot, taken when the slot is reached.
 
     `messages` is the committed history; `usage` and `cost` are the run's so far; `state` is a copy of the agent's.
@@ -153,6 +153,9 @@ class PreDispatchContext(Generic[Deps_co]):
         self.name = name
         self.arguments = arguments
         self.is_final_answer = is_final_answer
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a PreDispatchContext belongs to one call, with its deps: it cannot be copied or pickled")
 
     def __repr__(self) -> str:
         return f"PreDispatchContext(name={show(self.name)}, arguments={show_arguments(self.arguments)})"

@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from .approval import Grant
 from .cancel import CancellationToken
-from .errors import ToolError
+from .errors import MissingDeps, ToolError
 from .types import AgentMessage, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks
 from .values import hints
 from .values.parameters import Deps_co, Deps_contra
@@ -142,6 +142,9 @@ class ToolContext(Generic[Deps_co]):
 
     def __repr__(self) -> str:
         return f"ToolContext(call_id={self.call_id!r})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a ToolContext belongs to one call, with its deps: it cannot be copied or pickled")
 
     @property
     def cancel(self) -> CancellationToken:
@@ -310,6 +313,24 @@ def error_result(error: BaseException) -> AgentToolResult:
     return AgentToolResult.error(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
+def _declared_deps(tool: AgentTool) -> Any:
+    """Returns the type of dependencies that a tool names: in `deps_type`, or in the hints of its `execute`."""
+    declared = getattr(tool, "deps_type", None)
+    if declared is not None:
+        return declared
+    execute: Any = getattr(type(tool), "execute", None)
+    for name, hint in getattr(execute, "__annotations__", {}).items():
+        if "ToolContext[" in (hint if isinstance(hint, str) else repr(hint)):
+            from .schemas.dependencies import context_deps, hints_of
+
+            try:
+                deps = context_deps(hints_of(execute, None, ToolContext)[name], ToolContext)
+            except TypeError:
+                return Any  # another hint cannot be evaluated, and none of them is needed
+            return Any if deps is None else deps[0]
+    return Any
+
+
 # -- an agent's tools ------------------------------------------------------------------------------------------
 
 
@@ -336,6 +357,7 @@ class Toolbox(Mapping[str, AgentTool]):
             self._by_name[name] = item
             if (options := ToolOptions.of(item)) is not None:
                 self.options[name] = options
+        self._is_without_deps = False
         self.find: Callable[[str], AgentTool | None] = self._by_name.get
         self._validators: dict[str, Any] = {}
 
@@ -347,6 +369,19 @@ class Toolbox(Mapping[str, AgentTool]):
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def check_deps(self) -> None:
+        """Raises `MissingDeps` if a tool cannot do without dependencies, for a run that has none."""
+        if self._is_without_deps:
+            return
+        for item in self.tools:
+            declared = _declared_deps(item)
+            if declared is not Any:
+                from .schemas.dependencies import admits_none, name_of  # on use: few tools name a type
+
+                if not admits_none(declared):
+                    raise MissingDeps(item.name, name_of(declared))
+        self._is_without_deps = True
 
     def problems(self, name: str, arguments: dict[str, Any]) -> str | None:
         """Returns what is wrong with the arguments, field by field, or `None`."""

@@ -12,11 +12,12 @@ from operator import is_
 from types import FunctionType
 from typing import Any, TypeAlias, cast
 
+from .checks import is_function, is_not
 from .policy import PolicyContext
 from .tool import AgentTool, Toolbox
 from .values.parameters import Deps
 
-__all__ = ["Tools", "TurnTools", "as_toolbox", "takes_context"]
+__all__ = ["Tools", "TurnTools", "as_toolbox", "check_prompt", "takes_context"]
 
 
 _OfTurn: TypeAlias = Iterable[AgentTool[Deps]] | Awaitable[Iterable[AgentTool[Deps]]]
@@ -55,6 +56,14 @@ def _is_required(parameter: inspect.Parameter) -> bool:
     return parameter.default is parameter.empty and not is_several
 
 
+def check_prompt(system_prompt: object) -> None:
+    """Raises `TypeError` for instructions that are neither a string nor a function of the turn."""
+    if not isinstance(system_prompt, str):
+        if not is_function(system_prompt):
+            raise is_not("system_prompt", system_prompt, "a string, or a function that gives one")
+        takes_context(cast("Callable[..., Any]", system_prompt), "system_prompt")
+
+
 class TurnTools:
     """Tools as a function of the turn, and those of the last turn."""
 
@@ -71,6 +80,9 @@ class TurnTools:
     @property
     def tools(self) -> tuple[AgentTool, ...]:
         return self.last.tools
+
+    def check_deps(self) -> None:
+        """Does nothing: the tools are known when their turn begins."""
 
     def toolbox_of(self, tools: object) -> Toolbox:
         """Returns the tools that the function gave for this turn. Raises `TypeError` or `ValueError` for others."""

@@ -504,9 +504,18 @@ def as_messages(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tup
 class AgentContext(Value, frozen=True):
     """The input of one turn. It is a snapshot: later changes do not affect it."""
 
-    system_prompt: str | Callable[[], str] = ""
+    system_prompt: str | Callable[..., Any] = ""
     messages: Sequence[AgentMessage] = ()
     tools: Sequence[hints.AgentTool] = ()
+
+    if TYPE_CHECKING:  # `agent_loop` takes functions of the turn; a request holds what they gave
+
+        def __init__(
+            self,
+            system_prompt: hints.SystemPrompt = ...,
+            messages: Sequence[AgentMessage] = ...,
+            tools: hints.Tools = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if isinstance(self.messages, list):

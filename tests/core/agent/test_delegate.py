@@ -520,6 +520,20 @@ async def test_the_callers_deps_reach_it_else_it_has_its_own() -> None:
     assert await said_inside(caller(made, deps="the caller's"), deps="the run's") == "the run's"
 
 
+async def test_a_delegate_without_the_deps_that_it_needs_is_an_error_result() -> None:
+    @tool
+    def strict(ctx: ToolContext[int]) -> str:
+        return str(ctx.deps + 1)
+
+    research = Agent[int]("test:m", stream_fn=scripted(call("strict"), "x"), tools=[strict])
+    made = research.as_tool("research", "Looks.")
+    agent = caller(made)
+    await agent.prompt("go")
+    assert "strict" in extract_text(answer_of(agent).content)
+    assert answer_of(agent).outcome is ToolOutcome.FAILED
+    assert await said_inside(caller(made), deps=1) == "2"
+
+
 async def test_an_override_holds_for_copies() -> None:
     research = Agent("nobody:model", tools=[who], system_prompt="old")
     agent = caller(research.as_tool("research", "Looks."), deps="the caller's")

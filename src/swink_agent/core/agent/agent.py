@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..approval import ApprovalMode, ApproveFn, PendingCall
 from ..cancel import running_loop
-from ..checks import check_prompt, is_function, is_not
+from ..checks import is_function, is_not
 from ..config import (
     AgentLoopConfig,
     ConvertToLlmFn,
@@ -38,7 +38,7 @@ from ..run.event_stream import Channel, EventStream
 from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, OnSteer, Toolbox
-from ..turn import Tools, TurnTools, as_toolbox
+from ..turn import Tools, TurnTools, as_toolbox, check_prompt
 from ..types import (
     AgentMessage,
     AgentResult,
@@ -467,7 +467,7 @@ class Agent(ValueRuns[Deps]):
         """Claims the run of an order. Raises what makes it impossible, before anything has happened."""
         if order.prompts is None and not self.is_running:
             self._check_history(order)
-        check_given(self._config, order.given)
+        check_given(self._config, order.given, self._toolbox)
         return self._claims.take(blocked)
 
     def _check_history(self, order: _Order) -> None:
@@ -566,7 +566,7 @@ class Agent(ValueRuns[Deps]):
         timeout: float | None = None,
         max_concurrent: int | None = None,
         max_depth: int = 3,
-    ) -> AgentTool:
+    ) -> AgentTool[Deps]:
         """Returns a tool with one argument, `prompt`, that runs a copy of this agent: a delegate.
 
         A copy begins with the messages and the state that this agent was made with, and forgets its own at the end. Any
@@ -591,10 +591,10 @@ class Agent(ValueRuns[Deps]):
             max_depth=max_depth,
         )
 
-    def _delegated_run(self, make: hints.MakeRunFn) -> hints.Run:
-        """Makes the run of a copy of this agent. Raises what makes it impossible."""
-        given = given_to(self, {})
-        check_given(self._config, given)
+    def _delegated_run(self, make: hints.MakeRunFn, deps: Any) -> hints.Run:
+        """Makes the run of a copy of this agent, with the caller's deps. Raises what makes it impossible."""
+        given = given_to(self, {} if deps is None else {"deps": deps})
+        check_given(self._config, given, self._toolbox)
         _, _, _, messages, state = self._initial
         config = replace(config_of(self._config, given), state=copy_json(state))
         return make(config, messages, {"tools": self._toolbox, "system_prompt": self.system_prompt, **(given or {})})

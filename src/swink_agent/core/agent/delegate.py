@@ -44,7 +44,7 @@ class Delegate:
 
     def __init__(
         self,
-        run_of: Callable[[MakeRunFn], Run],
+        run_of: Callable[[MakeRunFn, Any], Run],
         name: str,
         description: str,
         *,
@@ -113,7 +113,6 @@ class Delegate:
 
         def make(config: AgentLoopConfig, messages: Sequence[AgentMessage], given: Mapping[str, Any]) -> Run:
             tools = given["tools"]
-            deps = config.deps if ctx.deps is None else ctx.deps
             if waited is not None:  # it goes on where it stopped, with the answers that it waited for
                 messages, config = waited[0], replace(config, state=copy_json(waited[2]))
             run = Run(
@@ -126,7 +125,7 @@ class Delegate:
                 run_loop,
                 channel,
                 audience=None if caller is None else caller.audience,
-                deps=given.get("deps", deps),
+                deps=given.get("deps", config.deps),
                 delegates=(*(() if caller is None else caller.delegates), self.name),
             )
             if caller is not None:
@@ -136,7 +135,7 @@ class Delegate:
             return run
 
         try:
-            run = self._run_of(make)
+            run = self._run_of(make, ctx.deps)
             accounts = _delegations_of(caller)
             accounts.begin(ctx, run)
             try:

@@ -12,10 +12,11 @@ from typing import Any, Generic, TypeAlias, TypedDict
 
 from msgspec.structs import replace
 
-from ..checks import check_prompt, is_function, is_not
+from ..checks import is_function, is_not
 from ..config import AgentLoopConfig, SystemPrompt
 from ..stream import StreamFn, StreamOptions
-from ..turn import Tools, as_toolbox
+from ..tool import Toolbox
+from ..turn import Tools, TurnTools, as_toolbox, check_prompt
 from ..types import ModelSpec
 from ..values.parameters import Deps
 from .arguments import as_model, check_model, check_provider
@@ -115,10 +116,15 @@ def config_of(config: AgentLoopConfig, given: Given | None) -> AgentLoopConfig:
     return replace(config, **changes) if changes else config
 
 
-def check_given(config: AgentLoopConfig, given: Given | None) -> None:
-    """Raises what makes every request of a run impossible: there is no adapter for the model, or no key."""
+def check_given(config: AgentLoopConfig, given: Given | None, toolbox: Toolbox | TurnTools) -> None:
+    """Raises what makes a run impossible: no adapter for the model, no key, or no deps for a tool that needs some."""
     made = config_of(config, given)
     if made.model is not config.model:
         check_provider(made.stream_fn, made.model, config.model.provider)
     if given is None or "stream_fn" not in given:
         check_model(made)
+    if given is None:
+        if config.deps is None:
+            toolbox.check_deps()
+    elif given.get("deps", config.deps) is None:
+        given.get("tools", toolbox).check_deps()

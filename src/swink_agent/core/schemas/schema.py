@@ -7,8 +7,6 @@ Arguments are validated in `tool`.
 from __future__ import annotations
 
 import inspect
-import types
-import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -17,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from ..values.decoders import learn
+from .dependencies import context_deps, hints_of
 from .docstrings import parse_docstring
 from .records import default_of
 from .references import JsonSchema
@@ -62,6 +61,7 @@ class FunctionSchema:
         "_shapes",
         "_struct",
         "context_parameter",
+        "deps_type",
         "description",
         "schema",
     )
@@ -74,9 +74,11 @@ class FunctionSchema:
         names: dict[str, Any] | None = None,
     ) -> None:
         """`is_method` skips the first parameter; hints may use `names` in addition to those of the module."""
-        hints = _hints_of(function, names)
+        hints = hints_of(function, names, context_type)
         self.description, notes = parse_docstring(inspect.getdoc(function) or "")
         self.context_parameter: str | None = None
+        self.deps_type: Any = Any
+        """The type of the dependencies that the context's hint names."""
         self._shapes = Shapes()
         self._positional: list[str] = []
         self._defaults: dict[str, Any] = {}
@@ -88,8 +90,9 @@ class FunctionSchema:
                 raise TypeError(f"{function.__name__}: a tool's parameters need names, *{name} has none")
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 self._positional.append(name)
-            if _mentions(hint, context_type):
+            if (deps := context_deps(hint, context_type)) is not None:
                 self.context_parameter = name
+                [self.deps_type] = deps
             else:
                 kinds[name] = self._with_default(name, hint, parameter.default)
         # Parameters whose JSON value is the Python value, so that there is nothing to convert.
@@ -168,21 +171,3 @@ class FunctionSchema:
 def _is_pydantic_field(value: object) -> bool:
     kind = type(value)
     return kind.__name__ == "FieldInfo" and kind.__module__.startswith("pydantic")
-
-
-def _hints_of(function: Callable[..., Any], names: dict[str, Any] | None) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function, localns=names or None, include_extras=True)
-    except NameError as error:
-        raise TypeError(
-            f"{function.__name__}: {error}; a tool's type hints are read when it is made, so import them for real, "
-            "not under TYPE_CHECKING"
-        ) from error
-
-
-def _mentions(hint: Any, kind: type) -> bool:
-    if hint is kind:
-        return True
-    return get_origin(hint) in (Annotated, Union, types.UnionType) and any(
-        _mentions(item, kind) for item in get_args(hint)
-    )

@@ -3,6 +3,7 @@
 from pathlib import Path as Path
 
 from ..agent.delegate import MakeRunFn as MakeRunFn
+from ..config import SystemPrompt as SystemPrompt
 from ..journal import Journal as Journal
 from ..journal import Past as Past
 from ..pending import Answer as Answer
@@ -18,4 +19,5 @@ from ..structured import StructuredOutput as StructuredOutput
 from ..structured import StructuredResult as StructuredResult
 from ..structured import ValidateFn as ValidateFn
 from ..tool import AgentTool as AgentTool
+from ..turn import Tools as Tools
 from .model_info import ModelInfo as ModelInfo

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 
-__all__ = ["Value", "copy_json", "frozen_json", "is_secret_name", "show", "show_arguments"]
+__all__ = ["Value", "WithDeps", "copy_json", "frozen_json", "is_secret_name", "show", "show_arguments"]
 
 _LONGEST_TEXT = 60
 _LONGEST_REASON = 240
@@ -63,6 +63,29 @@ class Value(Struct, frozen=True):
         if type(self).__repr__ is not Value.__repr__:
             return [("", _Shown(repr(self)))]
         return [(name, _Shown(shown)) for name, shown in _shown_fields(self, 0)]
+
+
+class WithDeps(Value, frozen=True):
+    """A value with an application's own object in `deps`, which is never shown, compared, copied or pickled."""
+
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"deps"})
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        names = self.__struct_fields__
+        own, others = [[getattr(one, name) for name in names if name != "deps"] for one in (self, other)]
+        return own == others and getattr(self, "deps") is getattr(other, "deps")  # noqa: B009 - subclasses have it
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - as a mutable state in it
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "deps"}
+        return _made_of, (type(self), fields)
+
+
+def _made_of(kind: type[Any], fields: dict[str, Any]) -> Any:
+    return kind(**fields)
 
 
 def show(value: Any, depth: int = 0) -> str:
@@ -247,7 +270,9 @@ def _shown_fields(value: Value, depth: int) -> list[tuple[str, str]]:
     names, defaults = value.__struct_fields__, value.__struct_defaults__
     for position, name in enumerate(names, len(defaults) - len(names)):
         content = getattr(value, name)
-        if name == "timestamp" or (position >= 0 and _is_default(content, defaults[position])):
+        if name == "timestamp" or (name == "deps" and content is None):
+            continue
+        if name != "deps" and position >= 0 and _is_default(content, defaults[position]):
             continue
         if name in value.hidden_fields:
             shown = "…"
