@@ -50,7 +50,10 @@ class Pending(Value, frozen=True, omit_defaults=True):
     """The state of that delegate."""
 
     def as_details(self) -> dict[str, Any]:
-        return frozen_json(cast("dict[str, Any]", msgspec.to_builtins(self)))
+        details = cast("dict[str, Any]", msgspec.to_builtins(self))
+        if self.messages:
+            details["messages"] = list(self.messages)  # as JSON has it, so that what is read equals what was written
+        return frozen_json(details)
 
     @classmethod
     def of(cls, result: ToolResultMessage) -> Pending | None:

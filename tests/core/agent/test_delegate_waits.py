@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from swink_agent import (
     DelegateEvent,
     NotPending,
     ProposedCall,
+    Redactor,
     Reject,
     RunRecord,
     ToolCallDeferred,
@@ -35,6 +37,7 @@ from swink_agent import (
     pending_calls,
     tool,
 )
+from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, check_events, collect, names, scripted
 from swink_agent.testing.script import Call, Request
 
@@ -273,6 +276,65 @@ async def test_steering_and_aborts_cancel_what_waits_inside() -> None:
     assert result.total_usage.tokens == 2 * 11
     results = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
     assert [one.outcome for one in results] == [ToolOutcome.CANCELLED]
+
+
+# -- sessions --------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_keeps_what_waits_inside_and_another_process_goes_on(tmp_path: Path) -> None:
+    store = JsonlSessionStore(tmp_path)
+    made = desk(*refunds(1, 2))
+    agent = caller(made)
+    with store.create() as session:
+        session.attach(agent)
+        first = await agent.prompt("go")
+    assert store.load(session.id).info.usage == first.total_usage
+    assert [one.call_id for one in pending_calls(store.load(session.id).messages)] == ["call_desk/r1", "call_desk/r2"]
+    for step, answers in enumerate([{"call_desk/r2": True}, {"call_desk/r1": True}]):
+        agent = caller(made)
+        events: list[AgentEvent] = []
+        with store.open(session.id) as session:
+            session.attach(agent)
+            with agent.subscribe(events.append):
+                result = await agent.resume(answers)
+        check_events(events)
+        assert ran == ["refund 2", "refund 1"][: step + 1]
+        assert store.load(session.id).runs()[-1] == RunRecord.of(events)
+    assert result.text == "refunded 1, number 2 | refunded 2, number 1"
+    loaded = store.load(session.id)
+    assert pending_calls(loaded.messages) == ()
+    assert loaded.info.usage.tokens == agent_tokens(loaded.runs())
+    for form in ("markdown", "html", "json"):
+        assert store.export(session.id, form)
+
+
+def agent_tokens(runs: Any) -> int:
+    return sum(run.total_usage.tokens for run in runs)
+
+
+async def test_what_was_masked_on_the_way_to_disk_does_not_run_inside_a_delegate(tmp_path: Path) -> None:
+    redactor = Redactor()
+    redactor.learn("hunter2secret", "password")
+
+    @tool(requires_approval=True)
+    def login(password: str) -> str:
+        ran.append(password)
+        return "in"
+
+    made = desk(call("login", password="hunter2secret").with_id("l"), tools=[login])
+    store = JsonlSessionStore(tmp_path)
+    agent = caller(made, redactor=redactor)
+    with store.create() as session:
+        session.attach(agent)
+        await agent.prompt("go")
+        assert "hunter2secret" not in session.path.read_text()
+    other = caller(made, redactor=redactor)
+    with store.open(session.id) as session:
+        session.attach(other)
+        await other.resume({"call_desk/l": True})
+    assert ran == []
+    await agent.resume({"call_desk/l": True})  # in this process nothing was masked
+    assert ran == ["hunter2secret"]
 
 
 # -- tool options ----------------------------------------------------------------------------------------------
