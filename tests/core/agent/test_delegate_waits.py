@@ -209,6 +209,17 @@ async def test_it_works_to_any_depth_also_with_slashes_in_the_ids() -> None:
     assert ran == ["refund 5"]
 
 
+async def test_an_answer_that_could_be_for_two_calls_is_refused() -> None:
+    one, two = desk(*refunds(1), name="one"), desk(call("refund", order=2).with_id("b/r1"), name="two")
+    calls = [call("one", prompt="go").with_id("a/b"), call("two", prompt="go").with_id("a")]
+    agent = Agent("test:m", stream_fn=scripted(calls), tools=[one, two], approve=lambda request: Defer())
+    await agent.prompt("go")
+    assert [waiting.call_id for waiting in agent.pending] == ["a/b/r1", "a/b/r1"]
+    with pytest.raises(ValueError, match="does not say which"):
+        await agent.resume({"a/b/r1": True})
+    assert ran == []
+
+
 async def test_wrong_answers_are_refused_before_anything_happens() -> None:
     agent = caller(desk(*refunds(1), call("stamp", order=1).with_id("s")))
     await agent.prompt("go")
