@@ -190,16 +190,16 @@ def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig
         return replace(
             config,
             message_provider=None,
-            redactor=config.redactor or ctx.redactor,
-            execution_root=config.execution_root or ctx.execution_root,
+            redactor=ctx.redactor if config.redactor is None else config.redactor,
+            execution_root=ctx.execution_root if config.execution_root is None else config.execution_root,
         )
     outer = caller.config
     return replace(
         config,
         message_provider=None,
-        approve=config.approve or outer.approve,
-        redactor=config.redactor or caller.redactor,
-        execution_root=config.execution_root or outer.execution_root,
+        approve=outer.approve if config.approve is None else config.approve,
+        redactor=caller.redactor if config.redactor is None else config.redactor,
+        execution_root=outer.execution_root if config.execution_root is None else config.execution_root,
         # The caller's come last: policies that reserve something follow those that may refuse the request.
         pre_turn_policies=_with_every_call(config.pre_turn_policies, outer.pre_turn_policies),
         pre_dispatch_policies=_with_every_call(config.pre_dispatch_policies, outer.pre_dispatch_policies),
