@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from .alone import taken
+from .tables import as_one_test
 from .warm import WarmStarts, open_warm_starts
 
 # Reading the tests makes millions of objects that stay: looking through them for garbage takes a quarter of the time.
@@ -79,16 +80,6 @@ def warm_starts() -> Callable[[Mapping[str, str]], AbstractContextManager[WarmSt
     return open_warm_starts
 
 
-BOTH_BACK_ENDS = {
-    "test_no_attempt_gets_out",
-    "test_no_command_gets_out",
-    "test_nothing_is_sent_and_nothing_hidden_is_seen",
-    "test_ordinary_work_goes_on",
-    "test_credentials_are_hidden_where_a_variable_has_moved_them",
-    "test_a_folder_s_name_may_be_anything",
-}
-
-
 LONG_TABLES = {
     "test_no_file_tool_leaves_the_folder",
     "test_without_walls_the_same_attack_succeeds",
@@ -116,11 +107,60 @@ LONG_TABLES = {
     "test_a_question_about_anything_can_be_read_and_answered",
     "test_a_list_of_completions_leaves_the_input_in_sight",
     "test_a_picker_or_a_dialog_leaves_the_input_in_sight",
+    "test_nothing_is_imported_from_the_working_folder",
+    "test_nothing_is_imported_from_there_after_our_first_line_in_any_set_up",
+    "test_what_python_would_run_before_us_is_put_away",
+    "test_older_landlock_holds_as_well",
+    "test_a_process_that_is_always_another_is_ended",
+    "test_what_cannot_be_started_is_told",
+    "test_a_bubblewrap_that_is_none_is_found_out",
+    "test_in_a_read_only_folder_commands_that_only_read_run",
+    "test_a_folder_whose_files_run_by_themselves_is_not_written_by_commands",
+    "test_a_write_outside_the_folder_is_told",
+    "test_what_programs_say",
+    "test_a_program_that_ends_takes_its_commands_along",
+    "test_however_many_signals_come_the_outcome_is_written_once",
+    "test_an_interrupt_takes_running_commands_with_it",
+    "test_what_is_wrong_is_found_before_anything_runs",
+    "test_trust_is_asked_for_after_the_files_were_shown",
+    "test_an_odd_value_in_one_session_takes_no_command_away",
+    "test_in_the_lowest_window_a_question_has_its_keys_and_the_screen_no_scrollbar",
+    "test_a_window_of_any_size_is_drawn_with_a_question_in_it",
+    "test_control_c_twice_leaves_from_a_window_over_the_conversation",
+    "test_each_key_means_one_thing",
+    "test_no_attack_adds_a_heading_of_ours_or_html",
+    "test_no_attack_adds_an_element_or_a_speaker",
+    "test_what_hides_or_moves_text_is_written_out",
+    "test_no_markdown_takes_longer_than_its_length",
+    "test_no_code_takes_longer_than_its_length",
+    "test_a_long_text_takes_no_longer_than_its_length_explains",
+    "test_a_hostile_pattern_troubles_no_engine",
+    "test_models_of_other_kinds_take_the_history_too",
+    "test_a_reply_cut_anywhere_ends_once_with_its_blocks_closed",
+    "test_a_reply_cut_at_any_byte_ends_once",
+    "test_nothing_in_a_folder_switches_off_what_is_stricter_above_it",
+    "test_other_arguments_are_held_against_the_schema_again",
+    "test_shell_blocks_that_say_so_are_run",
+    "test_a_request_for_a_summary_takes_no_more_of_the_window_than_any_other",
+    "test_a_long_request_leaves_room_for_several_turns_after_each_summary",
+    "test_stopped_at_any_step_it_leaves_what_was_sent_before_or_all_of_the_new",
+    "test_what_an_application_puts_into_the_history_is_on_record",
+    "test_texts_made_to_be_hard_take_a_bounded_number_of_steps",
+    "test_commits_work_and_what_git_runs_stays",
+    "test_no_signal_reaches_anybody_outside",
+    "test_a_hostile_file_is_refused_in_no_time",
+    "test_poison_is_marked_by_whatever_way_it_comes",
+    "test_a_kill_while_mending_loses_neither_the_good_nor_the_bad",
 }
-"""Tests whose rows each start processes or a whole program: every third row runs, and the others in the sweep."""
+"""Tests whose rows each start processes, or take long: one row in `ONE_OF` runs, and the others in the sweep."""
+
+ONE_OF = 6
 
 FOLDERS_WITH_TABLES = {"sandbox", "security"}
 """The same holds here for every test of more than `MOST_ROWS` rows."""
+
+LONG_FOLDERS = {"cli", "contracts", "crash", "sandbox", "security", "tools", "tui"}
+"""Where tests start processes or whole programs. Those run first."""
 
 MOST_ROWS = 8
 
@@ -143,6 +183,19 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     if isinstance(collector, pytest.Directory) and (worker := getattr(collector.config, "workerinput", None)):
         random.Random(worker["workerid"]).shuffle(report.result)
     return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--each-row", action="store_true", help="each row of what is marked table is a test of its own")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> pytest.Item | None:
+    """The rows of what is marked `table` are one test: each alone takes less than what pytest does around it."""
+    is_table = any(mark.name == "table" for mark in getattr(obj, "pytestmark", ()))
+    if not is_table or not inspect.isfunction(obj) or collector.config.getoption("each_row"):
+        return None
+    return pytest.Function.from_parent(collector, name=name, callobj=as_one_test(obj, _run))
 
 
 OPTIONAL_PROGRAMS = {"git", "rg", "bwrap", "tmux", "zsh", "fish"}
@@ -178,13 +231,16 @@ def _skipped_without_its_program() -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The core's tests are the fast ones, but for those that say otherwise.
 
-    The tables of the sandbox run on the back end that most machines use, and on the other one in the sweep. Of long
-    tables a third of the rows runs, and of the examples that a Hypothesis test asks for a few; the sweep has all.
+    What is tried with both sandboxes of Linux is tried with the one that most machines use, or the other one where that
+    is missing, and with both in the sweep. Of long tables some rows run, and of the examples that Hypothesis tests ask
+    for a few; the sweep has all.
     """
     from hypothesis import is_hypothesis_test
 
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.path.parts)  # the same order for all workers, whichever they were read in
+        # The same order for all workers, whichever they were read in: the files that take longest come first, so that
+        # no worker has one of them left when the others are done.
+        items.sort(key=_order)
     for item in items:
         if is_hypothesis_test(test := getattr(item, "obj", None)):
             if config.getoption("markexpr") == "sweep":
@@ -195,18 +251,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path in of_core and not any(map(item.get_closest_marker, ("slow", "sweep", "integration"))):
             item.add_marker(pytest.mark.fast)
-    has_bubblewrap = shutil.which("bwrap") is not None
+    ids = {item.nodeid for item in items} if shutil.which("bwrap") is not None else set[str]()
     names = [getattr(item, "originalname", "") for item in items if FOLDERS_WITH_TABLES & {*item.path.parts}]
     tables = LONG_TABLES | {name for name, count in Counter(names).items() if count > MOST_ROWS}
-    rows: Counter[str] = Counter()
+    rows: Counter[tuple[str, bool]] = Counter()
     for item in items:
         name = getattr(item, "originalname", "")
-        if has_bubblewrap and name in BOTH_BACK_ENDS and "landlock" in item.name:
+        is_other = "landlock" in item.name
+        place = item.nodeid.removesuffix(item.name)
+        if is_other and any(place + item.name.replace("landlock", usual) in ids for usual in ("bubblewrap", "auto")):
             item.add_marker(pytest.mark.sweep)
         elif name in tables:
-            if rows[name] % 3:
+            if rows[name, is_other] % ONE_OF:  # some of each, where both are tried
                 item.add_marker(pytest.mark.sweep)
-            rows[name] += 1
+            rows[name, is_other] += 1
+
+
+def _order(item: pytest.Item) -> tuple[bool, tuple[str, ...]]:
+    folders = item.path.relative_to(CORE.parent).parts[:-1]
+    return not LONG_FOLDERS & {*folders}, item.path.parts
 
 
 def _shorten(test: Any) -> None:
@@ -241,16 +304,23 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = pyfuncitem._fixtureinfo.argnames
-    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    _run(pyfuncitem.obj, {name: pyfuncitem.funcargs[name] for name in names})
+    return True
+
+
+def _run(test: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Runs a test, or one row of it. If it is `async def`, it gets an event loop of its own."""
+    if not inspect.iscoroutinefunction(test):
+        test(**arguments)
+        return
     for tries_left in (2, 1, 0):
         try:
-            asyncio.run(_without_leftovers(pyfuncitem.obj(**arguments)))
+            asyncio.run(_without_leftovers(test(**arguments)))
         except TooSlowError:
             if not tries_left:
                 raise
         else:
             break
-    return True
 
 
 async def _without_leftovers(test: Any) -> None:
@@ -283,7 +353,6 @@ def no_threads_left() -> Iterator[None]:
 
 
 def pytest_sessionfinish() -> None:
-    gc.unfreeze()
     gc.collect()
 
 

@@ -1,12 +1,13 @@
 """Programs that share what they load: one process has loaded the package, and forks for each of them.
 
-What is forked is a process like any other, with a folder, an environment, streams and a session of its own, and it ends
-as every process does. How an interpreter starts, and what is loaded when, is for tests that start one.
+What is forked is a process like any other, with a folder, an environment, streams and a session of its own. How an
+interpreter starts, ends, and what is loaded when, is for tests that start one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import fcntl
 import gc
 import importlib
@@ -203,7 +204,17 @@ def _load() -> None:
                     importlib.import_module(module.name)
                 except ImportError:  # it needs what is not installed, or is for another system
                     pass
+    _compile()
     gc.freeze()
+
+
+def _compile() -> None:
+    """Has `re` know the patterns that nearly every program compiles: that takes as long as the rest of a short run."""
+    from swink_agent.core.secrets.redaction import Redactor
+    from swink_agent.policies import recommended
+
+    recommended("/", max_turns=1)
+    Redactor(environment={"TOKEN": "q7Zk29xPwmB4"}).redact("password=k3Jd82mQzx")
 
 
 def _become(
@@ -236,11 +247,53 @@ def _keep(forked: int, streams: Sequence[int], report: int) -> NoReturn:
     os._exit(0)
 
 
+class _Ending:
+    """How a program ends: as Python has it, but what was loaded is not taken apart, which takes longer than most runs.
+
+    This is the first to be registered with `atexit`, and hence called last: no thread is left, and streams are to be
+    flushed.
+    """
+
+    def __init__(self) -> None:
+        self.status: int | None = None
+        atexit.register(self._leave)
+
+    def run(self, program: str) -> None:
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        self.status = 1
+        try:
+            exec(program, main.__dict__)
+            self.status = 0
+        except SystemExit as end:
+            is_text = end.code is not None and not isinstance(end.code, int)
+            self.status = 1 if is_text else int(end.code or 0) & 0xFF
+            raise
+        except KeyboardInterrupt:
+            self.status = -signal.SIGINT
+            raise
+
+    def _leave(self) -> None:
+        if self.status is None:
+            return  # the process that forks
+        sys.modules["__main__"].__dict__.clear()  # what is left open in there warns now
+        gc.collect()
+        try:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None and not stream.closed:
+                    stream.flush()
+        except OSError:
+            return  # Python says so, and has a status for it
+        if self.status < 0:
+            signal.signal(-self.status, signal.SIG_DFL)
+            os.kill(os.getpid(), -self.status)
+        os._exit(self.status)
+
+
 if __name__ == "__main__":
     del sys.path[0]  # the tests' folder
+    ending = _Ending()
     _load()
     with socket.socket(fileno=int(sys.argv.pop(1))) as asked:
         asked.set_inheritable(False)
         to_run = _serve(asked)
-    main = sys.modules["__main__"] = ModuleType("__main__")
-    exec(to_run, main.__dict__)
+    ending.run(to_run)

@@ -69,6 +69,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
 
 
+@pytest.mark.table
 @providers
 def test_the_request_goes_to_the_provider_with_the_key_which_shows_nowhere(keyed: Keyed) -> None:
     stream_fn = keyed.made(api_key="sk-secret")
@@ -78,6 +79,7 @@ def test_the_request_goes_to_the_provider_with_the_key_which_shows_nowhere(keyed
     assert "sk-secret" not in f"{stream_fn!r} {request!r}"
 
 
+@pytest.mark.table
 @providers
 @pytest.mark.parametrize("ending", ["", "/", "//", "/VERSION", "/VERSION/"])
 @pytest.mark.parametrize("address", ["http://host", "https://host/x"])
@@ -100,6 +102,7 @@ def test_the_environment_gives_key_and_address_when_the_function_is_made(
     assert keyed.key_in(request) == "from-environment"
 
 
+@pytest.mark.table
 @providers
 def test_the_key_of_the_call_wins_and_its_headers_and_timeout_hold(keyed: Keyed) -> None:
     options = {"api_key": "sk-call", "headers": {"x-trace": "1"}, "timeout": 5.0}

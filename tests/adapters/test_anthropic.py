@@ -291,6 +291,7 @@ def test_a_budget_leaves_room_for_an_answer_or_is_not_asked_for() -> None:
     )
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("model", "thinking", "effort"),
     [
@@ -309,6 +310,7 @@ def test_thinking_is_kept_off_as_far_as_the_model_lets_it(model: str, thinking: 
     assert (body.get("thinking"), body.get("output_config")) == (thinking, effort)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("model", "limit"),
     [

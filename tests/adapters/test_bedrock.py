@@ -281,6 +281,7 @@ def test_cache_points_are_behind_the_system_prompt_the_tools_and_the_last_user_t
     assert "cachePoint" not in json.dumps(sent(history, system="s", tools=[clock], cache="none"))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("model", "takes_marks"),
     [

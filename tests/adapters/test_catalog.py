@@ -70,6 +70,7 @@ KNOWN = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("name", "window", "output", "prices"), KNOWN)
 def test_known_models_are_as_their_providers_say(name: str, window: int, output: int, prices: tuple[Any, ...]) -> None:
     info = CATALOG.find(name)

@@ -59,6 +59,7 @@ BY_STATUS = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("body", [b"", b"oops", b'{"error":{"message":"oops"}}', b"<h1>oops</h1>", b"\xff\xfe"])
 @pytest.mark.parametrize(("status", "kind"), BY_STATUS.items())
 def test_a_status_has_its_kind_whatever_the_form_of_the_body(status: int, kind: ErrorKind, body: bytes) -> None:
@@ -67,6 +68,7 @@ def test_a_status_has_its_kind_whatever_the_form_of_the_body(status: int, kind: 
     assert message.startswith(f"HTTP {status}")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "words",
     [
@@ -106,6 +108,7 @@ OVERFLOWS = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", OVERFLOWS)
 def test_an_input_that_is_too_long_is_known_by_each_providers_wording(name: str) -> None:
     document = OVERFLOWS[name]
@@ -153,6 +156,7 @@ MORE_OVERFLOWS = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", MORE_OVERFLOWS)
 def test_an_overflow_is_one_in_an_answer_and_in_a_stream_but_never_with_429(name: str) -> None:
     words = MORE_OVERFLOWS[name]
@@ -163,6 +167,7 @@ def test_an_overflow_is_one_in_an_answer_and_in_a_stream_but_never_with_429(name
     assert classify_error({"code": 429, "message": words})[1] == ErrorKind.THROTTLED
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "words",
     [
@@ -216,6 +221,7 @@ BAD_KEYS = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", BAD_KEYS)
 def test_a_bad_key_with_status_400_is_an_auth_error(name: str) -> None:
     assert kind_of(400, BAD_KEYS[name]) == ErrorKind.AUTH
@@ -267,6 +273,7 @@ def test_a_mistake_of_ours_is_an_invalid_request(document: Any) -> None:
 # -- errors inside a stream ----------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -306,6 +313,7 @@ def test_an_error_object_in_a_stream_has_its_kind(error: Any, kind: ErrorKind) -
     assert message
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "odd", ["¹", "²²²", "٤٢٩", "429.0", "4" * 5000, "", -1, 10**30, 1e300, True, [], {}, [429], None]
 )
@@ -347,6 +355,7 @@ def test_words_of_the_request_do_not_make_a_code_a_network_failure() -> None:
 # -- what is shown -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("document", "shown"),
     [
@@ -432,6 +441,7 @@ def test_anything_else_with_status_200_asks_for_the_url(body: bytes) -> None:
 # -- Retry-After ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [

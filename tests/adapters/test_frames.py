@@ -67,6 +67,7 @@ def test_line_ends_may_be_mixed() -> None:
     check_every_split(SseFrames, body, [(b"", b"one"), (b"", b"two"), (b"", b"three"), (b"", b"four")])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("body", "frames"),
     [
@@ -271,6 +272,7 @@ def test_a_document_is_given_as_soon_as_it_is_complete() -> None:
     assert reader.end() == []
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("body", [b"", b"[", b"[]", b"[]]", b"}}", b'["{"]', b"[1, null]", b'[{"cut": "in '])
 def test_what_is_no_document_gives_none(body: bytes) -> None:
     check_every_split(JsonArrayFrames, body, [])
@@ -378,6 +380,7 @@ def prelude(total: int, headers_length: int) -> bytes:
     return lengths + struct.pack(">I", zlib.crc32(lengths))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("total", "headers_length"), [(0, 0), (15, 0), (16, 1), (100, 85), (MOST_BYTES + 1, 0), (2**32 - 1, 2**32 - 1)]
 )
@@ -392,6 +395,7 @@ def test_a_message_of_the_largest_size_passes() -> None:
     assert len(message.payload) == MOST_BYTES - 16
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "headers",
     [

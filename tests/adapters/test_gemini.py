@@ -107,6 +107,7 @@ def test_the_key_is_in_a_header_and_nowhere_else() -> None:
     assert "'k'" not in repr(GeminiStreamFn(api_key="k"))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -200,6 +201,7 @@ def test_extra_fields_are_merged_into_the_body() -> None:
     assert sent["cachedContent"] == "c"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("model_id", "level", "config"),
     [
@@ -549,6 +551,7 @@ def test_calls_before_the_length_limit_are_complete() -> None:
     assert message.tool_calls[0].partial_json is None
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("finish", "kind"),
     [

@@ -149,6 +149,7 @@ async def message_read_from(adapter: str, body: bytes) -> MessageAssembler:
     return assembler
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 async def test_a_second_terminal_frame_does_not_make_a_second_end(adapter: str) -> None:
     body = body_of(adapter)
@@ -240,6 +241,7 @@ GARBLED = {name: b"data: {no json\n\n" if name != "ollama" else b"{no json\n" fo
 GARBLED["bedrock"] = b"\0" * 64
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", STARTS)
 @pytest.mark.parametrize("ending", ["cut", "reset", "error", "garbled", "aborted"])
 async def test_a_reply_that_does_not_end_well_says_what_it_has_used(adapter: str, ending: str) -> None:
@@ -266,6 +268,7 @@ async def test_a_reply_that_does_not_end_well_says_what_it_has_used(adapter: str
     assert (failed.cost.total > 0) == (adapter != "ollama")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", STARTS)
 async def test_an_aborted_run_counts_what_its_reply_had_used(adapter: str) -> None:
     make, content_type = ADAPTERS[adapter]
@@ -302,6 +305,7 @@ async def cancel_when_asked(server: LoopbackServer, cancel: CancellationToken) -
     cancel.cancel()
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 async def test_a_cancelled_call_closes_its_connection_at_once(adapter: str) -> None:
     make, content_type = ADAPTERS[adapter]

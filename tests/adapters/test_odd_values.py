@@ -208,6 +208,7 @@ ODD: list[Any] = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 async def test_a_good_reply_is_good(adapter: str) -> None:
     assert isinstance(await outcome(adapter, whole(adapter)), StreamDone)
@@ -260,6 +261,7 @@ async def test_every_value_of_an_error_frame_may_be_odd(adapter: str) -> None:
             assert end.message
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("status", [400, 401, 429, 503])
 async def test_every_value_of_an_error_body_may_be_odd(adapter: str, status: int) -> None:
@@ -326,6 +328,7 @@ async def test_arguments_that_are_no_object_reach_the_loop_as_they_are(adapter: 
 # -- mistakes of ours --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("error", [ValueError("bad"), OSError("bad"), TypeError("bad"), KeyError("bad")])
 @pytest.mark.parametrize("where", ["feed", "end"])
 async def test_a_mistake_in_a_parser_is_no_broken_connection(error: Exception, where: str) -> None:
@@ -349,6 +352,7 @@ async def test_a_mistake_in_a_parser_is_no_broken_connection(error: Exception, w
     assert len(server.requests) == 1
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 async def test_json_of_another_shape_is_no_broken_connection(adapter: str) -> None:
     frames = whole(adapter)

@@ -91,6 +91,7 @@ def sent(*messages: AgentMessage) -> list[Any]:
 # -- where it goes -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -165,6 +166,7 @@ def test_extra_fields_are_merged_into_the_body() -> None:
     assert fields["keep_alive"] == "10m"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("model_id", "level", "think"),
     [

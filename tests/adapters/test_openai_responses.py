@@ -138,6 +138,7 @@ def test_without_tools_there_is_no_tool_choice() -> None:
     assert "tool_choice" not in body_of(UserMessage("Hi"), tool_choice="required")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("level", "effort"),
     [
@@ -154,6 +155,7 @@ def test_the_thinking_level_is_an_effort_with_a_summary(level: ThinkingLevel, ef
     assert body.get("reasoning") == (effort and {"effort": effort, "summary": "auto"})
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "reasons"),
     [
@@ -249,6 +251,7 @@ def test_a_turn_with_reasoning_text_and_parallel_calls_goes_back_item_by_item() 
     ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("result", "output"),
     [
@@ -292,6 +295,7 @@ def test_a_call_that_was_cut_off_is_sent_with_empty_arguments() -> None:
     assert item == {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "call_id",
     ["toolu_01ABC", "call-2bef41fa-3091-4ced-a7f7-b5ade68841cf-1", "functions.add:0", "x" * 65, "", "é", "a b"],
@@ -312,6 +316,7 @@ def test_ids_that_differ_stay_different() -> None:
     assert first["call_id"] != second["call_id"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "message",
     [

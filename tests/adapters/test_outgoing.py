@@ -139,6 +139,7 @@ async def test_a_note_stands_in_place_of_a_url_where_only_data_is_taken(adapter:
     assert problems_in(adapter, body) == []
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", [name for name in ADAPTERS if name != "proxy"])
 async def test_a_note_stands_in_place_of_a_block_of_a_newer_version(adapter: str) -> None:
     alone: list[AgentMessage] = [UserMessage([Extension("hologram", {"secret": "data"})])]
@@ -266,6 +267,7 @@ async def later() -> str:
     return "Be very brief."
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("prompt", [lambda: "Be very brief.", later], ids=["plain", "async"])
 async def test_a_prompt_that_is_a_function_is_sent_as_its_text(adapter: str, prompt: Any) -> None:
@@ -280,6 +282,7 @@ def fails() -> str:
     raise RuntimeError("no idea today")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize(
     ("prompt", "words"),

@@ -53,7 +53,8 @@ def server(upstream: StreamFn, tokens: dict[str, int] | None = None, **options: 
 
 async def events_from(url: str, token: str = TOKEN, context: AgentContext = CONTEXT) -> list[AssistantMessageEvent]:
     stream_fn = ProxyStreamFn(url, token)
-    return await collect(stream_fn(MODEL, context, StreamOptions(temperature=0.5), CancellationToken()))
+    options = StreamOptions(temperature=0.5, output_schema={"type": "object"})
+    return await collect(stream_fn(MODEL, context, options, CancellationToken()))
 
 
 async def test_a_reply_comes_through_as_it_was() -> None:
@@ -84,6 +85,7 @@ async def test_the_proxy_asks_upstream_for_what_the_client_asked() -> None:
     assert [item.name for item in request.context.tools] == ["add"]
     assert request.context.tools[0].parameters_schema == add.parameters_schema
     assert request.options.temperature == 0.5
+    assert request.options.output_schema == {"type": "object"}
     assert request.options.api_key is None
 
 

@@ -84,6 +84,7 @@ def test_a_reply_cut_anywhere_ends_once_with_its_blocks_closed(wire: Wire, body:
             assert wire.usage_is_last or message.usage == whole.usage
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("wire", "body", "expected"),
     [
@@ -96,6 +97,7 @@ def test_every_stop_reason_has_its_meaning(wire: Wire, body: bytes, expected: St
     assert message_of(wire.read(body)).stop_reason is expected
 
 
+@pytest.mark.table
 @providers
 def test_an_error_in_the_stream_is_a_failure_of_its_kind_with_what_came_before(wire: Wire) -> None:
     for body, kind, words in wire.failures:
@@ -106,6 +108,7 @@ def test_an_error_in_the_stream_is_a_failure_of_its_kind_with_what_came_before(w
         assert words in last.message
 
 
+@pytest.mark.table
 @providers
 def test_a_reply_is_whole_once_its_end_is_there_whatever_follows(wire: Wire) -> None:
     for body, expected in wire.ended:
@@ -115,6 +118,7 @@ def test_a_reply_is_whole_once_its_end_is_there_whatever_follows(wire: Wire) -> 
         assert ends_in(events) == 1
 
 
+@pytest.mark.table
 @providers
 def test_what_is_not_a_frame_is_reported_as_such(wire: Wire) -> None:
     for body in wire.not_frames:

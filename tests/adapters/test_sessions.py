@@ -57,6 +57,7 @@ def no_aws(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("adapter", "field", "value"),
     [
@@ -96,6 +97,7 @@ def test_what_the_caller_put_there_wins() -> None:
     assert sent(ADAPTERS["openai"], "openai", "s-1", extra=extra)[0]["prompt_cache_key"] == "mine"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("url", "fields"),
     [

@@ -173,6 +173,7 @@ async def test_three_turns_with_the_same_provider(api: str) -> None:
             assert result.text == f"That was {number}."
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("api", APIS)
 async def test_a_reply_comes_through_whole(api: str) -> None:
     usage = Usage(10, 6, 0, 0, 16)
@@ -237,6 +238,7 @@ async def test_a_history_with_tools_goes_on_without_them(second: str) -> None:
         assert result.text == "No more tools."
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("second", APIS)
 @pytest.mark.parametrize("call_id", ["functions.photograph:0", "call|" + "x" * 60, "a b/c+d=", "7"])
 async def test_ids_that_a_compatible_server_makes_up_are_accepted_everywhere(second: str, call_id: str) -> None:

@@ -12,6 +12,7 @@ from swink_agent.app.agent.standard import AgentOptions, StandardAgent, standard
 from swink_agent.app.errors import ExitCode, NoModel, UsageProblem
 from swink_agent.app.keys.credentials import Credentials
 from swink_agent.app.runs.headless import HeadlessRun, Outcome
+from swink_agent.app.runs.undo import open_checkpoints
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.app.trust.trust import TrustStore, find_project
 from swink_agent.testing import call, scripted, text
@@ -177,14 +178,21 @@ async def test_what_a_run_replaced_is_kept_and_hidden_even_inside_the_folder(
 ) -> None:
     monkeypatch.setenv("SWINK_DATA_DIR", str(root / "data"))
     edit = call("edit_file", path="a.txt", edits=[{"old": "hello", "new": "bye"}])
-    look = [call("bash", command="cat data/undo/*/*/*"), call("search", pattern="hello"), call("list_dir", path="data")]
+    look = [
+        call("bash", command="cat data/checkpoints/*"),
+        call("search", pattern="hello"),
+        call("list_dir", path="data"),
+    ]
     _, results = await run(made(root, edit, look, text("Done."), approve="all"))
     assert len(results) == 4
     assert "hello" not in str(results[1:])
-    kept = [path for path in (root / "data/undo").rglob("*.copy") if path.read_bytes().endswith(b"\nhello\n")]
-    assert len(kept) == 1
-    assert made(root, "x", undo=False).agent.tools
-    assert len(list((root / "data/undo").iterdir())) == 1
+    store = open_checkpoints()
+    kept = {item.path: item for item in store.plan(root, store.checkpoints(root)[-1])}
+    assert store.content(root, kept["a.txt"].before or "") == b"hello\n"
+    assert not [path for path in kept if path.startswith("data/checkpoints")]
+    count = len(store.checkpoints(root))
+    await run(made(root, call("bash", command="echo x > b"), text("Done."), approve="all", undo=False))
+    assert len(store.checkpoints(root)) == count
 
 
 async def test_a_folder_that_leaves_no_wall_is_refused() -> None:

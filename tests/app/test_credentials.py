@@ -172,6 +172,7 @@ def test_every_key_is_known_to_the_redactor(path: Path) -> None:
     assert len(masked_text.split()) == 3
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
 def test_an_adapter_knows_its_provider_by_the_one_description_of_it(provider: Provider) -> None:
     if provider.name == "bedrock":

@@ -58,6 +58,7 @@ def test_without_anything_it_is_said_what_to_do(tmp_path: Path) -> None:
     assert "pip install 'swink-agent[local]'" in text
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "model"),
     [
@@ -75,6 +76,7 @@ def test_a_model_may_be_named_as_people_name_it(text: str, model: ModelSpec) -> 
     assert named_model(text) == model
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "hint"),
     [

@@ -58,6 +58,7 @@ def test_addresses_come_from_the_providers_own_variables(tmp_path: Path) -> None
     assert settings["base_url.xai"].source == f"{user}:3"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -121,6 +122,7 @@ def test_a_mistake_in_the_environment_and_in_a_flag_is_told() -> None:
         load_settings(path=nowhere, environ={}, flags={"max_cost": 0.0})
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
@@ -291,6 +293,7 @@ def test_every_setting_survives_the_file(tmp_path_factory: pytest.TempPathFactor
     assert {name: item.value for name, item in read.items() if item.source != "default"} == wanted
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "said"),
     [

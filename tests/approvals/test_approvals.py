@@ -130,6 +130,7 @@ def test_objects_are_not_shared_by_accident() -> None:
     assert Approvals().trust is not Approvals().trust
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "request_",
     [
@@ -186,6 +187,7 @@ async def test_a_no_may_say_why() -> None:
     assert await approve(bash("npm i")) == Reject("use pnpm")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("answer", [None, True, False, "yes", "y", "", 1, "ONCE", object, Approve(), ["once"]])
 async def test_anything_that_is_no_answer_is_a_no(answer: Any) -> None:
     approve, _ = approvals(lambda _: answer)
@@ -376,6 +378,7 @@ RUNS_ANYTHING = [
 # fmt: on
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("command", "prefix"),
     [
@@ -416,6 +419,7 @@ async def test_a_tool_is_trusted_for_the_session() -> None:
     assert await approve(other(path="b", content="2")) == Reject("the user said no")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("prefix", "covered", "asked"),
     [
@@ -516,6 +520,7 @@ async def test_trust_holds_only_in_the_folder_and_sandbox_where_it_was_given(sco
     assert await approve(bash("go vet", scope=shuffled)) == Approve()
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "path",
     [".git/config", "sub/.git/hooks/x", ".GIT/config", "./.swink/settings.toml", ".g\u200cit/config", ".ｇｉｔ/x"],  # noqa: RUF001
@@ -549,6 +554,7 @@ def test_trust_can_be_given_by_hand() -> None:
     assert repr(trust) == "<SessionTrust 1 tools, 1 command prefixes>"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("prefix", ["", "a; b", "eval", "A=b", "ls *", "time", "ls $x"])
 def test_only_plain_commands_can_be_trusted(prefix: str) -> None:
     with pytest.raises(ValueError, match="cannot be trusted as a command"):

@@ -77,6 +77,7 @@ async def test_what_is_denied_does_not_run_in_any_mode_nor_where_nobody_would_as
     assert rules.denied_tools == {"write_file"}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [

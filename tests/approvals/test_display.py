@@ -18,6 +18,7 @@ def request(name: str = "bash", /, **arguments: Any) -> ProposedCall:
 # -- characters ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -66,6 +67,7 @@ ORDINARY = [
 """Writing as people do it, with the invisible characters that belong to it."""
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_writing_is_shown_as_it_is(text: str) -> None:
     assert safe_display(text) == text
@@ -74,6 +76,7 @@ def test_ordinary_writing_is_shown_as_it_is(text: str) -> None:
     assert display_warnings(text) == ()
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "text",
     [
@@ -122,6 +125,7 @@ def test_a_long_text_keeps_its_head_and_its_tail() -> None:
     assert safe_display(text, None) == text
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "warnings"),
     [

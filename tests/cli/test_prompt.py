@@ -532,6 +532,7 @@ class Replies(list[Any]):
         return "So far, so good." if is_for_summary(self.provider.bodies[-1]) else super().pop(index)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "model", ["claude-sonnet-4-6", pytest.param("a-model-that-nobody-knows", marks=pytest.mark.sweep)]
 )
@@ -600,6 +601,7 @@ async def test_why_a_call_was_rejected_is_said_once_with_verbose_too(swink: Any)
 # -- streams -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_a_reader_that_leaves_ends_it_without_a_traceback(swink: Any) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -739,6 +741,7 @@ async def test_two_interrupts_before_the_run_have_their_object_too(swink: Any) -
     assert json.loads(stdout)["error"] == "interrupted"
 
 
+@pytest.mark.sweep
 async def test_an_interrupt_that_the_caller_ignores_stays_ignored(swink: Any) -> None:
     async with FakeProvider("anthropic", ["x"]) as provider:
         swink.use(provider)

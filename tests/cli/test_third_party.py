@@ -158,6 +158,7 @@ async def test_rules_take_the_name_of_a_tool_that_is_installed(acme: Any, projec
     assert "names no tool" in refused.stderr
 
 
+@pytest.mark.sweep
 async def test_the_provider_is_known_everywhere(acme: Any) -> None:
     listed = json.loads((await acme("models", "list", "acme", "--json")).stdout)
     assert [(row["model"], row["input_price"], row["context_window"], row["available"]) for row in listed] == [

@@ -46,7 +46,10 @@ async def test_the_last_run_is_shown_and_put_back_and_then_the_one_before(swink:
     await run(swink, READ, write("a.txt", "all new\n"))
     shown = await swink("undo", "--dry-run")
     assert (shown.code, shown.stderr) == (0, "")
-    assert without_ids(shown.stdout) == f"Run ID of TIME in {swink.folder}:\n  put back  a.txt  +2 -1\n"
+    assert without_ids(shown.stdout) == (
+        f"Run ID of TIME in {swink.folder}:\n  put back  a.txt  +2 -1\n"
+        "\na.txt\n  @ -1 +1,2 @@\n  - all new\n  + ONE\n  + two\n"
+    )
     refused = await swink("undo")
     assert refused.code == 2
     assert "there is nobody to ask: add --yes to put it back" in refused.stderr
@@ -54,11 +57,12 @@ async def test_the_last_run_is_shown_and_put_back_and_then_the_one_before(swink:
 
     first = await swink("undo", "--yes")
     assert first.code == 0
-    assert without_ids(first.stdout).splitlines()[-1] == "1 file put back. To take that back: swink undo --run ID"
+    assert without_ids(first.stdout).splitlines()[-1] == "1 path put back. To take that back: swink undo --run ID"
     assert tree(swink.folder) == {"a.txt": "ONE\ntwo\n", "new/b.txt": "b\n"}
     second = await swink("undo", "-y")
-    assert without_ids(second.stdout).splitlines()[1:-1] == [
+    assert without_ids(second.stdout).splitlines()[1:4] == [
         "  put back  a.txt      +1 -1",
+        "  remove    new",
         "  remove    new/b.txt  -1",
     ]
     assert tree(swink.folder) == {"a.txt": "one\ntwo\n"}
@@ -66,10 +70,10 @@ async def test_the_last_run_is_shown_and_put_back_and_then_the_one_before(swink:
 
     listed = without_ids((await swink("undo", "--list")).stdout).splitlines()
     assert listed == [
-        "ID  TIME  2 files  undo of ID",
-        "ID  TIME   1 file  undo of ID",
-        "ID  TIME   1 file  put back",
-        "ID  TIME  2 files  put back",
+        "ID  TIME  3 paths  undo of ID",
+        "ID  TIME   1 path  undo of ID",
+        "ID  TIME   1 path  put back",
+        "ID  TIME  3 paths  put back",
     ]
     nothing = await swink("undo", "-y")
     assert nothing.code == 2
@@ -80,6 +84,21 @@ async def test_the_last_run_is_shown_and_put_back_and_then_the_one_before(swink:
     assert tree(swink.folder) == {"a.txt": "ONE\ntwo\n", "new/b.txt": "b\n"}
     assert (await swink("undo", "-y")).code == 0  # what the undo had put back stands again, and can be put back again
     assert tree(swink.folder) == {"a.txt": "one\ntwo\n"}
+
+
+async def test_what_a_command_did_is_put_back_too(swink: Any) -> None:
+    (swink.folder / "a.txt").write_text("one\n")
+    (swink.folder / "keep").mkdir()
+    command = "echo two > a.txt; mkdir -p made/deep; echo x > made/deep/f; rmdir keep; chmod +x a.txt; ln -s a.txt l"
+    async with FakeProvider("anthropic", [FakeReply(calls=[("bash", {"command": command})]), "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "go", "--approve", "all", "--sandbox", "off")
+    assert done.code == 0, done
+    assert (swink.folder / "made/deep/f").exists()
+    assert (await swink("undo", "--yes")).code == 0
+    assert sorted(path.name for path in swink.folder.iterdir()) == ["a.txt", "keep"]
+    assert tree(swink.folder) == {"a.txt": "one\n"}
+    assert (swink.folder / "a.txt").stat().st_mode & 0o111 == 0
 
 
 @pytest.mark.sweep
@@ -93,7 +112,7 @@ async def test_what_somebody_changed_since_is_left_and_said(swink: Any) -> None:
     assert "  leave     a.txt         was changed since; --force puts it back all the same\n" in done.stdout
     assert tree(swink.folder) == {"a.txt": "mine\n", "b.txt": "one\n"}
     listed = (await swink("undo", "--list")).stdout.splitlines()
-    assert without_ids(listed[1]) == "ID  TIME  2 files  put back in part"
+    assert without_ids(listed[1]) == "ID  TIME  2 paths  put back"
     ids = [line.split()[0] for line in listed]
     assert (await swink("undo", "-y", "--force", "--run", ids[-1])).code == 0
     assert tree(swink.folder) == {"a.txt": "one\n", "b.txt": "one\n"}
@@ -104,7 +123,7 @@ async def test_where_nothing_was_changed_it_says_so_and_where_it_was(swink: Any)
     done = await swink("undo")
     assert (done.code, done.stdout) == (2, "")
     assert "there is nothing to put back" in done.stderr
-    assert "No run has changed files here." in (await swink("undo", "--list")).stderr
+    assert "No run has changed anything here." in (await swink("undo", "--list")).stderr
     (swink.folder / "a.txt").write_text("one\n")
     await run(swink, edit("a.txt", "one", "two"))
     (swink.folder / "sub").mkdir()
@@ -136,7 +155,7 @@ async def test_a_person_is_asked(terminal: Any, swink: Any) -> None:
     await run(swink, edit("a.txt", "one", "two"))
     await terminal.start("undo")
     await terminal.expect("put back  a.txt  +1 -1")
-    await terminal.expect("Put 1 file back?")
+    await terminal.expect("Put 1 path back?")
     terminal.type("y\n")
     assert await terminal.finish() == 0
     assert (swink.folder / "a.txt").read_text() == "one\n"
@@ -158,7 +177,7 @@ async def test_what_a_run_changed_in_an_added_folder_is_mentioned(swink: Any, tm
     assert shown.code == 0
     assert tree(swink.folder) == {"a.txt": "one\n"}
     note = without_ids(shown.stdout).splitlines()[-1]
-    assert note == f"The same run changed 2 files in {other}: swink undo -C {other} --run ID"
+    assert note == f"The same run changed 2 paths in {other}: swink undo -C {other} --run ID"
     there = await swink("undo", "-C", str(other), "--yes")
     assert there.code == 0
     assert tree(other) == {}

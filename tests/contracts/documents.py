@@ -59,7 +59,7 @@ def blocks_of(document: Path) -> list[Block]:
     """Returns all fenced blocks of a document, including those in lists and quotes."""
     found: list[Block] = []
     marker, argument = "", ""
-    for token in MarkdownIt().parse(document.read_text(encoding="utf-8")):
+    for token in MarkdownIt().disable(["inline", "text_join"]).parse(document.read_text(encoding="utf-8")):
         if token.type == "fence":
             assert token.map is not None
             path = PATH.match(token.content)

@@ -114,42 +114,43 @@ def test_blocks_that_are_only_shown_are_few_and_say_why() -> None:
     assert all(block.argument for block in shown)
 
 
-@pytest.mark.parametrize("block", of("python", marker=""))
-def test_the_code_in_the_documents_runs(block: Block, tmp_path: Path, warm: Any) -> None:
+async def run_code(folder: Path, document: Path, code: str, warm: Any, *, typed: str = "", **variables: str) -> str:
+    """Runs a program next to the page's files, and returns what it prints."""
     if warm is None:
-        in_folder(tmp_path, block.document, sys.executable, "-c", block.code)
-        return
-    environ = laid_out(tmp_path, block.document)
-    done = asyncio.run(warm.run(block.code, [], tmp_path, environ, path=["", environ["PYTHONPATH"]]))
-    assert done[0] == 0, b"\n".join(done[1:]).decode()
+        return await asyncio.to_thread(
+            in_folder, folder, document, *(sys.executable, "-c", code), typed=typed, **variables
+        )
+    environ = laid_out(folder, document) | variables
+    path = ["", environ["PYTHONPATH"]]
+    status, stdout, stderr = await warm.run(code, [], folder, environ, stdin=typed.encode(), path=path)
+    assert status == 0, (stdout + b"\n" + stderr).decode()
+    return stdout.decode()
+
+
+@pytest.mark.parametrize("block", of("python", marker=""))
+async def test_the_code_in_the_documents_runs(block: Block, tmp_path: Path, warm: Any) -> None:
+    await run_code(tmp_path, block.document, block.code, warm)
 
 
 @pytest.mark.parametrize("block", of("python", marker="model"))
 async def test_programs_that_ask_a_real_model_run_against_a_strict_fake_of_its_provider(
-    block: Block, tmp_path: Path
+    block: Block, tmp_path: Path, warm: Any
 ) -> None:
     wanted = json.loads(block.argument)
     assert wanted.keys() <= {"replies", "typed", "prints"}
     assert "anthropic:" in "".join([block.code, *files_of(block.document).values()])
     replies = [reply if isinstance(reply, str) else FakeReply(**reply) for reply in wanted["replies"]]
     async with FakeProvider("anthropic", replies) as fake:
-        printed = await asyncio.to_thread(
-            in_folder,
-            tmp_path,
-            block.document,
-            *(sys.executable, "-c", block.code),
-            typed=wanted.get("typed", ""),
-            ANTHROPIC_API_KEY=fake.key,
-            ANTHROPIC_BASE_URL=fake.url,
-        )
+        keys = {"ANTHROPIC_API_KEY": fake.key, "ANTHROPIC_BASE_URL": fake.url}
+        printed = await run_code(tmp_path, block.document, block.code, warm, typed=wanted.get("typed", ""), **keys)
     assert not fake.rejections
     assert len(fake.requests) == len(replies)
     assert wanted.get("prints", "") in printed
 
 
 @pytest.mark.parametrize("block", of("python", marker="file"))
-def test_a_file_that_a_document_shows_can_be_imported(block: Block, tmp_path: Path) -> None:
-    in_folder(tmp_path, block.document, sys.executable, "-c", f"import {Path(block.argument).stem}")
+async def test_a_file_that_a_document_shows_can_be_imported(block: Block, tmp_path: Path, warm: Any) -> None:
+    await run_code(tmp_path, block.document, f"import {Path(block.argument).stem}", warm)
 
 
 PACKAGES = sorted({block.document for block in BLOCKS if block.marker == "package"})
@@ -210,6 +211,7 @@ def test_shell_blocks_that_say_so_are_run(block: Block, tmp_path: Path) -> None:
     in_folder(tmp_path, block.document, "bash", "-euo", "pipefail", "-c", block.code)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("block", of("sh"))
 def test_a_shell_reads_the_shell_blocks(block: Block) -> None:
     done = subprocess.run(["bash", "-n"], input=block.code, capture_output=True, text=True, check=False)
@@ -244,6 +246,7 @@ SHELL = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("command", SHELL)
 def test_commands_in_shell_blocks_are_what_the_programs_take(command: ShellCommand) -> None:
     program, *words = command.words
@@ -271,6 +274,7 @@ SPANS = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("span", SPANS)
 def test_commands_that_the_prose_names_exist(span: str) -> None:
     if span in MEANT_TO_BE_WRONG:

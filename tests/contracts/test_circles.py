@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parents[2] / "src"
 READS_ITSELF = {("swink_agent.evals.types", "swink_agent.evals.runs.codec")}
 """A value that lies on disk and reads itself when somebody looks: the one import that goes back, on use."""
@@ -67,5 +69,6 @@ def test_a_circle_is_found() -> None:
     assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
 
 
+@pytest.mark.sweep
 def test_there_are_no_circles() -> None:
     assert circle({module: imports(module, path) for module, path in MODULES.items()}) == []

@@ -55,6 +55,7 @@ def test_the_readmes_first_two_shell_blocks_are_the_two_commands() -> None:
     assert "pytest" in second
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_leads_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
@@ -68,6 +69,7 @@ def anchors_of(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
     for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", document.read_text(encoding="utf-8")):
@@ -75,6 +77,7 @@ def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
         assert heading in anchors_of(page), f"{name_of(document)} links to {target}#{heading}"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_test_that_a_document_names_exists(document: Path) -> None:
     for target in re.findall(r"`(tests/[\w/]*(?:\.py)?)`", document.read_text(encoding="utf-8")):

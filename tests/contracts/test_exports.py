@@ -36,6 +36,7 @@ def test_every_public_package_has_a_list() -> None:
     assert {module_of(listing).__name__ for listing in LISTS} >= set(MODULES)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("listing", LISTS, ids=lambda path: path.parent.name)
 def test_a_list_is_nothing_but_imports_of_names_as_they_are_called(listing: Path) -> None:
     document, *imports = ast.parse(listing.read_text()).body
@@ -47,6 +48,7 @@ def test_a_list_is_nothing_but_imports_of_names_as_they_are_called(listing: Path
             assert name.name[0] != "_", f"{name.name} is private"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("listing", LISTS, ids=lambda path: path.parent.name)
 def test_every_name_on_a_list_is_there_and_public(listing: Path) -> None:
     module = module_of(listing)
@@ -57,6 +59,7 @@ def test_every_name_on_a_list_is_there_and_public(listing: Path) -> None:
         assert getattr(module, name) is not None, name
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("listing", LISTS, ids=lambda path: path.parent.name)
 def test_no_module_takes_the_place_of_a_public_name(listing: Path) -> None:
     """Importing a module binds its name in the package: a public name that is the same must be bound before."""
@@ -85,6 +88,7 @@ def test_dir_lists_the_public_names_before_any_was_asked_for(module: str) -> Non
     assert done.stdout.split() == []
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("module", MODULES)
 def test_a_star_import_gives_the_public_names(module: str) -> None:
     given: dict[str, object] = {}
@@ -102,6 +106,7 @@ def test_a_public_name_is_the_same_whatever_modules_were_loaded_before(module: s
     subprocess.run([sys.executable, "-I", "-c", code], check=True)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("module", MODULES)
 def test_a_misspelt_name_is_an_error_that_names_it(module: str) -> None:
     with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'Agnet'"):

@@ -45,12 +45,14 @@ def test_there_is_something_to_look_at() -> None:
     assert len(everything) > 300
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("entry", exported())
 def test_type_hints_can_be_read(entry: str) -> None:
     for name, value in looked_at(entry).items():
         assert isinstance(typing.get_type_hints(value, include_extras=True), dict), name
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("entry", exported())
 def test_signatures_can_be_read(entry: str) -> None:
     for name, value in looked_at(entry).items():

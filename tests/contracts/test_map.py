@@ -34,6 +34,7 @@ def the_map() -> dict[Path, set[str]]:
     return found
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("room", ROOMS, ids=str)
 def test_every_room_has_its_line_on_the_map(room: Path) -> None:
     assert room in the_map(), f"{room}/ has no line on the map in AGENTS.md"
@@ -122,6 +123,7 @@ _NAME_OF_OURS = re.compile(rf"`(?:swink_agent\.)?((?:{_TOP_ROOMS})(?:\.\w+)+)[`(
 _NAMES_OF_GIT = {"core.fsmonitor", "core.hooksPath"}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_files_and_modules_that_a_page_names_are_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

@@ -145,6 +145,7 @@ def test_what_a_docstring_or_a_comment_names_exists() -> None:
     assert not unknown, "these names are not in the code:\n" + "\n".join(unknown)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "exists"),
     [

@@ -84,6 +84,7 @@ def test_what_people_read_in_the_documents_is_plain_english() -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "text",
     [
@@ -108,6 +109,7 @@ def test_a_phrase_that_is_not_plain_is_found(text: str) -> None:
     assert len(findings(text)) == 1
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "text",
     [

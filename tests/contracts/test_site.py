@@ -71,6 +71,7 @@ def test_the_site_loads_nothing_from_elsewhere_and_names_no_address() -> None:
     assert SITE["strict"] is True
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_a_page_reads_the_same_on_the_site_as_elsewhere(page: Path) -> None:
     """Python-Markdown wants an empty line in front of a list, and four spaces in front of what belongs to an item."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import swink_agent
@@ -26,9 +27,19 @@ ELSEWHERE = {
 }
 
 
+WORDS = re.compile(
+    r"\b(?:os *\. *(?:exec|spawn)|"
+    + "|".join(
+        rf"from +{module} +import|{module} *\. *(?:{'|'.join(sorted(names))})\b" for module, names in STARTS.items()
+    )
+    + ")"
+)
+"""What a file says that starts a program. Parsing takes long, so other files are not parsed."""
+
+
 def test_no_other_place_starts_or_looks_for_a_program() -> None:
-    found = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if starts_in(path.read_text())}
-    assert found == set(ELSEWHERE)
+    texts = {str(path.relative_to(SOURCE)): path.read_text() for path in SOURCE.rglob("*.py")}
+    assert {path for path, text in texts.items() if WORDS.search(text) and starts_in(text)} == set(ELSEWHERE)
 
 
 def starts_in(text: str) -> list[str]:

@@ -183,7 +183,7 @@ from swink_agent.sandbox import (
     SandboxProfile,
     SandboxUnavailable,
 )
-from swink_agent.tools import UndoError, WorkspaceError
+from swink_agent.tools import CheckpointError, WorkspaceError
 
 SHORT = 400
 
@@ -410,7 +410,7 @@ ERRORS += [
     SandboxClosed(),
     SandboxError("no walls"),
     SandboxUnavailable(reports=[BackendReport(name="landlock", works=False, reason="old kernel")]),
-    UndoError("no copy"),
+    CheckpointError("no copy"),
     WorkspaceError("outside"),
 ]
 
@@ -696,6 +696,7 @@ def test_there_are_public_enums_at_all() -> None:
     assert {kind.__name__ for kind in ENUMS} >= {"StopReason", "ErrorKind", "ThinkingLevel", "TurnEndReason"}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", ENUMS, ids=lambda kind: kind.__name__)
 def test_the_members_of_an_enum_are_one_of_a_kind_and_plain_strings_in_json(kind: Any) -> None:
     for member in kind:

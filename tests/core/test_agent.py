@@ -82,6 +82,7 @@ def spoken(agent: Agent) -> list[str]:
 # -- construction --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
@@ -513,6 +514,7 @@ async def test_after_the_assistants_last_word_there_is_nothing_to_continue(tail:
     assert len(agent.messages) == 2 + len(tail)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "history",
     [
@@ -592,6 +594,7 @@ WAYS_TO_RUN: dict[str, Callable[[Agent], Awaitable[object]]] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("way", WAYS_TO_RUN)
 async def test_a_second_run_is_refused_and_the_first_goes_on(way: str) -> None:
     stream = scripted(reply("half ", stall()))
@@ -1112,6 +1115,7 @@ async def _cancelled(reader: asyncio.Task[None], has_begun: asyncio.Event) -> No
     await asyncio.wait([reader])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("how", LEAVINGS)
 async def test_a_prompt_directly_after_a_stream_was_left_waits_for_its_end(how: str, is_stream: bool) -> None:

@@ -136,6 +136,7 @@ async def test_calls_are_asked_about_in_order_and_before_any_runs() -> None:
     assert order == ["a with 0 run", "c with 0 run"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -369,6 +370,7 @@ async def test_a_tool_that_cannot_say_where_it_would_act_is_granted_nothing_that
     assert lost.pressed == []
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "arguments", "scope"),
     [

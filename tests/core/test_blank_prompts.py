@@ -64,6 +64,7 @@ def _ways(agent: Agent) -> dict[str, Callable[[Any], Any]]:
 WAYS = tuple(_ways(Agent(MODEL, stream_fn=scripted())))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("what", BLANK)
 def test_a_blank_prompt_is_refused_and_nothing_has_happened(what: str, way: str) -> None:
@@ -79,6 +80,7 @@ def test_a_blank_prompt_is_refused_and_nothing_has_happened(what: str, way: str)
     assert agent.prompt_sync("hi").text == "hello"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("what", BLANK)
 def test_the_bare_loop_refuses_it_too(what: str) -> None:
     script = scripted("hello")
@@ -87,6 +89,7 @@ def test_the_bare_loop_refuses_it_too(what: str) -> None:
     assert script.requests == []
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "content",
     ["hi", [PICTURE], [Text(""), PICTURE], [Extension("x")], ["", "hi"], UserMessage([PICTURE])],

@@ -15,6 +15,7 @@ from swink_agent.testing import fail, scripted
 GIVEN = (ApprovalChoice, ApprovalMode, ErrorKind, StopReason, ThinkingLevel, ToolOutcome, TrajectoryMatch)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", GIVEN, ids=lambda kind: kind.__name__)
 def test_a_string_that_is_none_of_them_hears_which_there_are(kind: type[Enum]) -> None:
     with pytest.raises(ValueError, match=f"'nonsense' is not a valid {kind.__name__}: use one of ") as raised:

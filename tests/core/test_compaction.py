@@ -201,6 +201,7 @@ NO_MESSAGES: dict[str, Any] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("hook", ["transform_context", "async_transform_context"])
 @pytest.mark.parametrize("returned", NO_MESSAGES, ids=repr)
 async def test_what_is_no_list_of_messages_is_an_error_and_what_is_sent_later_is_whole(

@@ -329,6 +329,7 @@ REPAIRS: dict[str, tuple[list[LlmMessage], list[Any]]] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("case", REPAIRS)
 def test_a_broken_conversation_is_mended(case: str) -> None:
     messages, expected = REPAIRS[case]

@@ -134,6 +134,7 @@ async def test_a_strategy_groups_the_calls_that_are_left_after_approval() -> Non
     assert order == ["c", "a", "b"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("groups", [[[0]], [[0, 0, 1]], [[0, 1, 2]], [[-1, 0]], "nonsense", None])
 async def test_a_strategy_that_makes_nonsense_makes_every_call_an_error(groups: Any) -> None:
     class Broken:

@@ -305,6 +305,7 @@ async def test_what_code_notes_of_its_task_is_not_found_by_other_code(where: Whe
 # -- what does not leak ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @everywhere
 @pytest.mark.parametrize("waits", [False, True])
 async def test_context_variables_are_the_codes_own(where: Where, waits: bool) -> None:

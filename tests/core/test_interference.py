@@ -121,6 +121,7 @@ HOOKS: dict[str, Callable[[type[BaseException], bool], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
 @pytest.mark.parametrize("error", ENDS)
 @pytest.mark.parametrize("hook", HOOKS)
@@ -139,6 +140,7 @@ async def test_a_hook_may_raise_what_it_likes_and_the_events_stay_balanced(
     assert list(agent.messages) == list(result.messages)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("error", ENDS)
 @pytest.mark.parametrize("moment", [MessageEnd, ToolExecutionStart, ToolApprovalRequested])
 async def test_a_subscriber_may_raise_what_it_likes(error: type[BaseException], moment: type[AgentEvent]) -> None:

@@ -207,6 +207,7 @@ class Locked(Ledger):
         return super().record(entry, redactor)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("locked_at", [1, 2, 3, 4, 5, 6, 7, 8])
 async def test_a_journal_that_raises_where_it_is_to_record_ends_the_run_as_one_that_refuses(locked_at: int) -> None:
     ran: list[str] = []

@@ -158,6 +158,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("what", WRONG)
 def test_it_is_refused_when_it_is_made(what: str) -> None:
     make, said = WRONG[what]
@@ -166,6 +167,7 @@ def test_it_is_refused_when_it_is_made(what: str) -> None:
     assert SECRET not in str(raised.value)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -211,6 +211,7 @@ MEANT = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("written", MEANT)
 def test_a_name_that_is_nearly_right_leads_to_the_right_one(written: str) -> None:
     assert nearest_model(written) == MEANT[written]

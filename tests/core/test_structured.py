@@ -137,6 +137,7 @@ async def test_a_type_gives_an_instance(kind: Any, arguments: dict[str, Any], va
     assert type(given) is type(value)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
@@ -221,6 +222,7 @@ async def test_a_type_that_contains_itself_can_be_asked_for() -> None:
     assert await agent.structured_output("tree?", Tree) == Tree("a", [Tree("b")])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("target", "error"),
     [

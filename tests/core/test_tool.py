@@ -622,6 +622,7 @@ async def with_a_context_in_the_loop(text: str, ctx: ToolContext) -> str:
     return f"{text} {ctx.call_id}"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "function",
     [

@@ -215,6 +215,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_arguments_of_a_call_cannot_be_changed_however_deep(change: str) -> None:
     given = {"list": [3, {"y": 2}], "dict": {"x": 0}}

@@ -15,12 +15,16 @@ from swink_agent import (
     Aborted,
     Agent,
     AgentEvent,
+    Approve,
     AuthError,
     Cost,
+    Defer,
     MessageRetry,
     MessagesInjected,
     ModelSpec,
+    NotPending,
     PolicyContext,
+    Redactor,
     RunRecord,
     Stop,
     StopReason,
@@ -317,6 +321,24 @@ async def test_a_value_that_is_refused_goes_back_with_the_reason(is_native: bool
     assert "x must be below ten" in said[1]
 
 
+@pytest.mark.parametrize("is_native", [True, False], ids=["native", "by tool"])
+async def test_a_secret_in_the_reason_reaches_neither_the_model_nor_the_error(is_native: bool) -> None:
+    secret = "kX9-very-secret-value-42"
+    redactor = Redactor()
+    redactor.register(secret, "token")
+
+    def leaky(point: Point) -> None:
+        raise ValueError(f"refused by {secret}")
+
+    answer = as_json(x=1, y=2) if is_native else call("final_answer", x=1, y=2)
+    stream = scripted(answer, answer, native_schema=is_native)
+    agent = Agent(MODEL, stream_fn=stream, redactor=redactor)
+    with pytest.raises(StructuredOutputFailed, match="refused by") as failure:
+        await agent.structured_output("where?", Point, 1, validate=leaky)
+    assert secret not in str(failure.value)
+    assert secret not in extract_text(stream.requests[1].messages[-1].content)
+
+
 async def test_refused_values_count_as_attempts() -> None:
     agent = Agent(MODEL, stream_fn=native(*[as_json(x=-1, y=2)] * 2))
     with pytest.raises(StructuredOutputFailed) as failure:
@@ -475,3 +497,67 @@ async def test_a_text_stream_is_given_what_any_run_may_be_given() -> None:
     ]
     request: Request = stream.requests[0]
     assert (request.context.system_prompt, request.model.model_id) == ("Be brief.", "other")
+
+
+# -- values and calls that wait ---------------------------------------------------------------------------------
+
+
+@tool(requires_approval=True)
+async def measure(what: str) -> str:
+    """Measures something."""
+    return f"{what}: 3"
+
+
+def defers(_: Any) -> Defer:
+    return Defer("the boss decides")
+
+
+@pytest.mark.parametrize("is_native", [True, False], ids=["native", "by tool"])
+async def test_a_run_that_waits_has_no_value_yet_and_answers_in_place_of_the_prompt_go_on(is_native: bool) -> None:
+    answer = as_json(x=3, y=0) if is_native else call("final_answer", x=3, y=0)
+    stream = scripted(call("measure", what="it").with_id("c1"), answer, native_schema=is_native)
+    agent = Agent(MODEL, stream_fn=stream, tools=[measure], approve=defers)
+    waiting = await agent.structured_run("how far?", Point)
+    assert [pending.call_id for pending in waiting.pending] == ["c1"]
+    assert waiting.pending == waiting.result.pending
+    with pytest.raises(StructuredOutputFailed, match="measure"):
+        _ = waiting.value
+    found = await agent.structured_run({"c1": Approve()}, Point)
+    assert (found.value, found.pending) == (Point(3, 0), ())
+    assert extract_text(found.messages[0].content) == "it: 3"
+    assert found.result.has_value
+    check_conversation(stream.requests[-1].messages)
+
+
+async def test_structured_output_raises_while_calls_wait() -> None:
+    agent = Agent(MODEL, stream_fn=native(call("measure", what="it").with_id("c1")), tools=[measure], approve=defers)
+    with pytest.raises(StructuredOutputFailed, match="measure"):
+        await agent.structured_output("how far?", Point)
+    assert [pending.call_id for pending in agent.pending] == ["c1"]
+
+
+def test_the_sync_variants_resume_too() -> None:
+    stream = native(call("measure", what="it").with_id("c1"), as_json(x=3, y=0))
+    agent = Agent(MODEL, stream_fn=stream, tools=[measure], approve=defers)
+    assert agent.structured_run_sync("how far?", Point).pending
+    assert agent.structured_output_sync({"c1": True}, Point) == Point(3, 0)
+
+
+async def test_answers_that_nothing_waits_for_are_refused_before_anything_happens() -> None:
+    stream = native("never")
+    agent = Agent(MODEL, stream_fn=stream, messages=["hi"])
+    with pytest.raises(NotPending):
+        await agent.structured_run({"c9": Approve()}, Point)
+    with pytest.raises(ValueError, match="answer"):
+        await agent.structured_run({}, Point)
+    assert stream.requests == []
+
+
+async def test_a_stream_of_a_value_resumes_too() -> None:
+    stream = native(call("measure", what="it").with_id("c1"), as_json(x=3, y=0))
+    agent = Agent(MODEL, stream_fn=stream, tools=[measure], approve=defers)
+    first = agent.structured_stream("how far?", Point)
+    assert [value async for value in first] == []
+    assert (await first.result()).pending
+    values = agent.structured_stream({"c1": True}, Point)
+    assert [value async for value in values][-1] == {"x": 3, "y": 0}

@@ -299,6 +299,7 @@ def test_a_result_whose_ends_are_denser_than_its_middle_fits_all_the_same(text: 
         assert shown.endswith(text[-50:])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("overflow", [False, True])
 @pytest.mark.parametrize("times", [1, 3, 30])
 def test_one_huge_result_costs_no_other_message(times: int, overflow: bool) -> None:

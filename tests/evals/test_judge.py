@@ -57,6 +57,7 @@ async def test_a_vote_that_cannot_be_read_is_asked_for_again_once() -> None:
     assert "JSON" in again
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("answer", ["no", '{"score": 2}', '{"score": true}', '{"score": "1"}', "[1]", "{" * 50_000])
 async def test_votes_that_say_nothing_fail_the_case(answer: str) -> None:
     score = await judged(scripted(*[answer] * 2), votes=1)

@@ -109,6 +109,7 @@ def test_what_python_makes_is_held_to_the_same_rules() -> None:
         EvalSet("s", "S", [case, case])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("addition", "line", "words"),
     [

@@ -40,6 +40,7 @@ def test_the_same_run_gives_the_same_report(format_name: ReportFormat) -> None:
     assert report(ordinary(), format_name) == report(ordinary(), format_name)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_report_holds_what_hides_or_moves_text(format_name: ReportFormat, name: str) -> None:
@@ -120,6 +121,7 @@ def test_markdown_has_a_table_of_the_cases_and_what_failed_beneath() -> None:
     assert "- **response**: 0.00 is below 1.00: the reply does not contain '8443'" in text
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", HOSTILE)
 def test_markdown_of_a_hostile_case_has_our_headings_and_cells_alone(name: str) -> None:
     text = hostile_report(name, "markdown")
@@ -183,6 +185,7 @@ def test_junit_tells_failures_from_errors() -> None:
     assert error.attrib["type"] == "error"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", HOSTILE)
 def test_junit_is_valid_whatever_a_case_says(name: str) -> None:
     root = checked(hostile_report(name, "junit"))
@@ -237,6 +240,7 @@ def test_runs_of_other_sets_and_unfinished_ones_are_not_drawn() -> None:
     assert Page(report(run, "html", history=others)).all("figure", "chart") == []
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_page_of_a_hostile_case_is_made_of_our_elements_alone(name: str) -> None:
     hostile, plain = Page(hostile_report(name, "html")), Page(hostile_report("plain", "html"))

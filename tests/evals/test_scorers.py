@@ -62,6 +62,7 @@ def test_the_calls_that_were_expected_are_looked_for() -> None:
     assert "expected a, b; made a{}, c{}" in score.reason
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("criteria", "response", "passes"),
     [
@@ -92,6 +93,8 @@ def test_a_value_that_was_given_by_a_call_is_held_to_the_schema() -> None:
     assert score_of(StructuredEvaluator(), given, right).passed
     assert not score_of(StructuredEvaluator(), given, wrong).passed
     assert ResponseEvaluator().evaluate(given, right) is None
+    as_text = Invocation(value=[1], has_value=True, response='{"value": [1]}')
+    assert ResponseEvaluator().evaluate(given, as_text) is None
     namesake = Invocation(tool_calls=[ToolCallRecord("final_answer", {"a": 1}, "accepted")], response="done")
     assert not score_of(StructuredEvaluator(), given, namesake).passed
 

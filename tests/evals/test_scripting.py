@@ -34,6 +34,7 @@ def test_what_a_judge_says_may_be_written_as_a_text_or_as_an_object(tmp_path: Pa
     assert said == load_script(tmp_path / "b.yaml").judge == '{"score":0.8,"reasoning":"kind"}'
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [

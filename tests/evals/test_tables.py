@@ -80,6 +80,7 @@ def test_a_line_of_jsonl_is_a_case(tmp_path: Path) -> None:
     assert [case.id for case in load_set(written(tmp_path, text, "set.jsonl")).cases] == ["a", "b"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "text", "line", "said"),
     [
@@ -203,6 +204,7 @@ def score(reply: str, **criteria: Any) -> float:
     return found.value if "similar" in criteria else float(found.passed)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("reply", "number", "tolerance", "passed"),
     [
@@ -226,6 +228,7 @@ def test_the_last_number_of_a_reply_is_near_enough(
     assert score(reply, number=number, tolerance=tolerance) == passed
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("reply", "measure", "value"),
     [
@@ -243,6 +246,7 @@ def test_similarity_is_what_its_measure_says(reply: str, measure: str, value: fl
     assert score(reply, similar="The cat sat on the mat", measure=measure) == pytest.approx(value)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "criteria",
     [

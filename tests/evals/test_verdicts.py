@@ -48,6 +48,7 @@ def exchange(path: Path, old: str, new: str) -> None:
 # -- repeats -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("verdict", "values", "passed", "decisive"),
     [

@@ -109,6 +109,7 @@ async def test_the_model_is_told_what_to_do_and_what_was_asked() -> None:
 # -- changes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("prompt", "answer"),
     [
@@ -145,6 +146,7 @@ async def test_what_failed_or_only_read_changed_nothing(attempt: Any) -> None:
     assert await told("Fix calc.py.", attempt, text("I have fixed calc.py.")) == [UNCHANGED]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "attempt",
     [
@@ -177,6 +179,7 @@ async def test_once_for_each_prompt() -> None:
     assert await conversation.told("Now fix main.py.", text("I have fixed main.py.")) == [UNCHANGED]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("prompt", "answer"),
     [
@@ -208,6 +211,7 @@ async def test_what_was_changed_in_an_earlier_run_can_be_told() -> None:
 # -- looks ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "prompt",
     [
@@ -226,6 +230,7 @@ async def test_a_question_about_files_that_was_answered_without_a_look_is_sent_b
     assert await told(prompt, READ, text("It is 12.")) == []
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "prompt",
     [

@@ -49,6 +49,7 @@ def test_every_optional_property_may_be_left_out(write_by: Write) -> None:
     assert {tuple(value) for value in check(schema, write_by, 100)} == {(), ("a",), ("b",), ("a", "b")}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("low", "high"),
     [(0, 0), (1, 9), (3, 17), (0, 100), (1, 600), (99, 1001), (-5, 5), (-1234, -56), (-3, 0), (1, 65535)],
@@ -124,6 +125,7 @@ def test_a_schema_that_says_nothing_takes_any_json(write_by: Write) -> None:
     assert {type(item) for value in values for item in value.values()} == {int}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "schema",
     [

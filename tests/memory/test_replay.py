@@ -235,6 +235,7 @@ async def test_steering_between_what_policies_inject_is_found_in_its_place(slot:
     assert report.divergence is None, str(report)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("calls", [["slow"], ["slow", "slow"], ["add", "slow"], ["slow", "add", "slow"]])
 @pytest.mark.parametrize("execution", ["concurrent", "sequential"])
 @pytest.mark.parametrize("how", ["steer", "abort"])
@@ -451,6 +452,7 @@ async def test_compaction_changes_no_message() -> None:
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "replies",
     [

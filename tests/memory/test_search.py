@@ -84,6 +84,7 @@ def folder(tmp_path: Path) -> Folder:
 # -- queries -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("query", "finds"),
     [

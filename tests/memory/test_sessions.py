@@ -248,6 +248,7 @@ async def test_an_application_adds_labels_notes_and_titles(store: JsonlSessionSt
     assert loaded.messages == tuple(agent.messages)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("use", "kind"),
     [

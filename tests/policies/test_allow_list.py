@@ -27,6 +27,7 @@ def test_an_empty_list_allows_nothing(asked: AskedFn) -> None:
     assert AllowList([]).pre_dispatch(asked("search")) is not None
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("arguments", "is_allowed"),
     [
@@ -74,6 +75,7 @@ REFUSING = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("policy", REFUSING, ids=repr)
 async def test_the_librarys_own_final_answer_is_never_refused(policy: Any) -> None:
     schema = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -81,6 +83,7 @@ async def test_the_librarys_own_final_answer_is_never_refused(policy: Any) -> No
     assert await agent.structured_output("where?", schema, max_retries=0) == {"path": "/etc/passwd"}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("policy", REFUSING[:-1], ids=repr)
 async def test_a_tool_that_calls_itself_final_answer_gets_no_free_pass(policy: Any) -> None:
     ran: list[str] = []

@@ -9,6 +9,7 @@ import pytest
 from swink_agent.policies.texts._characters import fold, without_invisible
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "folded"),
     [
@@ -34,6 +35,7 @@ def test_a_place_in_the_folded_text_leads_back_to_the_original(text: str) -> Non
     assert text[first:last].replace("\u200b", "") == "bad"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "left"),
     [

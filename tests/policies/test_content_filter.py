@@ -20,6 +20,7 @@ async def read() -> str:
     return "the codename is Bluebird, keep it"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("given", "left"),
     [

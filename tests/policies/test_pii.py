@@ -28,6 +28,7 @@ TurnFn = Callable[..., PolicyContext]
 KEY = "sk-ant-" + "a1B2" * 8
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("given", "left"),
     [
@@ -57,6 +58,7 @@ def test_what_identifies_a_person_is_replaced(given: str, left: str) -> None:
     assert PiiRedactor().redact(given) == left
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "ordinary",
     [

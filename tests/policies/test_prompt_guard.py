@@ -102,6 +102,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", ATTACKS)
 def test_text_that_gives_orders_is_found(name: str) -> None:
     attack, kind = ATTACKS[name]
@@ -133,6 +134,7 @@ ORDINARY = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_text_is_left_alone(name: str) -> None:
     assert PromptGuard().scan(ORDINARY[name]) == ()

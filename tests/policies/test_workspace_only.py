@@ -27,6 +27,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "path",
     [
@@ -52,6 +53,7 @@ def test_an_absolute_path_inside_passes(asked: AskedFn, root: Path) -> None:
     assert WorkspaceOnly(root).pre_dispatch(asked("read_file", path=(root / "src").as_uri())) is None
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "path",
     [
@@ -86,6 +88,7 @@ def test_the_model_is_told_which_path_and_where_to_stay(asked: AskedFn, root: Pa
     assert verdict == Skip(f"the path '/etc/x' (target) is outside the workspace; use a path inside {root}")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -106,6 +109,7 @@ def test_paths_are_found_by_name_and_by_look_however_deep(
     assert isinstance(WorkspaceOnly(root).pre_dispatch(asked("tool", **arguments)), Skip)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -10,6 +10,7 @@ from swink_agent.rendering.cells import cell_width, clusters, cut, cut_middle, e
 from swink_agent.rendering.escaping import safe_line, safe_text
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "width"),
     [

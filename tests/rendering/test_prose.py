@@ -23,6 +23,7 @@ def shape(text: str) -> str:
     return html.replace("\n", "")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "html"),
     [
@@ -70,6 +71,7 @@ def test_markdown(text: str, html: str) -> None:
     assert shape(text) == html
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("words", "address"),
     [
@@ -118,6 +120,7 @@ def test_code_is_highlighted() -> None:
     )
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "code", "marked"),
     [

@@ -185,6 +185,7 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", RUNS)
 async def test_a_real_run_is_accepted(name: str) -> None:
     options = dict(RUNS[name])

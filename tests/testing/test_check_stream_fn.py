@@ -164,6 +164,7 @@ BROKEN_SEQUENCES: dict[str, tuple[AssistantMessageEvent, ...]] = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", BROKEN_SEQUENCES)
 async def test_a_broken_sequence_is_rejected(name: str) -> None:
     with pytest.raises(AssertionError, match="a call: "):

@@ -1412,6 +1412,7 @@ async def test_bedrock_streams_events() -> None:
     assert events[-1][1]["usage"]["totalTokens"] == 16
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("api", APIS)
 async def test_a_reply_may_end_for_its_length(api: str) -> None:
     data = await streamed(api, FakeReply(text="As I was", stop_reason=StopReason.LENGTH))
@@ -1438,6 +1439,7 @@ async def refused(fake: FakeProvider, status: int, **knocking: Any) -> str:
     return ERRORS[fake.api](json.loads(answered.data))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("api", APIS)
 async def test_a_body_with_problems_is_rejected_as_the_provider_would(api: str) -> None:
     bad = changed(
@@ -1450,6 +1452,7 @@ async def test_a_body_with_problems_is_rejected_as_the_provider_would(api: str) 
         assert fake.replies == ["never said"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("api", APIS)
 async def test_a_request_that_comes_to_the_wrong_door_is_rejected(api: str) -> None:
     async with FakeProvider(api, ["never said"]) as fake:
@@ -1461,6 +1464,7 @@ async def test_a_request_that_comes_to_the_wrong_door_is_rejected(api: str) -> N
         assert len(fake.rejections) == (2 if api == "ollama" else 3)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("api", APIS)
 async def test_failures_and_the_end_of_the_script(api: str) -> None:
     async with FakeProvider(api, [FakeFailure(503, "overloaded")]) as fake:
@@ -1470,6 +1474,7 @@ async def test_failures_and_the_end_of_the_script(api: str) -> None:
         assert len(fake.rejections) == 1
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("api", ["anthropic", "openai", "openai-responses", "azure", "xai", "mistral"])
 async def test_a_request_that_asks_for_no_stream_is_rejected(api: str) -> None:
     async with FakeProvider(api, ["never said"]) as fake:
@@ -1490,6 +1495,7 @@ async def test_azure_takes_deployments_with_a_version_and_tokens() -> None:
         assert sse_events(answered.data)[1]["model"] == "mine"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("api", APIS)
 async def test_a_reply_that_is_cut_has_no_end(api: str) -> None:
     whole, cut = await streamed(api, FakeReply(text="Yes.")), await streamed(api, FakeReply(text="Yes.", ends="cut"))

@@ -135,6 +135,7 @@ async def test_a_failure_ends_what_was_said_before_it() -> None:
     ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", list(ErrorKind))
 async def test_every_kind_of_failure_can_be_scripted_and_has_a_message(kind: ErrorKind) -> None:
     message = await message_of(fail(kind))
@@ -150,6 +151,7 @@ def test_a_kind_of_failure_that_does_not_exist_is_refused() -> None:
 # -- replies -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "given",
     [
@@ -345,6 +347,7 @@ async def test_a_stall_ends_when_the_token_of_the_call_is_cancelled() -> None:
     assert not any(isinstance(event, TextDelta) and event.delta == "never" for event in events)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "given",
     [

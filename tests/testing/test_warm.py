@@ -110,6 +110,37 @@ async def test_a_terminal_is_its_own_and_it_ends_as_it_ends(tmp_path: Path, warm
     assert (code, stderr.splitlines()[-1]) == (1, b"OSError: gone")
 
 
+ENDS = [
+    "print('written')",
+    "import sys; print('written'); sys.exit('a reason')",
+    "import sys; sys.exit(300)",
+    "import sys; sys.exit(True)",
+    "import atexit; atexit.register(print, 'at the end')",
+    "import threading\nword = 'after it'\nthreading.Timer(0.05, lambda: print(word)).start()",
+    "raise KeyboardInterrupt",
+    "import sys; sys.stdout.write('x'); sys.stdout.close()",
+    "import os; os.close(1); print('to nobody')",
+    "import os, sys\nif child := os.fork(): print(os.waitpid(child, 0)[1])\nelse: sys.exit(3)",
+    "file = open('/dev/null')",
+]
+
+
+async def test_it_ends_as_a_program_does_that_was_started(tmp_path: Path, warm: WarmStarts) -> None:
+    for program in ENDS:
+        code, stdout, stderr = await warm.run(program, [], tmp_path, ENVIRON)
+        started = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-W", "error", "-c", program],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=tmp_path,
+            env=ENVIRON,
+            check=False,
+        )
+        assert (code, stdout) == (started.returncode, started.stdout), program
+        assert stderr.splitlines()[-1:] == started.stderr.splitlines()[-1:], program
+
+
 def test_what_a_process_reads_only_once_is_no_variable_for_it(warm: WarmStarts) -> None:
     for name in ("PYTHONPATH", "PYTHONUTF8", "LC_ALL", "TZ"):
         assert not warm.can_start_with({**ENVIRON, name: "x"})

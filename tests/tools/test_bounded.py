@@ -78,6 +78,7 @@ def test_any_bytes_fit(data: bytes, limit: int) -> None:
     assert len(bound_text(data, limit).text.encode()) <= limit
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -96,6 +97,7 @@ def test_names_that_could_deceive_are_escaped(name: str, shown: str) -> None:
     assert show_name(name) == shown
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("size", "shown"),
     [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (1000, "1.0 KB"), (999_960, "1.0 MB"), (5 * 10**9, "5.0 GB")],

@@ -11,6 +11,7 @@ from swink_agent.tools._terminal import LiveText, Output, clean
 PLAIN = st.text(st.characters(exclude_categories=["Cc", "Cs"]) | st.just("\n"), max_size=300)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("printed", "shown"),
     [
@@ -111,6 +112,7 @@ def test_of_very_much_between_two_updates_the_end_is_given() -> None:
     assert live.take() == "more"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("size", [0, 1, 1000, 100 * 1024, 500 * 1024, 3_000_000])
 @pytest.mark.parametrize("line", ["short\n", "é" * 40 + "\n", "x" * 100_000, "€" * 100_000])
 def test_output_is_bounded_and_keeps_both_ends(size: int, line: str) -> None:

@@ -282,6 +282,7 @@ async def test_the_editor_s_text_is_sent_when_it_closes(program: Program) -> Non
         assert program.terminal.is_alternate
 
 
+@pytest.mark.sweep
 async def test_a_run_goes_on_while_the_editor_is_open(program: Program) -> None:
     opened, close = program.home / "opened", program.home / "close"  # an editor does not start in the folder
     wait = f'trap "" INT; touch "{opened}"; while [ ! -e "{close}" ]; do sleep 0.02; done; echo "typed" > "$1"'
@@ -308,6 +309,7 @@ async def test_a_run_goes_on_while_the_editor_is_open(program: Program) -> None:
         await program.terminal.until("Read.")
 
 
+@pytest.mark.sweep
 async def test_an_editor_that_is_not_there_is_told_and_the_screen_is_back(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)

@@ -42,6 +42,7 @@ def test_who_is_called_how(mode: NotifyMode, is_focused: bool, wrote: list[str])
     assert called(mode, "done", is_focused=is_focused) == wrote
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("text", ["\x1b]52;c;cm0=\x07", "a\x9cb", "x\ny", "\u202eevil", "a;b;c", "x" * 5000, "\udc80"])
 def test_nothing_in_a_text_obeys_or_is_without_end(text: str) -> None:
     for sequence in (title(text), notification(text, {})):
@@ -67,10 +68,10 @@ async def test_a_terminal_is_told_of_questions_and_of_the_end_of_a_long_run(tmp_
     async with SpokenModel() as model, swink(tmp_path, model, SWINK_NOTIFY_AFTER="0.001") as running:
         await running.until(b"\x1b[?1004h")  # it asks for the focus
         await running.until(b"idle")
-        os.write(running.terminal, b"go\r")
+        # The program reads keys and focus in the order in which they were written: what it does because of the key, it
+        # does without the focus. Whoever types is there, so the key comes first.
+        os.write(running.terminal, b"go\r" + FOCUS_OUT)
         await model.asked()
-        os.write(running.terminal, FOCUS_OUT)  # whoever types is there
-        await asyncio.sleep(1)  # nothing is drawn when it has been read
         model.call("write_file", path="a.txt", content="x")
         model.finish()
         waits = "waits for you: write_file"
@@ -79,11 +80,12 @@ async def test_a_terminal_is_told_of_questions_and_of_the_end_of_a_long_run(tmp_
         assert b"\x1b[22;2t" in running.drawn[:first_title]  # the one that was there is kept
         assert b"\x07" + title(f"swink: {waits}").encode() + of_desktop(waits) in running.drawn
         await running.until(b"yes, once")
-        await asyncio.sleep(1)  # longer than the grace in which no key counts
-        os.write(running.terminal, b"n")
-        await model.asked(2)
+        answered = asyncio.create_task(model.asked(2))
+        while not answered.done():  # at first no key counts
+            os.write(running.terminal, b"n" + FOCUS_OUT)
+            await asyncio.wait([answered], timeout=0.3)
+        await answered
         await running.until(CALM.encode())
-        os.write(running.terminal, FOCUS_OUT)
         model.reply("All right.")
         await running.until(of_desktop("done"))
         os.write(running.terminal, FOCUS_IN + b"again\r")

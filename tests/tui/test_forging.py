@@ -32,6 +32,7 @@ def is_harmless(row: str, width: int) -> bool:
     )
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("width", [20, 80, 200])
 def test_the_row_of_a_call_that_runs_holds_nothing_that_obeys(text: str, width: int) -> None:
@@ -40,6 +41,7 @@ def test_the_row_of_a_call_that_runs_holds_nothing_that_obeys(text: str, width: 
             assert is_harmless(plain(line.spans), max(width, 60))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("width", [10, 80, 200])
 def test_the_status_bar_holds_nothing_that_obeys(text: str, width: int) -> None:
@@ -47,6 +49,7 @@ def test_the_status_bar_holds_nothing_that_obeys(text: str, width: int) -> None:
     assert is_harmless(plain(status_line(status, width).spans), width)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("text", HOSTILE)
 def test_an_answer_of_a_question_in_lines_is_one_row(text: str) -> None:
     request = ProposedCall("1", text, {"command": "make"})
@@ -55,6 +58,7 @@ def test_an_answer_of_a_question_in_lines_is_one_row(text: str) -> None:
         assert is_harmless(row, 10_000)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("text", HOSTILE)
 def test_the_files_that_a_rewind_would_change_are_named_in_one_row(text: str) -> None:
     assert is_harmless(named([f"/folder/{text}", "/folder/b"]), 10_000)

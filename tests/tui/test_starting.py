@@ -40,6 +40,7 @@ async def test_what_is_typed_before_there_is_a_screen_is_sent_and_what_follows_i
         await running.until(b"Done.")
 
 
+@pytest.mark.sweep
 async def test_a_paste_before_there_is_a_screen_is_one(tmp_path: Path) -> None:
     async with SpokenModel() as model, swink(tmp_path, model) as running:
         os.write(running.terminal, b"look: \x1b[200~one\ntwo\rthree\x1b[201~ ok\r")
@@ -98,6 +99,7 @@ async def test_the_theme_goes_by_what_the_terminal_says_and_the_answer_is_no_inp
         assert colours["dark" if ground == "light" else "light"] not in behind
 
 
+@pytest.mark.sweep
 async def test_a_theme_that_was_set_asks_nothing(tmp_path: Path) -> None:
     async with SpokenModel() as model, swink(tmp_path, model, SWINK_THEME="dark") as running:
         await running.until(b"idle")

@@ -43,6 +43,7 @@ def test_the_folder_loses_its_beginning_at_a_slash_and_the_model_its_provider_be
     assert row(80) == "Execute · running · claude…-4-6 · ██░░ 42% · 12.3k · $0.0335 · 1m05s · project"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("width", range(60, 161))
 @pytest.mark.parametrize("state", ["idle", "running", "aborted"])
 def test_everything_is_said_in_sixty_columns_and_more(width: int, state: Any) -> None:
@@ -51,6 +52,7 @@ def test_everything_is_said_in_sixty_columns_and_more(width: int, state: Any) ->
         assert part in said
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("width", [60, 80, 100])
 @pytest.mark.parametrize("note", ["Ctrl+C again leaves", "the mouse is the terminal's: F6 takes it back"])
 def test_a_note_is_said_whatever_gives_way_for_it(width: int, note: str) -> None:
@@ -59,6 +61,7 @@ def test_a_note_is_said_whatever_gives_way_for_it(width: int, note: str) -> None
     assert note[:30] in said
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("width", range(1, 60))
 def test_mode_and_state_come_first_where_there_is_no_room(width: int) -> None:
     assert row(width, note="something to say").startswith("Execute · running"[: width - 1].rstrip())

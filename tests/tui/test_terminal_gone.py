@@ -71,6 +71,7 @@ async def swink(
         "ANTHROPIC_BASE_URL": model.url,
         "SWINK_CONFIG_DIR": str(place / "config"),
         "SWINK_DATA_DIR": str(place / "data"),
+        "SSL_CERT_FILE": os.devnull,  # reading the machine's certificates takes long
         **variables,
     }
 

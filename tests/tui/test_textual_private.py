@@ -105,6 +105,7 @@ def fed(*texts: str) -> list[tuple[Any, ...]]:
     return described
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [

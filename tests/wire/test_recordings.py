@@ -28,6 +28,7 @@ def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("recording", RECORDINGS, ids=repr)
 async def test_a_recording_is_read_as_its_digest_says(recording: Recording) -> None:
     headers = recording.headers

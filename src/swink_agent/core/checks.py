@@ -30,7 +30,7 @@ _OBJECTS = (
     ("stream_options", "max_tokens", "StreamOptions"),
 )
 _LISTS = tuple([f"{slot}_policies" for slot in _SLOTS])
-_NUMBER, _WHOLE, _TEXT, _DICT = (int, float), (int,), (str,), (Mapping,)
+_NUMBER, _WHOLE, _TEXT, _DICT = (int, float), (int,), (str,), (dict, Mapping)
 _OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("temperature", _NUMBER, "a number"),
     ("max_tokens", _WHOLE, "a whole number"),

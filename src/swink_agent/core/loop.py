@@ -140,7 +140,8 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     if run.answers is None:
         kind = "continue" if prompts is None else "prompt" if request is None else "structured"
     schema = None if request is None else copy_json(request.schema)
-    run.emit(AgentStart(run.id, kind, schema, prompts or ()))
+    if run.audience.all:  # here and below: an event is not made unless somebody receives it
+        run.emit(AgentStart(run.id, kind, schema, prompts or ()))
     starts_with_overflow = _ended_in_overflow(run.transcript.history)
     recorder = run.transcript.recorder
     if recorder is not None:
@@ -161,9 +162,11 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     finally:
         run.close()
     result = _result_of(run)
-    run.put_back()
-    told = result if result.exception is None else structs.replace(result, exception=None)
-    run.emit(AgentEnd(result.messages, result.stopped_by, told))
+    if run.pending:
+        run.put_back()
+    if run.audience.all:
+        told = result if result.exception is None else structs.replace(result, exception=None)
+        run.emit(AgentEnd(result.messages, result.stopped_by, told))
     if run.supervisor.cancelled_from_outside is not None:
         raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
     return result
@@ -202,7 +205,7 @@ async def _after_loop(run: Run) -> None:
 
 async def _run_turn(run: Run, overflow: bool) -> bool:
     """Runs one reply and its tool calls; returns whether there are tool results for the model to see."""
-    if run.audience.all:  # here and below: frequent events are not made unless somebody receives them
+    if run.audience.all:
         run.emit(TurnStart(run.turn_index))
     if run.pending:
         run.inject()

@@ -46,11 +46,8 @@ from .stream import (
     StreamFailed,
     StreamFn,
     StreamOptions,
-    TextDelta,
     TextEnd,
-    ThinkingDelta,
     ThinkingEnd,
-    ToolCallDelta,
     ToolCallEnd,
 )
 from .types import (
@@ -87,7 +84,6 @@ _NOTHING_TO_SEND = (
     "there is nothing to ask the model: no message with content is left for it. Messages of an application's own types "
     "reach it only through convert_to_llm, and transform_context must leave at least one message"
 )
-_DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
 _ENDS = frozenset({TextEnd, ThinkingEnd, ToolCallEnd, StreamFailed})
 
 
@@ -222,17 +218,17 @@ async def _read(
         async for event in stream:
             if is_ending and type(event) not in _ENDS:
                 return
-            feed(event)
-            if assembler.is_finished:
+            if feed(event):
+                if audience.all:
+                    delta: Any = event
+                    emit(MessageUpdate(delta))
+                    if channel is not None and len(channel.events) >= channel.most:
+                        await channel.room()
+            elif assembler.is_finished:
                 if assembler.failure is None and not supervisor.is_interrupted:
                     ended = _has_ended(stream, assembler)
                     is_open = not (ended if isinstance(ended, bool) else await ended)
                 return
-            if audience.all and type(event) in _DELTAS:
-                delta: Any = event
-                emit(MessageUpdate(delta))
-                if channel is not None and channel.is_full:
-                    await channel.room()
             if supervisor.is_interrupted:
                 is_ending = True  # ends are still read: the last event has the usage
         is_open = False

@@ -242,6 +242,7 @@ _KINDS = frozenset(ErrorKind)
 
 _Action: TypeAlias = "tuple[Callable[[MessageAssembler, type, Any], str | None], type]"
 _DELTA_OF: dict[type, type] = {Text: TextDelta, Thinking: ThinkingDelta, ToolCall: ToolCallDelta}
+_DELTAS = frozenset(_DELTA_OF.values())
 
 
 class _OpenBlock(msgspec.Struct):
@@ -302,22 +303,24 @@ class MessageAssembler:
         self._delta_index = -1
         self._append = _reject
 
-    def feed(self, event: AssistantMessageEvent) -> None:
-        """Processes the next event."""
+    def feed(self, event: AssistantMessageEvent) -> bool:
+        """Processes the next event; returns whether it is a delta that was added to its block."""
         kind: type = type(event)
         if kind is self._delta_type:
             delta: Any = event
             # Compared by `is` for speed: an equal number that is another object takes the slower path below.
             if delta.index is self._delta_index and type(delta.delta) is str:
                 self._append(delta.delta)
-                return
+                return True
         take, block_kind = self._accepts.get(kind) or _MISPLACED
         try:
             problem = take(self, block_kind, event)
         except Exception as error:  # the event holds a value of a wrong type
             problem = f"{kind.__name__} that cannot be read: {error}"
-        if problem is not None:
-            self._break(problem)
+        if problem is None:
+            return kind in _DELTAS and not self.is_finished
+        self._break(problem)
+        return False
 
     def fail(self, failure: StreamFailed) -> None:
         """Ends the reply as failed, for a reason that the stream did not report."""

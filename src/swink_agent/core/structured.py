@@ -245,6 +245,8 @@ class StructuredOutput:
         if not problem:
             return None  # it is still working with other tools, or it failed
         self.attempts += 1
+        if not tries and ctx.redactor is not None:
+            problem = ctx.redactor.redact(problem)  # as a tool's result is
         self.last_error = problem
         if self.attempts > self.max_retries:
             return Stop("too many invalid answers")

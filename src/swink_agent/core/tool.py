@@ -221,7 +221,7 @@ class ToolOptions(Value, frozen=True):
             raise ValueError(f"max_concurrent is {self.max_concurrent!r}; it must be 1 or more, or None")
 
     @classmethod
-    def of(cls, tool: AgentTool) -> ToolOptions | None:
+    def of(cls, tool: AgentTool[Any]) -> ToolOptions | None:
         """Returns the options of a tool; `None` if it has none. Raises `ValueError` for values that do not fit."""
         timeout = getattr(tool, "timeout", None)
         retries = getattr(tool, "retries", 0)
@@ -338,7 +338,7 @@ class Toolbox(Mapping[str, AgentTool]):
     """An agent's tools by name, with their compiled validators. Raises `ValueError` for a duplicate name."""
 
     def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
-        if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
+        if not isinstance(tools, (list, tuple, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
             raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
         self.tools = tuple(tools)
         self._by_name: dict[str, AgentTool] = {}

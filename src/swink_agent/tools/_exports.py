@@ -1,13 +1,13 @@
 """The public names of the tools, one line each, with their modules. `core/lazy.py` reads this list."""
 
+from .checkpoints.checkpoint import Checkpoint as Checkpoint
+from .checkpoints.checkpoint import CheckpointError as CheckpointError
+from .checkpoints.checkpoint import PathRewind as PathRewind
+from .checkpoints.store import CheckpointStore as CheckpointStore
 from .files.edit_file import EditFileTool as EditFileTool
 from .files.list_dir import ListDirTool as ListDirTool
 from .files.preview import change_preview as change_preview
 from .files.read_file import ReadFileTool as ReadFileTool
-from .files.rewind import plan_rewind as plan_rewind
-from .files.rewind import rewind as rewind
-from .files.undo import UndoError as UndoError
-from .files.undo import UndoStore as UndoStore
 from .files.write_file import WriteFileTool as WriteFileTool
 from .search.tool import SearchTool as SearchTool
 from .shell import BashTool as BashTool

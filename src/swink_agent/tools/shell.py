@@ -22,6 +22,7 @@ from swink_agent.core.errors import ToolError
 from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Text
+from swink_agent.core.values.several import several_paths
 from swink_agent.sandbox import (
     Sandbox,
     SandboxedProcess,
@@ -45,6 +46,8 @@ from ._confined import (
 )
 from ._sandbox_limits import limits_met
 from ._terminal import LiveText, Output
+from .checkpoints.changes import RecordedChanges
+from .checkpoints.checkpoint import CheckpointError
 from .workspace.wall import Workspace
 
 __all__ = ["BashTool"]
@@ -76,7 +79,8 @@ class BashTool:
     a model sends can change it: "auto" lets a command write to the folder and its own temporary one, without network,
     with the back end that works here; a profile or an open sandbox says how; "off" lets it do all that the user can.
     The sandbox also hides and protects what the workspace does; an open one that does not is a `ValueError`. If no
-    sandbox works, the tool refuses. `timeout`, in seconds, is for calls that give none.
+    sandbox works, the tool refuses. `timeout`, in seconds, is for calls that give none. With `changes`, checkpoints of
+    the folder and of those in `also` are taken around each command that may change something.
 
     Each call starts anew in the folder, reads nothing from stdin, and ends with everything that it started: on exit,
     timeout and cancellation. While it runs it reports updates, at most 20 a second, each with the text that is new
@@ -95,6 +99,8 @@ class BashTool:
         timeout: float = 30.0,
         most_output: int = _MOST_OUTPUT,
         open_sandbox: OpenSandboxFn | None = None,
+        changes: RecordedChanges | None = None,
+        also: str | Sequence[str] = (),
     ) -> None:
         if not 0 < timeout <= LONGEST_TIMEOUT:
             raise ValueError(f"timeout is {timeout}; give seconds, more than 0 and at most {LONGEST_TIMEOUT:g}")
@@ -105,6 +111,8 @@ class BashTool:
             raise NotADirectoryError(errno.ENOTDIR, "the root of a shell is a folder that exists", self._root)
         self._timeout = timeout
         self._most_output = most_output
+        self._changes = changes
+        self._recorded = [self._root, *map(os.path.realpath, several_paths(also, "BashTool(also=…)"))]
         profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
         self._shell = _shell_program([self._root, *profile.write])
         self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
@@ -158,6 +166,15 @@ class BashTool:
         problem = self._problem(arguments)
         if problem is not None:
             return AgentToolResult.error(problem)
+        if self._changes is None or (ctx.grant is not None and ctx.grant.reads_only):
+            return await self._run(arguments, ctx)
+        try:
+            async with self._changes.awaited(self._recorded, ctx):
+                return await self._run(arguments, ctx)
+        except CheckpointError as error:
+            return AgentToolResult.error(f"the command was not run: {error}")
+
+    async def _run(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         try:
             sandbox = self._source.opened or await in_thread(ctx, self._source.get)
             refusal = self._refusal(arguments, ctx, sandbox)

@@ -15,10 +15,11 @@ from swink_agent.core.tool import AgentTool
 from swink_agent.core.values.several import several_paths
 from swink_agent.sandbox.profile import is_beneath, real_paths
 
+from .checkpoints.changes import RecordedChanges
+from .checkpoints.store import CheckpointStore
 from .files.edit_file import EditFileTool
 from .files.list_dir import ListDirTool
 from .files.read_file import ReadFileTool
-from .files.undo import UndoStore
 from .files.write_file import WriteFileTool
 from .workspace.wall import Workspace
 
@@ -29,7 +30,7 @@ def standard_tools(
     root: str | os.PathLike[str] | Workspace,
     sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox = "auto",
     *,
-    undo: UndoStore | None = None,
+    checkpoints: CheckpointStore | None = None,
     also: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
 ) -> list[AgentTool]:
     """All built-in tools for one folder: read_file, write_file, edit_file, list_dir, search and bash.
@@ -38,9 +39,10 @@ def standard_tools(
     commands: "auto" confines them to the folder with the back end that works on this machine, a profile or an open
     sandbox says how, and "off" lets them do all that the user can. What a profile hides and protects is also hidden and
     protected from the file tools, and what a workspace hides and protects, from commands; a workspace that leaves open
-    what a given profile closes is a `ValueError`. With `undo`, copies of what the file tools replace are kept there,
-    where neither they nor confined commands can reach them; a profile, a sandbox or a workspace that was made elsewhere
-    must hide that folder itself, else it is a `ValueError`.
+    what a given profile closes is a `ValueError`. With `checkpoints`, a checkpoint of the folder is taken before and
+    after each call that may change something, and a call does nothing if none can be kept. Neither tools nor confined
+    commands can reach the store; a profile, a sandbox or a workspace that was made elsewhere must hide its folder
+    itself, else it is a `ValueError`.
 
     `also` are further folders, which the file tools reach by absolute paths, each with its own confinement; only
     commands write git's own files there. With "auto" commands may write there too; a profile must say so itself.
@@ -56,18 +58,19 @@ def standard_tools(
     if folders and sandbox == "auto":
         main = str(root.root if isinstance(root, Workspace) else root)
         profile = SandboxProfile(write=(main, *folders))
-        hidden = profile.hidden if undo is None else (*profile.hidden, os.path.realpath(undo.folder))
+        hidden = profile.hidden if checkpoints is None else (*profile.hidden, os.path.realpath(checkpoints.folder))
         sandbox = SandboxProfile(write=(main, *folders), hidden=hidden)
-    if undo is not None:
-        sandbox = _hiding(undo, root, sandbox)
+    if checkpoints is not None:
+        sandbox = _hiding(checkpoints, root, sandbox)
+    changes = None if checkpoints is None else RecordedChanges(checkpoints)
     profile = None if isinstance(sandbox, str) else sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile
     workspace = root if isinstance(root, Workspace) else _workspace(root, profile)
-    tools: list[AgentTool] = [*_file_tools(workspace, undo), SearchTool(workspace, sandbox)]
+    tools: list[AgentTool] = [*_file_tools(workspace, changes), SearchTool(workspace, sandbox)]
     if folders:
         spaces = [_workspace(folder, profile) for folder in folders]
-        siblings = [[*_file_tools(space, undo), SearchTool(space, sandbox)] for space in spaces]
+        siblings = [[*_file_tools(space, changes), SearchTool(space, sandbox)] for space in spaces]
         tools = _for_all(tools, workspace, dict(zip(folders, siblings, strict=True)))
-    return [*tools, BashTool(workspace, sandbox)]
+    return [*tools, BashTool(workspace, sandbox, changes=changes, also=folders)]
 
 
 def _workspace(root: str | os.PathLike[str], profile: sandboxes.SandboxProfile | None) -> Workspace:
@@ -86,11 +89,11 @@ def _refuse_open_workspace(workspace: Workspace, profile: sandboxes.SandboxProfi
             raise ValueError(f"the sandbox protects {name}, and {workspace!r} does not: give it as protected to both")
 
 
-def _file_tools(workspace: Workspace, undo: UndoStore | None) -> list[AgentTool]:
+def _file_tools(workspace: Workspace, changes: RecordedChanges | None) -> list[AgentTool]:
     return [
         ReadFileTool(workspace),
-        WriteFileTool(workspace, undo=undo),
-        EditFileTool(workspace, undo=undo),
+        WriteFileTool(workspace, changes=changes),
+        EditFileTool(workspace, changes=changes),
         ListDirTool(workspace),
     ]
 
@@ -118,19 +121,19 @@ def _is_gits(folder: str) -> bool:
 
 
 def _hiding(
-    undo: UndoStore,
+    checkpoints: CheckpointStore,
     root: str | os.PathLike[str] | Workspace,
     sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox,
 ) -> Literal["off"] | sandboxes.SandboxProfile | sandboxes.Sandbox:
-    """The sandbox choice, with the copies hidden. Raises `ValueError` if they are not.
+    """The sandbox choice, with the store hidden. Raises `ValueError` if they are not.
 
     The folder is created first: a command could create one that does not exist yet, and own it.
     """
     from swink_agent.sandbox import SandboxProfile
 
-    with suppress(OSError):  # then no copy can be kept there, and nothing will be replaced
-        undo.prepare()
-    folder = os.path.realpath(undo.folder)
+    with suppress(OSError):  # then no checkpoint can be kept there, and nothing will be changed
+        checkpoints.prepare()
+    folder = os.path.realpath(checkpoints.folder)
     if sandbox == "auto":
         path = str(root.root) if isinstance(root, Workspace) else os.path.realpath(root)
         profile = SandboxProfile(write=(path,))
@@ -139,10 +142,10 @@ def _hiding(
         profile = sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile
         if not any(is_beneath(folder, os.path.realpath(path)) for path in profile.hidden):
             raise ValueError(
-                f"the folder {folder} of undo is not hidden by the sandbox: add it to the profile's hidden"
+                f"the folder {folder} of checkpoints is not hidden by the sandbox: add it to the profile's hidden"
             )
     if isinstance(root, Workspace) and is_beneath(folder, str(root.root)):
         parts = os.path.relpath(folder, root.root).split(os.sep)
         if not root.is_hidden(tuple(parts)):
-            raise ValueError(f"the folder {folder} of undo is not hidden by {root!r}: give it as hidden")
+            raise ValueError(f"the folder {folder} of checkpoints is not hidden by {root!r}: give it as hidden")
     return sandbox

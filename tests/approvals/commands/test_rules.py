@@ -24,6 +24,7 @@ def verdict(command: str, rules: CommandRules = STANDARD, folder: str = "/home/m
 # -- the strict reading --------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -52,6 +53,7 @@ def test_plain_words_are_read_as_bash_reads_them(command: str, words: list[str])
     assert list(plain_words(command)) == words
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -92,11 +94,13 @@ JOINED = {
 }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("command", sorted(JOINED))
 def test_joined_commands_that_each_read_are_allowed(command: str) -> None:
     assert verdict(command) == "allow"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
@@ -121,6 +125,7 @@ def test_the_reason_says_what_was_found(command: str, reason: str) -> None:
     assert STANDARD.decide(command, folder="/home/me/project") == Decision("ask", reason)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -138,6 +143,7 @@ def test_a_script_is_read_as_bash_reads_it(command: str, words: list[list[str]])
     assert [[word.text for word in part.words] for part in parts] == words
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -195,6 +201,7 @@ def test_a_command_that_is_no_text_is_asked_about() -> None:
     assert decision == Decision("ask", "the command is a list, not a text")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "rule", ["", "ls; id", "ls *", "A=b ls", "eval", "time", "test", "source x", "echo $x", "ls\n"]
 )
@@ -217,6 +224,7 @@ def test_rules_show_how_many_they_are() -> None:
 # -- denying -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -258,6 +266,7 @@ def test_a_denied_program_is_denied_wherever_it_shows(command: str) -> None:
     assert rules.decide(command) == Decision("deny", "the rule 'rm' denies it")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -280,6 +289,7 @@ def test_a_denied_name_that_is_only_mentioned_is_not_denied(command: str) -> Non
     assert CommandRules(deny=["rm"]).decide(command).verdict == "ask"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("rule", "denied", "asked"),
     [
@@ -305,6 +315,7 @@ def test_a_deny_rule_sees_through_options(rule: str, denied: list[str], asked: l
     assert [verdict(command, rules) for command in asked] == ["ask"] * len(asked)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("rule", "denied", "asked"),
     [
@@ -340,6 +351,7 @@ def test_a_deny_rule_compares_options_as_sets(rule: str, denied: list[str], aske
     assert {command: verdict(command, rules) for command in asked} == dict.fromkeys(asked, "ask")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -373,6 +385,7 @@ def test_what_starts_other_programs_does_not_hide_a_denied_one(command: str) -> 
     assert CommandRules(deny=["rm"]).decide(command) == Decision("deny", "the rule 'rm' denies it")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -384,6 +397,7 @@ def test_what_installs_a_package_of_a_denied_name_does_not_start_it(command: str
     assert CommandRules(deny=["rm"]).decide(command).verdict == "ask"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -406,6 +420,7 @@ def test_what_is_only_data_is_not_denied(command: str) -> None:
     assert STANDARD.decide(command, folder="/home/me/project").verdict != "deny"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -440,6 +455,7 @@ def test_what_runs_is_denied_whatever_stands_around_it(command: str) -> None:
     assert STANDARD.decide(command, folder="/home/me/project").verdict == "deny"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("rule", "command"),
     [
@@ -491,6 +507,7 @@ def test_no_way_of_writing_it_hides_what_is_denied(rule: str, command: str) -> N
     assert verdict(command, CommandRules(deny=[rule])) == "deny"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("rule", "command"),
     [
@@ -537,6 +554,7 @@ def test_a_rough_reading_finds_the_parts() -> None:
 # -- the standard rules --------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -562,6 +580,7 @@ def test_commands_that_only_read_are_allowed(command: str) -> None:
     assert STANDARD.decide(command, folder="/home/me/project").verdict == "allow"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -767,6 +786,7 @@ OURS = CommandRules.standard(
 )
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("command", "verdict"),
     [
@@ -825,6 +845,7 @@ def test_commands_in_a_row_are_asked_about_unless_told_otherwise() -> None:
 # -- options and programs that hide behind others ---------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -888,6 +909,7 @@ def test_no_form_of_options_hides_what_runs(command: str) -> None:
     assert verdict(command) == "ask"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -921,6 +943,7 @@ def listed(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -945,6 +968,7 @@ def test_xargs_is_given_nothing_but_names_of_files(listed: Path, command: str) -
     assert verdict(command.replace("@OUT@", str(listed.parent)) + " | xargs cat", folder=str(listed)) == "ask"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -986,6 +1010,7 @@ def linked(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [

@@ -157,6 +157,7 @@ def test_env_with_words_is_asked_about(project: Path, command: str) -> None:
     assert RULES.decide(command, folder=str(project)).verdict != "allow"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [
@@ -256,6 +257,7 @@ def test_rules_of_your_own_do_not_hold_in_loops(project: Path) -> None:
     assert rules.decide("for i in 1 2; do make; done", folder=str(project)).verdict == "ask"
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "command",
     [

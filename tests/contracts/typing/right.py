@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import assert_type
+from typing import Any, TypedDict, assert_type
 
 import swink_agent.policies as room
 from swink_agent import (
     Agent,
+    AgentResult,
     AgentTool,
+    Cost,
     FunctionTool,
     Inject,
     Policy,
@@ -19,6 +21,7 @@ from swink_agent import (
     SlidingWindow,
     Stop,
     StreamFn,
+    StructuredResult,
     ToolContext,
     extract_text,
     recommended,
@@ -186,6 +189,30 @@ def agent(rules: CallRules, claims: ClaimCheck, checkpoint: Checkpoint, content:
 
 def answer(request: Request) -> str:
     return extract_text(request.messages[-1].content)
+
+
+class Point(TypedDict):
+    x: int
+
+
+def near(point: Point) -> None: ...
+
+
+async def near_by(point: Point) -> None: ...
+
+
+async def values() -> None:
+    agent = Agent("any:model")
+    found = await agent.structured_run("where?", Point, validate=near)
+    assert_type(found, StructuredResult[Point])
+    assert_type(found.value, Point)
+    assert_type(found.cost, Cost)
+    assert_type(agent.structured_run_sync("where?", {"type": "object"}).value, dict[str, Any])
+    assert_type(agent.structured_output_sync({"call_1": True}, Point, 2, validate=[near, near_by]), Point)
+    assert_type((await agent.structured_stream("where?", Point).result()).value, Point)
+    async for piece in agent.text_stream("hello"):
+        assert_type(piece, str)
+    assert_type(await agent.text_stream("hello", model="any:other").result(), AgentResult)
 
 
 class Kept:

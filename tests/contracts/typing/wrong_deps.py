@@ -84,3 +84,5 @@ async def run() -> None:
     agent.prompt_stream("hello", deps=Bank())  # wrong
     await agent.continue_loop(deps=Bank())  # wrong
     await agent.structured_output("hello", Bank, deps=Bank())  # wrong
+    await agent.structured_run("hello", Bank, deps=Bank())  # wrong
+    agent.text_stream("hello", deps=Bank())  # wrong

@@ -134,6 +134,7 @@ async def test_a_subscriber_that_raises_is_logged_and_removed_and_the_others_go_
     assert "broken display" in caplog.text
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("moment", [AgentStart, TurnStart, MessageUpdate, ToolExecutionStart, TurnEnd, AgentEnd])
 async def test_a_subscriber_may_fail_at_any_event(moment: type[AgentEvent]) -> None:
     events: list[AgentEvent] = []

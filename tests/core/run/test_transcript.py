@@ -189,6 +189,7 @@ def test_a_failed_reply_that_said_nothing_is_never_sent() -> None:
     assert sent(transcript) == [ask(), say("second try"), ask("q2")]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "messages",
     [

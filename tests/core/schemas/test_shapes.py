@@ -81,6 +81,7 @@ CONSTRAINED = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("kind", "shown", "good", "bad"), CONSTRAINED, ids=[str(item[0])[:60] for item in CONSTRAINED])
 async def test_constraints_reach_the_schema_and_are_enforced(kind: Any, shown: Any, good: Any, bad: Any) -> None:
     if shown is not None:
@@ -295,6 +296,7 @@ CHOICES = [
 ]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("kind", "given", "meant"), CHOICES, ids=[str(item[0])[-60:] for item in CHOICES])
 async def test_a_value_becomes_the_member_that_it_fits(kind: Any, given: Any, meant: Any) -> None:
     assert await told(kind, given) == f"got {meant!r}"

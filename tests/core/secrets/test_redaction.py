@@ -90,6 +90,7 @@ def is_readable(secret: str, shown: str) -> bool:
     return any(middle in candidate for candidate in candidates)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("form", forms_of(SECRET))
 def test_a_registered_secret_is_masked_in_every_form(form: str) -> None:
     masked = redactor(SECRET).redact(f"before {form} after")
@@ -131,6 +132,7 @@ def test_variables_named_like_secrets_are_registered_by_themselves() -> None:
     assert shown.endswith("Ada Lovelace /run/agent.sock qwertyuiop")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "key",
     [
@@ -157,6 +159,7 @@ def test_common_keys_are_masked_by_their_shape_whole_or_in_chunks(key: str) -> N
         assert shown + stream.finish() == whole, size
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "ordinary",
     [
@@ -398,6 +401,7 @@ async def test_a_provider_that_repeats_the_key_in_its_error_is_masked() -> None:
 # -- what is a secret, and what is not -----------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "value",
     [
@@ -435,6 +439,7 @@ def test_an_ordinary_value_is_masked_only_as_a_credential(value: str) -> None:
                 assert "".join(pieces) + stream.finish() == whole, (said, size)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "value",
     [
@@ -450,6 +455,7 @@ def test_any_other_value_is_masked_wherever_it_stands(value: str) -> None:
     assert named(known.redact(f"The word {value} stands here.")) == "The word <DB_PASSWORD> stands here."
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("start", ["", "/", "~", "~/", "./", "../", "$", "%", "-", "--", "#", "{", "(", "@", "."])
 @pytest.mark.parametrize("rest", ["Zk81mnQ7rT4pW9", "0f3a9c2b7d1e4f60aa", "kTCYSNib2dzfX18tYz1IsTtG"])
 def test_a_drawn_value_is_masked_under_the_name_of_a_secret_whatever_it_begins_with(start: str, rest: str) -> None:
@@ -458,6 +464,7 @@ def test_a_drawn_value_is_masked_under_the_name_of_a_secret_whatever_it_begins_w
             assert rest not in redactor().redact(said), said
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "code",
     [
@@ -471,6 +478,7 @@ def test_what_stands_for_a_secret_is_left_alone(code: str) -> None:
     assert redactor().redact(code) == code
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "name",
     [
@@ -486,6 +494,7 @@ def test_the_names_that_people_give_to_secrets_are_known(name: str) -> None:
     assert "canary" not in Redactor(environment={name: "canary-7-fish-9"}).redact("it is canary-7-fish-9")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", ["API_KEY_2", "DB_PASSWORD_PROD", "password2", "aws_secret_access_key_old", "TOKEN1"])
 @pytest.mark.parametrize("form", ["{}={}", "{}: {}", '{} = "{}"', '"{}": "{}",'])
 def test_one_of_several_secrets_of_a_kind_is_masked_like_the_only_one(name: str, form: str) -> None:
@@ -495,6 +504,7 @@ def test_one_of_several_secrets_of_a_kind_is_masked_like_the_only_one(name: str,
     assert "kx7Q" not in "".join([*map(stream.feed, line), stream.finish()])
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "name",
     [
@@ -612,6 +622,7 @@ def as_it_is_written(secret: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("secret", ["kx7Qp2vLm9-Zt4Rw8Yb3", ODD])
 @pytest.mark.parametrize("how", as_it_is_written(ODD))
 def test_a_secret_is_found_as_common_tools_write_it(secret: str, how: str) -> None:
@@ -626,6 +637,7 @@ def test_a_secret_is_found_as_common_tools_write_it(secret: str, how: str) -> No
         assert piece not in rest
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("secret", ["kx7Qp2vLm9-Zt4Rw8Yb3", ODD])
 @pytest.mark.parametrize("how", as_it_is_written(ODD))
 def test_a_secret_as_common_tools_write_it_is_found_in_chunks_too(secret: str, how: str) -> None:

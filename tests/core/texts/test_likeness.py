@@ -13,6 +13,7 @@ from swink_agent.core.texts.likeness import close_names, likeness, matching_bloc
 NAMES = ["settings", "setting", "sandbox", "search", "session", "stream", "system", "anthropic", "openai", "ollama"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", ["setings", "sarch", "antropic", "olama", "nothing", "", "s", "sessions"])
 def test_close_names_are_those_of_the_standard_library(name: str) -> None:
     for n in (1, 3):

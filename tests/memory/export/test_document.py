@@ -45,6 +45,7 @@ def test_a_message_whose_type_nobody_knew_here_comes_back_where_it_is_known() ->
     assert [decode_message(json.dumps(message), types=[Notice]) for message in messages] == [Notice("psst")]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", ATTACKS)
 def test_any_session_is_valid_json(name: str) -> None:
     evil = ATTACKS[name]

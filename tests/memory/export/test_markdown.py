@@ -126,6 +126,7 @@ def test_ordinary_markdown_stays_as_it_is() -> None:
     assert tamed(text) == text
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("text", "made"),
     [
@@ -152,6 +153,7 @@ _TARGETS = [
 _REFERENCES = ["[a][b]\n\n[b]: {}", "[a][b]\n\n- [b]: {}", "[a][b c]\n\n[b\nc]: {}", "[a][b\\]]\n\n> 1. [b\\]]: {}"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("target", _TARGETS)
 @pytest.mark.parametrize("form", ["[a]({})", "![a]({})", "[a `b]`]({})", "> - [a]({} 'title')", *_REFERENCES])
 def test_no_link_leads_to_a_program(form: str, target: str) -> None:
@@ -163,6 +165,7 @@ def test_no_link_leads_to_a_program(form: str, target: str) -> None:
     assert [child.attrs for child in inside if child.type in ("link_open", "image")] == []
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     "target",
     [

@@ -64,6 +64,7 @@ def test_a_call_gets_the_result_that_follows_its_own_reply() -> None:
     assert "Result without a call" in html
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("outcome", list(ToolOutcome))
 def test_every_outcome_has_a_word(outcome: ToolOutcome) -> None:
     messages = [AssistantMessage([ToolCall("1", "t")]), ToolResultMessage("1", "x", outcome=outcome)]
@@ -101,6 +102,7 @@ def test_pictures_in_the_session_are_on_the_page_and_others_are_named() -> None:
     assert all(image["alt"] for image in page.all("img"))
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("media_type", "data"),
     [

@@ -386,6 +386,7 @@ if __name__ == "__main__":
     assert names_in("/dev/shm") == before
 
 
+@pytest.mark.sweep
 async def test_two_thousand_files_are_quick(sandbox: LandlockSandbox, root: Path, tmp_path: Path) -> None:
     script = "import os\nfor i in range(2000):\n    with open(f'f{i}', 'w') as f: f.write('x')"
     assert await run(sandbox, PYTHON, "-I", "-c", script) == (0, "")

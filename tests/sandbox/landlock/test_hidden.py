@@ -76,6 +76,7 @@ async def test_no_way_of_reading_or_listing_shows_what_is_hidden(open_sandbox: O
     assert (home / ".ssh" / "id").read_text() == SECRET
 
 
+@pytest.mark.sweep
 async def test_the_same_holds_where_the_home_folder_itself_can_be_written(open_sandbox: OpenFn, home: Path) -> None:
     script = READERS.replace("H/", f"{home}/").replace(" H", f" {home}").replace("P -I", f"{PYTHON} -I")
     sandbox = open_sandbox(write=(str(home),))

@@ -284,6 +284,7 @@ def part(name):
 """
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("old", "told"),
     [

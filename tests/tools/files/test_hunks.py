@@ -85,6 +85,7 @@ def test_edits_of_lines_that_are_alike_change_the_right_ones() -> None:
     assert apply_edits(old, "\n", edits_in(arguments), "f")[0] == old.replace("keep 19\nx = 1", "keep 19\nx = 3")
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("request_", "shown"),
     [

@@ -327,7 +327,7 @@ async def test_readers_see_the_old_file_or_the_new_one(tool: WriteFileTool, fold
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        for number in range(100):
+        for number in range(30):
             said(await use(tool, path="a", content=versions[number % 2]))
     finally:
         over.set()

@@ -95,6 +95,7 @@ def git_ignores(root: Path, paths: list[bytes]) -> set[bytes]:
     return set(answer.stdout.split(b"\0")) - {b""}
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("rules", "path", "ignored"),
     [
@@ -184,6 +185,7 @@ def try_all_ways(pattern: str, text: str, at: int) -> bool:
     return try_all_ways(pattern, text[1:], at + 1)
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("pattern", "expanded"),
     [

@@ -173,6 +173,7 @@ async def test_closing_ends_a_command_that_still_runs(talk: Talk) -> None:
 # -- what is a command ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("words", "found"),
     [

@@ -343,7 +343,7 @@ async def test_a_rewind_brings_back_the_files_and_the_words_of_that_moment(talk:
         ("first", "3 back"),
     ]
     assert title == "Back to before which message?"
-    assert "changed c.txt, a.txt, b.txt" in talk.front.confirmed[0]
+    assert "changed a.txt, b.txt, c.txt" in talk.front.confirmed[0]
     assert (talk.folder / "a.txt").read_text() == "before\n"
     assert (talk.folder / "b.txt").read_text() == "first\n"
     assert not (talk.folder / "c.txt").exists()

@@ -229,6 +229,7 @@ def test_a_call_goes_from_waiting_to_one_line() -> None:
     assert [plain(line.spans) for line in tool.lines(50)] == [f"\u2713 bash make test \u2502 one{'done 250 ms':>28}"]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("outcome", "is_error", "status", "shown"),
     [

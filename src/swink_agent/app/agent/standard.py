@@ -21,7 +21,7 @@ from swink_agent.core.values.value import Value
 from ..errors import UsageProblem
 from ..keys.credentials import Credentials
 from ..runs.headless import PrepareFn
-from ..runs.undo import open_undo
+from ..runs.undo import open_checkpoints
 from ..settings.settings import Settings
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
@@ -236,10 +236,11 @@ def _tools(
 
     profile = sandbox_profile(root, added=added, network=settings.value("network"), settings=settings)
     # Before the sandbox: a folder that does not exist yet could be created by a command.
-    undo = open_undo(warnings) if settings.value("undo") and {"write_file", "edit_file"} & set(wanted) else None
+    changing = {"write_file", "edit_file", "bash"} & set(wanted)
+    checkpoints = open_checkpoints(warnings) if settings.value("undo") and changing else None
     opened = open_confined(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
     try:
-        tools = standard_tools(root, profile if opened is None else opened, undo=undo, also=added)
+        tools = standard_tools(root, profile if opened is None else opened, checkpoints=checkpoints, also=added)
     except OSError as error:
         raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
     return [tool for tool in tools if tool.name in wanted], opened

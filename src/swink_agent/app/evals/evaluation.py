@@ -282,8 +282,9 @@ class OwnAgents:
         made: Any = self._make_agent(case, folder)
         if isawaitable(made):
             made = await made
-        agent = made if isinstance(made, Agent) else getattr(made, "agent", None)
-        if isinstance(agent, Agent):
+        found: object = getattr(made, "agent", made)
+        if isinstance(found, Agent):
+            agent = cast("Agent", found)
             if self._model is not None:
                 agent.model = self._model
             if self._stand_in is not None:

@@ -1,6 +1,6 @@
-"""Where the application keeps copies of replaced files, and which run `swink undo` means.
+"""Where the application keeps checkpoints, which runs they belong to, and which one `swink undo` means.
 
-Copies are written and restored by `swink_agent.tools`.
+Checkpoints are taken and brought back by `swink_agent.tools`.
 """
 
 from __future__ import annotations
@@ -8,45 +8,87 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from swink_agent.core.errors import ToolError
 
 from ..errors import UsageProblem
 from ..settings.paths import data_folder
 
 if TYPE_CHECKING:
-    from swink_agent.tools.files.undo import UndoRun, UndoStore
+    from swink_agent.tools import Checkpoint, CheckpointStore, PathRewind
 
-__all__ = ["choose_run", "open_undo", "undo_folder"]
-
-
-def undo_folder() -> Path:
-    return data_folder() / "undo"
+__all__ = ["ChangedRun", "changed_runs", "choose_run", "elsewhere", "open_checkpoints", "texts_of"]
 
 
-def open_undo(warnings: list[str]) -> UndoStore:
-    """The user's copies. The folder is created at once: one that does not exist cannot be hidden from commands.
+class ChangedRun(NamedTuple):
+    """A run that changed something in a folder, or an undo of one."""
 
-    If it cannot be created, every change of a file is refused, and a warning says why.
+    id: str
+    before: Checkpoint
+    """What the folder was before it."""
+    changed: int
+    """How many paths its calls changed, added up."""
+    undoes: str
+    """The runs that it took back, if it is an undo, with spaces between."""
+    is_undone: bool
+
+    @property
+    def root(self) -> str:
+        return self.before.root
+
+    @property
+    def started(self) -> float:
+        return self.before.taken
+
+
+def open_checkpoints(warnings: list[str] | None = None) -> CheckpointStore:
+    """The user's checkpoints. The folder is created at once: one that does not exist cannot be hidden from commands.
+
+    If it cannot be created, nothing is changed in any folder, and a warning says why.
     """
-    from swink_agent.tools.files.undo import UndoStore
+    from swink_agent.tools import CheckpointStore
 
-    store = UndoStore(undo_folder())
-    try:
-        store.prepare()
-    except OSError as error:
-        warnings.append(
-            f"files will not be changed: {store.folder}, where copies of them would be kept, cannot be made "
-            f"({error.strerror or error}); set SWINK_DATA_DIR to another folder, or turn undo off: SWINK_UNDO=off"
-        )
+    store = CheckpointStore(data_folder() / "checkpoints")
+    if warnings is not None:
+        try:
+            store.prepare()
+        except OSError as error:
+            warnings.append(
+                f"files will not be changed: {store.folder}, where checkpoints would be kept, cannot be made "
+                f"({error.strerror or error}); set SWINK_DATA_DIR to another folder, or turn undo off: SWINK_UNDO=off"
+            )
     return store
 
 
-def choose_run(store: UndoStore, folder: Path, wanted: str | None) -> UndoRun:
+def changed_runs(store: CheckpointStore, folder: str | os.PathLike[str]) -> list[ChangedRun]:
+    """The runs that changed something in the folder, the newest first. Raises `CheckpointError`."""
+    taken = store.checkpoints(folder)[::-1]
+    found: dict[str, ChangedRun] = {}
+    for position, checkpoint in enumerate(taken):
+        if checkpoint.owner != "run" or not checkpoint.changed or not checkpoint.run_id:
+            continue
+        known = found.get(checkpoint.run_id)
+        if known is not None:
+            found[known.id] = known._replace(changed=known.changed + checkpoint.changed)
+        elif position:  # the one before may be too old, and deleted
+            before = next((each for each in taken[:position] if each.run_id == checkpoint.run_id), taken[position - 1])
+            found[checkpoint.run_id] = ChangedRun(
+                checkpoint.run_id, before, checkpoint.changed, checkpoint.undoes, is_undone=False
+            )
+    undone: dict[str, bool] = {}
+    for run in reversed(found.values()):  # an undo that was itself taken back does not count
+        if not undone.get(run.id):
+            undone.update(dict.fromkeys(run.undoes.split(), True))
+    return [run._replace(is_undone=undone.get(run.id, False)) for run in reversed(found.values())]
+
+
+def choose_run(store: CheckpointStore, folder: Path, wanted: str | None) -> ChangedRun:
     """The run that is meant: the last one in the folder that was not undone, or the one whose id begins like that.
 
-    Raises `UsageProblem`.
+    Raises `UsageProblem`, `CheckpointError`.
     """
-    runs = store.runs(folder)
+    runs = changed_runs(store, folder)
     if wanted is not None:
         found = [run for run in runs if run.id.startswith(wanted)] if wanted else []
         if len(found) == 1:
@@ -54,21 +96,46 @@ def choose_run(store: UndoStore, folder: Path, wanted: str | None) -> UndoRun:
         why = "more than one run" if found else "no run"
         raise UsageProblem(f"{why} in {folder} has an id that begins with {wanted!r}: see swink undo --list")
     for run in runs:
-        if run.kind == "run" and run.undone == "no":
+        if not run.undoes and not run.is_undone:
             return run
     raise UsageProblem(_nothing(store, folder, has_runs=bool(runs)))
 
 
-def _nothing(store: UndoStore, folder: Path, *, has_runs: bool) -> str:
+def elsewhere(store: CheckpointStore, run: ChangedRun) -> list[ChangedRun]:
+    """What the same run changed in other folders, and was not undone there."""
+    others = [other for root in store.roots() if root != run.root for other in changed_runs(store, root)]
+    return [other for other in others if other.id == run.id and not other.is_undone]
+
+
+def _nothing(store: CheckpointStore, folder: Path, *, has_runs: bool) -> str:
     if has_runs:
         return f"all that runs changed in {folder} was put back already, as far as it could be: see swink undo --list"
     for above in Path(os.path.realpath(folder)).parents:
-        if store.runs(above):
-            return f"no run has changed a file from {folder}; one did from {above}: swink undo -C {above}"
-    newest = store.newest()  # perhaps a run from here, in a folder that was added to it
-    if newest is not None:
-        where = shlex.quote(newest.root)
-        return (
-            f"no run has changed a file in {folder}; the last one changed files in {newest.root}: swink undo -C {where}"
-        )
-    return f"there is nothing to put back: no run has changed a file in {folder} with its file tools"
+        if changed_runs(store, above):
+            return f"no run has changed anything from {folder}; one did from {above}: swink undo -C {above}"
+    for root in store.roots():  # perhaps a run from here, in a folder that was added to it
+        if any(not run.undoes and not run.is_undone for run in changed_runs(store, root)):
+            where = shlex.quote(root)
+            return (
+                f"no run has changed anything in {folder}; the last one changed files in {root}: swink undo -C {where}"
+            )
+    return f"there is nothing to put back: no run has changed anything in {folder}"
+
+
+def texts_of(store: CheckpointStore, root: str, item: PathRewind) -> tuple[str, str] | None:
+    """What a file has now and what it gets, as texts; `None` if one of them is not text, or neither is a file."""
+    from swink_agent.tools.checkpoints.tree import hash_of
+    from swink_agent.tools.files.text import decode_text
+
+    present, target = item.present, item.target
+    if any(entry is not None and entry.kind != "file" for entry in (present, target)):
+        return None
+    try:
+        now = b"" if item.now is None else Path(root, item.path).read_bytes()
+        then = b"" if item.before is None else store.content(root, item.before)
+    except (OSError, ToolError):
+        return None
+    if item.now is not None and hash_of(now) != item.now:  # changed meanwhile, or reached through a link
+        return None
+    old, new = decode_text(now), decode_text(then)
+    return None if old is None or new is None else (old.text, new.text)

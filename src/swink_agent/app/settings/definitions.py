@@ -124,7 +124,7 @@ DEFINITIONS = (
         choices=("auto", "bubblewrap", "landlock", "sandbox-exec", "off"),
     ),
     _setting("network", "switch", "whether commands may use the network", default=False, in_project="stricter"),
-    _setting("undo", "switch", "whether copies of what the file tools replace are kept, for swink undo", default=True),
+    _setting("undo", "switch", "whether checkpoints of the folder are kept, for swink undo", default=True),
     _setting("sessions", "switch", "whether runs are recorded, so that they can be resumed and searched", default=True),
     _setting("sessions_folder", "folder", "where sessions are kept, instead of the data folder"),
     _setting(

@@ -30,7 +30,7 @@ def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The user's folder for what runs leave behind, such as copies for undo: `SWINK_DATA_DIR`, else the usual place."""
+    """The user's folder for what runs leave behind, such as checkpoints: `SWINK_DATA_DIR`, else the usual place."""
     given = environ.get(DATA_VARIABLE)
     if given:
         return beneath_home(given, DATA_VARIABLE).absolute()

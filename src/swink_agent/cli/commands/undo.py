@@ -1,4 +1,4 @@
-"""`swink undo`: shows what a run's file tools changed in a folder, and restores it.
+"""`swink undo`: shows what a run changed in a folder, with its commands too, and restores it.
 
 Owns the words and the question. What can be restored is decided in `swink_agent.tools`.
 """
@@ -10,25 +10,25 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.runs.input_files import folder_of
-from swink_agent.app.runs.undo import choose_run, undo_folder
+from swink_agent.app.runs.undo import ChangedRun, changed_runs, choose_run, elsewhere, open_checkpoints, texts_of
 from swink_agent.approvals.display import safe_display
+from swink_agent.core.texts.diffs import diff_lines
 from swink_agent.rendering.turns import local_moment
-from swink_agent.tools.files.rewind import FileRewind, plan_rewind, rewind
-from swink_agent.tools.files.undo import UndoRun, UndoStore
-from swink_agent.tools.workspace.wall import Workspace
+from swink_agent.tools import CheckpointError, CheckpointStore, PathRewind
 
-from ..screen.screen import confirm
+from ..screen.screen import Screen, confirm
 from ..screen.table import table
 
 __all__ = ["undo"]
 
 _VERBS = {"restore": "put back", "remove": "remove", "same": "keep", "changed": "leave", "failed": "leave"}
+_MARKS = {"added": ("  + ", "green"), "removed": ("  - ", "red"), "context": ("    ", "dim"), "hunk": ("  @ ", "dim")}
+_MOST_LINES = 400
 _SHOWN_ID = 8
 
 
@@ -37,40 +37,49 @@ _SHOWN_ID = 8
 Examples:
   swink undo                  shows what the last run here changed, and asks
   swink undo --dry-run        only shows it
-  swink undo --list           the runs that changed files here
+  swink undo --list           the runs that changed something here
   swink undo --run 3f9a12 -y  this one, without asking""",
 )
 @click.option("-C", "--cwd", metavar="FOLDER", default=".", help="The folder the run worked in. Default: this one.")
 @click.option("--run", "wanted", metavar="ID", help="Which run, by the beginning of its id. Default: the last one.")
-@click.option("--list", "list_all", is_flag=True, help="List the runs that changed files in the folder.")
+@click.option("--list", "list_all", is_flag=True, help="List the runs that changed something in the folder.")
 @click.option("--dry-run", is_flag=True, help="Show what would be put back, and change nothing.")
-@click.option("--force", is_flag=True, help="Also put back files that were changed since, by whomever.")
+@click.option("--force", is_flag=True, help="Also put back what was changed since, by whomever.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def undo(cwd: str, wanted: str | None, list_all: bool, dry_run: bool, force: bool, yes: bool) -> int:
-    """Put back what the file tools of a run changed.
+    """Put back what a run changed, with its file tools and its commands.
 
-    Each call goes back one run further. Files that were changed since are left alone. What commands (bash) changed is
-    not covered: no copies are kept of that.
+    Each call goes back one run further. What was changed since is left alone. Not covered are .git (commits stay),
+    folders that git ignores, and large files.
     """
-    folder = _folder(cwd)
-    store = UndoStore(undo_folder())
-    if list_all:
-        _list(store.runs(folder))
-        return ExitCode.DONE
-    run = choose_run(store, folder, wanted)
-    with_root = Workspace(run.root)
-    plan = plan_rewind(with_root, run, force=force)
-    click.echo(f"{_title(run)} in {safe_display(run.root, None)}:")
-    click.echo(_plan_text(plan))
+    folder, store = _folder(cwd), open_checkpoints()
+    try:
+        if list_all:
+            _list(changed_runs(store, folder))
+            return ExitCode.DONE
+        run = choose_run(store, folder, wanted)
+        plan = store.plan(run.root, run.before, force, runs={run.id})
+        return _undo(store, run, plan, dry_run=dry_run, yes=yes)
+    except CheckpointError as error:
+        raise UsageProblem(str(error)) from error
+
+
+def _undo(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind], *, dry_run: bool, yes: bool) -> int:
+    _show(store, run, plan)
     possible = [item for item in plan if item.what in ("restore", "remove")]
     if not possible:
-        return _nothing_possible(run, plan, dry_run=dry_run)
-    if dry_run:
-        _tell_elsewhere(store, run)
-        return ExitCode.DONE
-    _ask(len(possible), yes=yes)
-    code = _put_back(with_root, store, run, plan)
-    _tell_elsewhere(store, run)
+        is_done = all(item.what == "same" for item in plan)
+        click.echo("All of it is as it was before." if is_done else "Nothing can be put back.", err=True)
+        return ExitCode.DONE if is_done else ExitCode.FAILED
+    code: int = ExitCode.DONE
+    if not dry_run:
+        _ask(len(possible), yes=yes)
+        code = _put_back(store, run, plan)
+    for other in elsewhere(store, run):
+        click.echo(
+            f"The same run changed {_paths(other.changed)} in {safe_display(other.root, None)}: "
+            f"swink undo -C {safe_display(shlex.quote(other.root), None)} --run {other.id[:_SHOWN_ID]}"
+        )
     return code
 
 
@@ -81,40 +90,65 @@ def _folder(cwd: str) -> Path:
         raise UsageProblem(f"{cwd} cannot be looked at: {error} (--cwd)") from error
 
 
-def _list(runs: Sequence[UndoRun]) -> None:
+def _paths(count: int) -> str:
+    return f"{count} path{'s' * (count != 1)}"
+
+
+def _list(runs: Sequence[ChangedRun]) -> None:
     if not runs:
-        click.echo("No run has changed files here.", err=True)
+        click.echo("No run has changed anything here.", err=True)
         return
     rows: list[tuple[str, ...]] = []
     for run in runs:
-        files = len({change.parts for change in run.changes()})
-        state = f"undo of {(run.undoes or '')[:_SHOWN_ID]}" if run.kind == "undo" else ""
-        if run.undone != "no":
-            state += f"{', ' if state else ''}put back{' in part' if run.undone == 'in part' else ''}"
-        rows.append((run.id[:_SHOWN_ID], _time(run), f"{files} file{'s' * (files != 1)}", state))
+        states = [f"undo of {run.undoes[:_SHOWN_ID]}"] * bool(run.undoes) + ["put back"] * run.is_undone
+        rows.append((run.id[:_SHOWN_ID], _time(run), _paths(run.changed), ", ".join(states)))
     click.echo(table(rows, right=(2,)))
 
 
-def _title(run: UndoRun) -> str:
-    what = "Undo" if run.kind == "undo" else "Run"
-    return f"{what} {run.id[:_SHOWN_ID]} of {_time(run)}"
-
-
-def _time(run: UndoRun) -> str:
+def _time(run: ChangedRun) -> str:
     return local_moment(run.started * 1000, "%Y-%m-%d %H:%M")
 
 
-def _plan_text(plan: Sequence[FileRewind]) -> str:
-    rows = [(f"  {_VERBS[item.what]}", "/".join(item.parts), _lines(item), _note(item)) for item in plan]
-    return table(rows)
+# -- the plan ------------------------------------------------------------------------------------------------
 
 
-def _lines(item: FileRewind) -> str:
-    counts = [f"+{item.added}"] * bool(item.added) + [f"-{item.removed}"] * bool(item.removed)
-    return " ".join(counts)
+def _show(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind]) -> None:
+    """Prints what happens to each path, then the lines that change."""
+    what = "Undo" if run.undoes else "Run"
+    click.echo(f"{what} {run.id[:_SHOWN_ID]} of {_time(run)} in {safe_display(run.root, None)}:")
+    changes = [_lines(store, run.root, item) for item in plan]
+    rows = [
+        (f"  {_VERBS[item.what]}", item.path, _counts(lines), _note(item))
+        for item, lines in zip(plan, changes, strict=True)
+    ]
+    click.echo(table(rows))
+    screen, room = Screen(sys.stdout), _MOST_LINES
+    for item, lines in zip(plan, changes, strict=True):
+        if not lines:
+            continue
+        if room <= 0:
+            click.echo("More has changed than is shown here.")
+            break
+        click.echo(f"\n{safe_display(item.path, None)}")
+        for kind, text in lines[:room]:
+            mark, style = _MARKS[kind]
+            screen.rows(mark, text.removeprefix("@@ ") if kind == "hunk" else text, style)
+        room -= len(lines)
 
 
-def _note(item: FileRewind) -> str:
+def _lines(store: CheckpointStore, root: str, item: PathRewind) -> list[tuple[str, str]]:
+    """The lines that putting the path back changes, with their kinds."""
+    texts = texts_of(store, root, item) if item.what in ("restore", "remove") else None
+    return [] if texts is None else [*diff_lines(*texts)]
+
+
+def _counts(lines: Sequence[tuple[str, str]]) -> str:
+    kinds = [kind for kind, _ in lines]
+    counts = [(sign, kinds.count(kind)) for sign, kind in (("+", "added"), ("-", "removed"))]
+    return " ".join(f"{sign}{count}" for sign, count in counts if count)
+
+
+def _note(item: PathRewind) -> str:
     match item.what:
         case "same":
             return "as it was before"
@@ -124,14 +158,7 @@ def _note(item: FileRewind) -> str:
             return item.note
 
 
-def _nothing_possible(run: UndoRun, plan: Sequence[FileRewind], *, dry_run: bool) -> int:
-    if any(item.what != "same" for item in plan):
-        click.echo("Nothing can be put back.", err=True)
-        return ExitCode.FAILED
-    click.echo("All of it is as it was before.", err=True)
-    if not dry_run:
-        run.mark("whole")
-    return ExitCode.DONE
+# -- putting back --------------------------------------------------------------------------------------------
 
 
 def _ask(count: int, *, yes: bool) -> None:
@@ -139,40 +166,16 @@ def _ask(count: int, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageProblem("there is nobody to ask: add --yes to put it back, or --dry-run to see what that means")
-    confirm(f"Put {count} file{'s' * (count != 1)} back?")
+    confirm(f"Put {_paths(count)} back?")
 
 
-def _put_back(workspace: Workspace, store: UndoStore, run: UndoRun, plan: Sequence[FileRewind]) -> int:
+def _put_back(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind]) -> int:
     undo_id = secrets.token_hex(8)
-    done = rewind(workspace, store, run, plan, undo_id)
+    done = store.rewind(run.root, plan, run_id=undo_id, undoes=run.id)
     count = sum(item.what in ("restore", "remove") for item in done)
-    failed = [item for item in done if item.what in ("changed", "failed")]
     for before, item in zip(plan, done, strict=True):
-        if item.what == "failed" and before.what != "failed":
-            name = safe_display("/".join(item.parts), None)
-            click.echo(f"{name}: {safe_display(item.note, None)}", err=True)
+        if item.what in ("changed", "failed") and before.what != item.what:
+            click.echo(f"{safe_display(item.path, None)}: {safe_display(item.note, None)}", err=True)
     if count:
-        _mark(store, run, "in part" if failed else "whole")
-        click.echo(
-            f"{count} file{'s' * (count != 1)} put back. To take that back: swink undo --run {undo_id[:_SHOWN_ID]}"
-        )
-    return ExitCode.FAILED if failed else ExitCode.DONE
-
-
-def _tell_elsewhere(store: UndoStore, run: UndoRun) -> None:
-    """Restores what the run changed in the folders that were added to its own."""
-    for other in store.elsewhere(run):
-        if other.undone == "no":
-            count = len({change.parts for change in other.changes()})
-            click.echo(
-                f"The same run changed {count} file{'s' * (count != 1)} in {safe_display(other.root, None)}: "
-                f"swink undo -C {safe_display(shlex.quote(other.root), None)} --run {other.id[:_SHOWN_ID]}"
-            )
-
-
-def _mark(store: UndoStore, run: UndoRun, undone: Literal["in part", "whole"]) -> None:
-    """Marks the run as undone. If it was itself an undo, what it had undone counts again."""
-    run.mark(undone)
-    for other in store.runs(run.root):
-        if other.id == run.undoes:
-            other.mark("no")
+        click.echo(f"{_paths(count)} put back. To take that back: swink undo --run {undo_id[:_SHOWN_ID]}")
+    return ExitCode.FAILED if any(item.what in ("changed", "failed") for item in done) else ExitCode.DONE

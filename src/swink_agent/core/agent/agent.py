@@ -256,7 +256,7 @@ class Agent(ValueRuns[Deps]):
 
     def _new_transcript(self, messages: Sequence[AgentMessage]) -> Transcript:
         transcript = Transcript(messages)
-        if self._config.convert_to_llm is default_convert_to_llm:
+        if messages and self._config.convert_to_llm is default_convert_to_llm:
             transcript.convert_by_default()
             transcript.conversation()  # so that the first turn costs no more than the others
         return transcript
@@ -402,7 +402,7 @@ class Agent(ValueRuns[Deps]):
         """The same for code that is not async."""
         return self._sync(self._order(given))
 
-    async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> AgentResult:
+    async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Acts on answers to some or all of the calls that wait (`pending`), by their ids.
 
         An answer is `Approve()`, `ApproveWith(arguments)`, `Reject(reason)` or a bool; for an external call it is an
@@ -414,11 +414,11 @@ class Agent(ValueRuns[Deps]):
         """
         return await self._drive(self._order(given, answers=answers))
 
-    def resume_stream(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> EventStream:
+    def resume_stream(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
         return self._stream(self._order(given, answers=answers))
 
-    def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions]) -> AgentResult:
+    def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._order(given, answers=answers))
 
@@ -458,7 +458,10 @@ class Agent(ValueRuns[Deps]):
     def _stream(self, order: _Order) -> EventStream:
         claim = self._claim(order)
         stream = EventStream(
-            lambda channel: self._drive(order, claim, channel), claim.token, lambda: self._claims.release(claim)
+            lambda channel: self._drive(order, claim, channel),
+            claim.token,
+            lambda: self._claims.release(claim),
+            self._subscriptions,
         )
         claim.is_left = stream.channel.is_left
         return stream
@@ -522,25 +525,27 @@ class Agent(ValueRuns[Deps]):
             self._claims.release(claim)
 
     def _new_run(self, claim: Claim, order: _Order, channel: Channel | None = None) -> hints.Run:
-        from ..loop import run_loop  # on use: an agent may be made long before it runs
-        from ..run.state import Run
+        from ..loop import Run, run_loop  # on use: an agent may be made long before it runs
 
         given, request = order.given or {}, order.request
-        config = replace(config_of(self._config, order.given), state=self.state)
+        config = config_of(self._config, order.given)
+        if config.state is not self.state:  # an application may assign another
+            config = replace(config, state=self.state)
         toolbox: Toolbox | TurnTools = given.get("tools", self._toolbox)
         if request is not None:
             config = replace(config, post_turn_policies=(*config.post_turn_policies, request))
         subscriptions = self._subscriptions
-        push = None if channel is None else channel.push
-        if push is not None and order.view is not None:
-            push = self._viewed(order.view, push)
+        if channel is None:
+            emit = subscriptions.notify
+        else:
+            emit = channel.push if order.view is None else self._viewed(order.view, channel)
         return Run(
             config,
             self._transcript,
             toolbox,
             given.get("system_prompt", self.system_prompt),
             claim.token,
-            subscriptions.notify if push is None else subscriptions.before(push),
+            emit,
             run_loop,
             channel,
             request,
@@ -548,11 +553,12 @@ class Agent(ValueRuns[Deps]):
             given.get("deps", config.deps),
         )
 
-    def _viewed(self, view: hints.ViewFn, push: Callable[[Any], None]) -> Callable[[AgentEvent], None]:
-        """Returns a function that pushes what the view makes of an event."""
+    def _viewed(self, view: hints.ViewFn, channel: Channel) -> Callable[[AgentEvent], None]:
+        """Returns a function that gives subscribers each event, and the stream what the view makes of it."""
 
         def pushed(event: AgentEvent) -> None:
-            view(event, None if self._run is None else self._run.assembler, push)
+            self._subscriptions.notify(event)
+            view(event, None if self._run is None else self._run.assembler, channel.put)
 
         return pushed
 

@@ -51,12 +51,14 @@ def stream_fns(
 
     Raises `ProviderMismatch` for a model that its stream function does not serve.
     """
-    by_provider = ProviderStreamFn()
-    pairs = [(as_model(spec), asked) for spec, asked in as_fallbacks(fallbacks)]
+    pairs = [(as_model(spec), asked) for spec, asked in as_fallbacks(fallbacks)] if fallbacks != () else []
     for spec, asked in ((model, stream_fn), *pairs):
         serves = getattr(asked, "serves", None)  # a function without it serves every provider
         if serves is not None and not serves(spec.provider):
             raise ProviderMismatch(str(spec), getattr(asked, "provider", "") or "another provider")
+    if stream_fn is not None and not pairs:
+        return stream_fn, ()
+    by_provider = ProviderStreamFn()
     others = tuple([(spec, by_provider if asked is None else asked) for spec, asked in pairs])
     return by_provider if stream_fn is None else stream_fn, others
 
@@ -83,18 +85,18 @@ def check_provider(stream_fn: StreamFn, model: ModelSpec, before: str) -> None:
 
 
 def policies_by_slot(policies: Sequence[object], **chosen: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
-    """Returns the policies of each slot: those that were given for it, then those of `policies` that have it."""
-    of_any_slot = as_policies(policies, "policies")
-    return {
-        name: (
-            *(as_policies(given, name) if given != () else ()),
-            *[policy for policy in of_any_slot if hasattr(policy, name.removesuffix("_policies"))],
-        )
-        for name, given in chosen.items()
-    }
+    """Returns the policies of each slot that has any: those given for it, then those of `policies` that have it."""
+    by_slot = {name: as_policies(given, name) for name, given in chosen.items() if given != ()}
+    for policy in as_policies(policies, "policies") if policies != () else ():
+        for name in chosen:
+            if hasattr(policy, name.removesuffix("_policies")):
+                by_slot[name] = (*by_slot.get(name, ()), policy)
+    return by_slot
 
 
 def as_history(given: Iterable[str | AgentMessage]) -> tuple[AgentMessage, ...]:
+    if given == ():
+        return ()
     is_several = isinstance(given, Iterable) and not isinstance(given, str)  # pyright: ignore[reportUnnecessaryIsInstance]
     return as_messages(list(given) if is_several else cast("Any", given))
 

@@ -73,13 +73,3 @@ class Subscriptions:
             except BaseException:  # also a CancelledError: the subscriber raised it, nobody cancelled the run
                 log.exception("a subscriber failed on %s and is removed", type(event).__name__)
                 subscription.unsubscribe()
-
-    def before(self, push: Callable[[AgentEvent], None]) -> Callable[[AgentEvent], None]:
-        """Returns a function that calls the subscribers with an event, and then `push`."""
-
-        def emit(event: AgentEvent) -> None:
-            if self.all:
-                self.notify(event)
-            push(event)
-
-        return emit

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
+from math import inf
 from types import TracebackType
 from typing import Any
 
+from ..agent.subscriptions import Subscriptions
 from ..cancel import CancellationToken, call_in
 from ..errors import Aborted
 from ..events import AgentEvent
@@ -37,15 +39,19 @@ class Channel:
         "branches",
         "events",
         "is_closed",
-        "is_unbounded",
+        "most",
         "on_demand",
+        "subscriptions",
         "was_read",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, subscriptions: Subscriptions | None = None) -> None:
+        self.subscriptions = Subscriptions() if subscriptions is None else subscriptions
+        """They see each event before the reader does."""
         self.events: deque[AgentEvent] = deque()
+        self.most: float = _MOST_EVENTS
+        """With this many events the channel is full."""
         self.is_closed = False
-        self.is_unbounded = False
         self.was_read = False
         self.on_demand: Callable[[], None] = _nothing
         """Called when the reader has taken all events and asks for more."""
@@ -63,13 +69,25 @@ class Channel:
 
     def push(self, event: AgentEvent) -> None:
         """Adds an event. Never blocks; code that pushes many checks `is_full` and awaits `room`."""
+        if self.subscriptions.all:
+            self.subscriptions.notify(event)
         self.events.append(event)
         if self._readers:
             self._wake_readers()
 
+    def put(self, item: Any) -> None:
+        """Adds what the reader is given in place of events. Subscribers do not get it."""
+        self.events.append(item)
+        if self._readers:
+            self._wake_readers()
+
+    @property
+    def is_unbounded(self) -> bool:
+        return self.most == inf
+
     @property
     def is_full(self) -> bool:
-        return len(self.events) >= _MOST_EVENTS and not self.is_unbounded
+        return len(self.events) >= self.most
 
     def has_room(self) -> bool:
         return not self.is_full
@@ -139,7 +157,8 @@ class Channel:
 
     def lift_bound(self) -> None:
         """Lets the run continue whether or not anyone reads."""
-        self.is_unbounded = True
+        for channel in (self, *self.branches):
+            channel.most = inf
         self._wake_writers()
         self._demand()
 
@@ -161,17 +180,15 @@ class Branch(Channel):
     __slots__ = ("_trunk",)
 
     def __init__(self, channel: Channel) -> None:
-        super().__init__()
-        self._trunk: Channel = getattr(channel, "_trunk", channel)
+        trunk: Channel = getattr(channel, "_trunk", channel)
+        super().__init__(trunk.subscriptions)
+        self.events, self.most = trunk.events, trunk.most
+        self._trunk = trunk
         self._trunk.branches = (*self._trunk.branches, self)
 
     def detach(self) -> None:
         """Ends it: the delegate's run is over."""
         self._trunk.branches = tuple([branch for branch in self._trunk.branches if branch is not self])
-
-    @property
-    def is_full(self) -> bool:
-        return self._trunk.is_full
 
     def is_caught_up(self) -> bool:
         return self._trunk.is_caught_up()
@@ -187,18 +204,20 @@ class _Reading(AsyncIterator[AgentEvent]):
     the exception. That is how the run learns that its reader has left.
     """
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_channel", "_stream")
 
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
+        self._channel = stream.channel
 
     def __aiter__(self) -> AsyncIterator[AgentEvent]:
         return self
 
-    def __anext__(self) -> Coroutine[Any, Any, AgentEvent]:
-        return self._stream.next_event(
-            None
-        )  # `__del__` reports that the loop was left, so the reader need not be known
+    async def __anext__(self) -> AgentEvent:
+        if self._channel.events:
+            return self._channel.take()
+        # `__del__` reports that the loop was left, so the reader need not be known.
+        return await self._stream.next_event(None)
 
     def __del__(self) -> None:
         self._stream.leave()
@@ -223,8 +242,9 @@ class EventStream(AsyncIterator[AgentEvent]):
         drive: Callable[[Channel], Coroutine[Any, Any, AgentResult]],
         cancel: CancellationToken,
         on_unstarted: Callable[[], None] | None = None,
+        subscriptions: Subscriptions | None = None,
     ) -> None:
-        self._channel = Channel()
+        self._channel = Channel(subscriptions)
         self._cancel = cancel
         self._drive: Callable[[Channel], Coroutine[Any, Any, AgentResult]] | None = drive
         """Starts the run. Dropped then, with all that the run was given: a stream may be kept after its end."""

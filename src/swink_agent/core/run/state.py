@@ -47,6 +47,7 @@ _UNSEEN_TOKENS = 1024
 """Tokens that a provider may add to a request, such as its instructions for the use of tools."""
 
 _NO_USAGE, _NO_COST = Usage(), Cost()
+_NO_TOOLS: frozenset[str] = frozenset()
 
 log = logging.getLogger("swink_agent")
 
@@ -149,7 +150,7 @@ class Run:
         """The tools on the way to this run, the outermost first, if it is the run of a delegate."""
         self.delegations: Delegations | None = None
         """What the delegates of this run have used, if it has had any."""
-        self.unasked_tools: frozenset[str] = frozenset()
+        self.unasked_tools = _NO_TOOLS
         """The library's own tools, which need no approval."""
         self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel

@@ -50,7 +50,7 @@ def masked_message(message: AgentMessage, redactor: Redactor) -> AgentMessage:
         content = _blocks(message.content, redactor)
         return message if content is message.content else structs.replace(message, content=content)
     if type(message) is ToolResultMessage:
-        details = cast("Any", message.details)
+        details = message.details
         if message.outcome is _PENDING and isinstance(details, dict):
             details = _masked_pending(cast("dict[str, Any]", details), redactor)
         elif details is not None:

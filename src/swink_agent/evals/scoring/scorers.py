@@ -81,8 +81,8 @@ class ResponseEvaluator:
         expected = case.expected_response
         if expected is None:
             return None
-        if expected.schema is not None and invocation.has_value and not invocation.response.strip():
-            return None  # the agent gave a value and no reply
+        if expected.schema is not None and invocation.has_value:
+            return None  # the agent gave a value, which `structured` scores; the reply may be its text
         return _response_score(expected, invocation.response)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.stream import StreamFn
@@ -40,7 +40,7 @@ async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience:
     if not isinstance(agent, Agent):
         what = "None" if agent is None else f"a {type(agent).__name__}"
         raise TypeError(f"make_agent returned {what}, not an Agent")
-    stage.take(agent)
+    stage.take(cast("Agent", agent))
     try:
         for index, run in enumerate(runs):
             await stage.play(index, run)

@@ -18,6 +18,7 @@ from swink_agent.core.run.threads import WorkerThreads
 from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from .._bounded import bound_text
+from ..checkpoints.changes import RecordedChanges
 from ..workspace.place import Place, replace_file
 from ..workspace.seen import seen_by
 from ..workspace.wall import (
@@ -27,11 +28,9 @@ from ..workspace.wall import (
     WorkspaceError,
     read_whole,
     stale,
-    too_large,
     version_of,
 )
 from .text import showable
-from .undo import Change, UndoStore
 
 if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor
@@ -146,9 +145,9 @@ class WritingTool(FileTool):
     replaces_all: ClassVar[bool] = False
     """Whether nothing of the old content is left, so that the model knows all of the new content."""
 
-    def __init__(self, root: str | os.PathLike[str] | Workspace, *, undo: UndoStore | None = None) -> None:
+    def __init__(self, root: str | os.PathLike[str] | Workspace, *, changes: RecordedChanges | None = None) -> None:
         super().__init__(root)
-        self.undo = undo
+        self._changes = changes
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The file that would be written, with every link resolved. Raises `ToolError` for one that may not be."""
@@ -159,6 +158,12 @@ class WritingTool(FileTool):
         return {"folder": as_json(str(self.workspace.root)), "path": as_json("/".join(parts))}
 
     def run(self, call: Call) -> AgentToolResult:
+        if self._changes is None:
+            return self._run(call)
+        with self._changes.during([str(self.workspace.root)], call.ctx.run_id):
+            return self._run(call)
+
+    def _run(self, call: Call) -> AgentToolResult:
         workspace = self.workspace
         with workspace.writing, workspace.place(call.arguments["path"]) as place:
             file = workspace.open_existing(place)
@@ -190,10 +195,8 @@ class WritingTool(FileTool):
                     raise stale(parts)
                 yield
 
-        made = len(place.missing)
         with call.act(self.scope_of(place.parts_now())):
             place.make_folders()
-        kept = self._keep(call, place, before, data, made)
         try:
             status = replace_file(
                 place,
@@ -203,32 +206,12 @@ class WritingTool(FileTool):
                 rename=workspace.rename,
                 fsync=workspace.fsync,
             )
-        except BaseException as error:
-            if kept is not None:
-                kept.discard()
-            if not isinstance(error, FileExistsError):
-                raise
+        except FileExistsError as error:
             raise WorkspaceError(f"{'/'.join(parts)} has appeared meanwhile: read it with read_file first") from error
         seen, now = seen_by(call.ctx, workspace)
         knew_all = before is None or self.replaces_all or seen.is_whole(parts, before.version, now)
         version = version_of(status, data if len(data) <= WHOLE_FILE_LIMIT else None)
         seen.wrote(parts, version, is_whole=knew_all)
-
-    def _keep(self, call: Call, place: Place, before: Before | None, data: bytes, made: int) -> Change | None:
-        """Stores a copy of what is about to be replaced on disk. Raises `UndoError`: then nothing is replaced."""
-        if self.undo is None:
-            return None
-        if before is not None and before.data is None:
-            raise too_large(before.file)
-        return self.undo.keep(
-            str(self.workspace.root),
-            call.ctx.run_id or None,
-            place.parts,
-            None if before is None else before.data,
-            data,
-            mode=0o644 if before is None else before.file.stat.st_mode,
-            folders=made,
-        )
 
 
 def refuse_stale(ctx: ToolContext, workspace: Workspace, place: Place, before: Before) -> None:

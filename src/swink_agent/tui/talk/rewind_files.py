@@ -1,13 +1,14 @@
 """Finds the files that runs changed since a message, and restores them.
 
-The session records in which run each message was added, and the file tools keep copies of files by run. Changes made by
-commands are not covered. Files that something else changed afterwards, and files without a copy, are left alone.
+The session records in which run each message was added, and checkpoints say what each run changed, with its commands
+too. What something else changed afterwards, and what no copy is kept of, is left alone.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,11 +20,20 @@ from .shell import is_from_shell
 if TYPE_CHECKING:
     from swink_agent.memory import JsonlSessionStore
     from swink_agent.memory.log.runs import MessageRun
-    from swink_agent.tools.files.undo import UndoRun
+    from swink_agent.tools import Checkpoint, PathRewind
 
-__all__ = ["RestoredFiles", "RewoundRun", "files_since", "put_files_back", "runs_since", "user_messages"]
+__all__ = [
+    "RestoredFiles",
+    "RewoundRun",
+    "plan_files",
+    "put_files_back",
+    "runs_since",
+    "shown_changes",
+    "user_messages",
+]
 
 _MOST_PARENTS = 50
+_MOST_LINES = 200
 
 
 class RewoundRun(NamedTuple):
@@ -86,57 +96,69 @@ def _entered(store: JsonlSessionStore, session_id: str) -> list[MessageRun | Non
     return entered
 
 
-def files_since(settings: Settings, roots: Iterable[Path], runs: Sequence[RewoundRun]) -> list[str]:
-    """Returns the paths of the files that these runs changed. Call it in a thread."""
-    found: dict[str, None] = {}
-    for undo, since in _stored_runs(settings, roots, runs):
-        for change in undo.changes(since):
-            found[str(Path(undo.root, *change.parts))] = None
-    return list(found)
-
-
-def put_files_back(settings: Settings, roots: Iterable[Path], runs: Sequence[RewoundRun]) -> RestoredFiles:
-    """Restores the files that these runs changed, the newest run first. Call it in a thread."""
-    from swink_agent.app.runs.undo import open_undo
+def plan_files(
+    settings: Settings, roots: Iterable[Path], runs: Sequence[RewoundRun]
+) -> list[tuple[str, list[PathRewind]]]:
+    """Returns what taking back these runs means, for each folder with checkpoints of them. Call it in a thread."""
+    from swink_agent.app.runs.undo import open_checkpoints
     from swink_agent.core.errors import ToolError
-    from swink_agent.tools.files.rewind import plan_rewind, rewind
-    from swink_agent.tools.workspace.wall import Workspace
-
-    store = open_undo([])
-    done: dict[str, None] = {}
-    left: dict[str, str] = {}
-    for undo, since in _stored_runs(settings, roots, runs):
-        try:
-            workspace = Workspace(undo.root)
-            items = rewind(workspace, store, undo, plan_rewind(workspace, undo, since=since), secrets.token_hex(8))
-        except (ToolError, OSError) as error:
-            left[undo.root] = str(error)
-            continue
-        for item in items:
-            name = str(Path(undo.root, *item.parts))
-            if item.what in ("restore", "remove"):
-                done[name] = None
-            elif item.what in ("changed", "failed"):
-                left[name] = item.note or "was changed since"
-        if any(item.what in ("restore", "remove") for item in items):
-            is_whole = not since and not any(item.what in ("changed", "failed") for item in items)
-            undo.mark("whole" if is_whole else "in part")
-    return RestoredFiles(tuple([name for name in done if name not in left]), tuple(left.items()))
-
-
-def _stored_runs(settings: Settings, roots: Iterable[Path], runs: Sequence[RewoundRun]) -> list[tuple[UndoRun, int]]:
-    """Returns the stored copies of these runs in these folders, the newest first, each with its `since`."""
-    from swink_agent.app.runs.undo import undo_folder
-    from swink_agent.tools.files.undo import UndoStore
 
     if not runs or not settings.value("undo"):
         return []
-    store = UndoStore(undo_folder())
-    by_id = {run.run_id: (place, run.since) for place, run in enumerate(runs)}
-    found: list[tuple[int, UndoRun, int]] = []
-    for root in dict.fromkeys(roots):
-        for undo in store.runs(root):
-            if undo.kind == "run" and undo.undone != "whole" and undo.id in by_id:
-                place, since = by_id[undo.id]
-                found.append((place, undo, since))
-    return [(undo, since) for _, undo, since in sorted(found, key=lambda item: item[0])]
+    store = open_checkpoints()
+    since = {run.run_id: run.since for run in runs}
+    found: list[tuple[str, list[PathRewind]]] = []
+    for root in dict.fromkeys(map(str, roots)):
+        with suppress(ToolError):
+            start = _start(store.checkpoints(root), since)
+            plan = [] if start is None else store.plan(root, start, runs=since)
+            if any(item.what != "same" for item in plan):
+                found.append((root, plan))
+    return found
+
+
+def _start(newest_first: Sequence[Checkpoint], since: Mapping[str, int]) -> Checkpoint | None:
+    """The checkpoint to go back to: the first of these runs, or the last one before the moment in the run."""
+    own = [checkpoint for checkpoint in newest_first if checkpoint.run_id in since]
+    if not own:
+        return None
+    first = own[-1]
+    moment = since[first.run_id]
+    return next((each for each in own if moment and each.taken * 1e9 <= moment and each.run_id == first.run_id), first)
+
+
+def shown_changes(plans: Sequence[tuple[str, Sequence[PathRewind]]]) -> str:
+    """Returns the lines that taking back changes, as a diff, for what can be taken back. Call it in a thread."""
+    from swink_agent.app.runs.undo import open_checkpoints, texts_of
+    from swink_agent.core.texts.diffs import diff_lines
+
+    store = open_checkpoints()
+    signs = {"added": "+", "removed": "-", "context": " ", "hunk": ""}
+    shown: list[str] = []
+    for root, plan in plans:
+        for item in plan:
+            texts = texts_of(store, root, item) if item.what in ("restore", "remove") else None
+            if texts is not None and len(shown) < _MOST_LINES:
+                shown.append(f"--- {item.path}")
+                shown += [f"{signs[kind]}{line}" for kind, line in diff_lines(*texts)]
+    return "\n".join(shown[:_MOST_LINES])
+
+
+def put_files_back(plans: Sequence[tuple[str, Sequence[PathRewind]]], runs: Sequence[RewoundRun]) -> RestoredFiles:
+    """Carries out the plans, which take back these runs. Call it in a thread."""
+    from swink_agent.app.runs.undo import open_checkpoints
+    from swink_agent.core.errors import ToolError
+
+    store = open_checkpoints()
+    undoes = " ".join([run.run_id for run in runs if not run.since])  # of the others, a part is taken back
+    done: list[str] = []
+    left: list[tuple[str, str]] = []
+    for root, plan in plans:
+        try:
+            items = store.rewind(root, plan, run_id=secrets.token_hex(8), undoes=undoes)
+        except ToolError as error:
+            left.append((root, str(error)))
+            continue
+        done += [str(Path(root, item.path)) for item in items if item.what in ("restore", "remove")]
+        left += [(str(Path(root, item.path)), item.note) for item in items if item.what in ("changed", "failed")]
+    return RestoredFiles(tuple(done), tuple(left))

@@ -15,7 +15,7 @@ from swink_agent.app.runs.sessions import open_store, session_problems
 from swink_agent.rendering.escaping import safe_display
 
 from ..front import PickItem
-from ..rewind_files import RewoundRun, files_since, put_files_back, runs_since, user_messages
+from ..rewind_files import RewoundRun, plan_files, put_files_back, runs_since, shown_changes, user_messages
 
 if TYPE_CHECKING:
     from ..conversation import Conversation
@@ -43,9 +43,12 @@ async def rewind(conversation: Conversation, rest: str) -> None:
     runs = await asyncio.to_thread(_runs, opened, position)
     roots = [opened.opening.folder.resolve(), *opened.opening.added]
     settings = opened.opening.settings
-    files = await asyncio.to_thread(files_since, settings, roots, runs)
+    plans = await asyncio.to_thread(plan_files, settings, roots, runs)
+    files = [item.path for _, plan in plans for item in plan if item.what != "same"]
     with_files = False
     if files:
+        if changes := await asyncio.to_thread(shown_changes, plans):
+            conversation.notice(f"Restoring the files changes this:\n{changes}")
         answer = await conversation.front.confirm(
             f"The runs since then changed {named(files)}. Restore that too?",
             (("both", "the conversation and the files"), ("talk", "the conversation alone")),
@@ -54,7 +57,7 @@ async def rewind(conversation: Conversation, rest: str) -> None:
         if answer is None or conversation.is_running or conversation.opened is not opened:
             return
         with_files = answer == "both"
-    back = await asyncio.to_thread(put_files_back, settings, roots, runs) if with_files else None
+    back = await asyncio.to_thread(put_files_back, plans, runs) if with_files else None
     agent = opened.agent
     text = dict(said)[position]
     agent.messages = agent.messages[:position]

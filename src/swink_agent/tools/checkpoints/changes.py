@@ -1,0 +1,100 @@
+"""Takes a checkpoint before each call that may change files, and one after it.
+
+Calls that run at once are one change: the first takes the checkpoint before, the last the one after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from swink_agent.core.tool import ToolContext
+
+from .._confined import in_thread
+from .checkpoint import CheckpointError
+from .store import CheckpointStore
+
+__all__ = ["RecordedChanges"]
+
+log = logging.getLogger("swink_agent")
+
+
+class RecordedChanges:
+    """The changes that tools make in some folders. Safe for several threads; all of it blocks."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self.store = store
+        self._lock = threading.Lock()
+        self._running: dict[str, int] = {}
+
+    @contextmanager
+    def during(self, roots: Sequence[str], run_id: str) -> Generator[None]:
+        """Held while something may change these folders. Raises `CheckpointError`: then nothing may be changed."""
+        self.begin(roots, run_id)
+        try:
+            yield
+        finally:
+            self.end(roots, run_id)
+
+    @asynccontextmanager
+    async def awaited(self, roots: Sequence[str], ctx: ToolContext) -> AsyncGenerator[None]:
+        """The same for a call that awaits. A cancelled call does not wait for the checkpoint after it."""
+        call = _OpenCall(self, roots, ctx.run_id)
+        try:
+            await in_thread(ctx, call.begin)
+            yield
+        except (asyncio.CancelledError, GeneratorExit):
+            # Not a daemon: the program may be about to end, and must not before the checkpoint is on disk.
+            threading.Thread(target=call.end, name="swink-checkpoint").start()
+            raise
+        except BaseException:
+            await in_thread(ctx, call.end)
+            raise
+        await in_thread(ctx, call.end)
+
+    def begin(self, roots: Sequence[str], run_id: str) -> None:
+        """What has changed until now is somebody else's. Raises `CheckpointError`."""
+        with self._lock:
+            for root in roots:
+                if not self._running.get(root):
+                    self.store.take(root, run_id, "other")
+            for root in roots:
+                self._running[root] = self._running.get(root, 0) + 1
+
+    def end(self, roots: Sequence[str], run_id: str) -> None:
+        """What has changed since `begin` is the run's."""
+        with self._lock:
+            for root in roots:
+                self._running[root] -= 1
+                if self._running[root]:
+                    continue
+                try:
+                    self.store.take(root, run_id, "run")
+                except CheckpointError as error:  # it happened: the next checkpoint counts it as somebody else's
+                    log.warning("what was changed in %s cannot be undone: %s", root, error)
+
+
+class _OpenCall:
+    """One awaited call. It may be left while a thread still takes the checkpoint before."""
+
+    def __init__(self, changes: RecordedChanges, roots: Sequence[str], run_id: str) -> None:
+        self._changes = changes
+        self._roots = roots
+        self._run_id = run_id
+        self._lock = threading.Lock()
+        self._has_begun = self._is_over = False
+
+    def begin(self) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._changes.begin(self._roots, self._run_id)
+                self._has_begun = True
+
+    def end(self) -> None:
+        with self._lock:
+            self._is_over = True
+            if self._has_begun:
+                self._changes.end(self._roots, self._run_id)

@@ -1,0 +1,178 @@
+"""Carries out a plan: brings paths of a folder back to what they were.
+
+Works beneath the folder by descriptors and follows no link. Each path is looked at again directly before it changes: if
+it is not what the plan saw, it stays.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+
+from .checkpoint import PathRewind
+from .tree import FOLDER, Entry, entry_at, opened_root
+
+__all__ = ["restore"]
+
+_OWNER_MAY = 0o700
+
+
+class _Changed(Exception):
+    """The path is not what the plan saw."""
+
+
+def restore(
+    root: str, plan: Sequence[PathRewind], content: Callable[[str], bytes | None], most_file: int
+) -> list[PathRewind]:
+    """Brings back what the plan says, and returns the outcome for each path, in the plan's order.
+
+    `content` returns what is kept for a hash.
+    """
+    with opened_root(root) as descriptor:
+        return _Restoring(descriptor, content, most_file).run(plan)
+
+
+class _Restoring:
+    def __init__(self, root: int, content: Callable[[str], bytes | None], most_file: int) -> None:
+        self._root = root
+        self._content = content
+        self._most_file = most_file
+        self._modes: dict[tuple[bytes, ...], int] = {}
+        """The folders that were made writable meanwhile, and the modes that they get at the end."""
+
+    def run(self, plan: Sequence[PathRewind]) -> list[PathRewind]:
+        done: dict[str, PathRewind] = {item.path: item for item in plan}
+        going = [item for item in plan if item.what in ("restore", "remove")]
+        # What goes or changes its kind goes first, the deepest first; then what comes back, the outermost first.
+        away = [item for item in going if item.present is not None and _makes_way(item)]
+        for item in sorted(away, key=_depth, reverse=True):
+            done[item.path] = self._tried(item, self._remove)
+        for item in sorted(going, key=lambda item: (_depth(item), item.path)):
+            if item.target is not None and done[item.path].what == "restore":
+                done[item.path] = self._tried(item, self._bring_back)
+        for parts, mode in sorted(self._modes.items(), key=lambda pair: len(pair[0]), reverse=True):
+            with suppress(OSError, _Changed), self._folder(parts) as folder:
+                os.fchmod(folder, mode)
+        return [done[item.path] for item in plan]
+
+    def _tried(self, item: PathRewind, act: Callable[[PathRewind], None]) -> PathRewind:
+        try:
+            act(item)
+        except _Changed as error:
+            return item._replace(what="failed", note=str(error) or "was changed meanwhile")
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and item.present is not None:
+                return item._replace(what="changed", note="has files that are not the run's")
+            return item._replace(what="failed", note=error.strerror or str(error))
+        return item
+
+    def _remove(self, item: PathRewind) -> None:
+        *above, name = _parts(item)
+        with self._folder(above, is_written=True) as folder:
+            self._check(folder, name, item.present)
+            if item.present is not None and item.present.kind == "folder":
+                os.rmdir(name, dir_fd=folder)
+            else:
+                os.unlink(name, dir_fd=folder)
+
+    def _bring_back(self, item: PathRewind) -> None:
+        parts = _parts(item)
+        *above, name = parts
+        target, present = item.target, None if _makes_way(item) else item.present
+        assert target is not None
+        with self._folder(above, is_written=True) as folder:
+            self._check(folder, name, present)
+            match target.kind:
+                case "folder":
+                    if present is None:
+                        os.mkdir(name, _OWNER_MAY, dir_fd=folder)
+                    self._modes[tuple(parts)] = target.mode
+                case "link":
+                    self._put(folder, name, present, lambda made: os.symlink(self._kept(target), made, dir_fd=folder))
+                case _:
+                    self._put(folder, name, present, lambda made: _write(folder, made, self._kept(target), target.mode))
+
+    def _put(self, folder: int, name: bytes, present: Entry | None, make: Callable[[bytes], None]) -> None:
+        made = b".swink-" + secrets.token_hex(8).encode()
+        try:
+            make(made)
+            self._check(folder, name, present)
+            if present is None:
+                # A rename would replace what has appeared meanwhile; a link to the new file does not.
+                os.link(made, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+                os.unlink(made, dir_fd=folder)
+            else:
+                os.rename(made, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(made, dir_fd=folder)
+            raise
+        with suppress(OSError):
+            os.fsync(folder)
+
+    def _kept(self, entry: Entry) -> bytes:
+        data = self._content(entry.hash)
+        if data is None:
+            raise _Changed("its copy was deleted meanwhile")
+        return data
+
+    def _check(self, folder: int, name: bytes, present: Entry | None) -> None:
+        now = entry_at(folder, name, self._most_file)
+        is_folder = now is not None and present is not None and now.kind == present.kind == "folder"
+        if now != present and not is_folder:
+            raise _Changed
+
+    @contextmanager
+    def _folder(self, parts: Sequence[bytes], *, is_written: bool = False) -> Generator[int]:
+        """A folder beneath the root, open; if something is to be written there, made writable for as long."""
+        folder = os.dup(self._root)
+        try:
+            for name in parts:
+                try:
+                    inner = os.open(name, FOLDER, dir_fd=folder)
+                except OSError as error:
+                    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                        raise _Changed("is behind a link now") from error
+                    raise
+                os.close(folder)
+                folder = inner
+            mode = stat.S_IMODE(os.fstat(folder).st_mode)
+            if is_written and parts and mode & _OWNER_MAY != _OWNER_MAY:
+                self._modes.setdefault(tuple(parts), mode & 0o777)
+                os.fchmod(folder, mode | _OWNER_MAY)
+            yield folder
+        finally:
+            os.close(folder)
+
+
+def _write(folder: int, name: bytes, data: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+
+
+def _makes_way(item: PathRewind) -> bool:
+    """Whether what is there has to be removed: for good, or because something of another kind comes back."""
+    return item.target is None or (
+        item.present is not None
+        and item.present.kind != item.target.kind
+        and "folder" in (item.present.kind, item.target.kind)
+    )
+
+
+def _parts(item: PathRewind) -> list[bytes]:
+    parts = os.fsencode(item.path).split(b"/")
+    if any(part in (b"", b".", b"..", b".git") for part in parts):
+        raise _Changed("is not a path in the folder")
+    return parts
+
+
+def _depth(item: PathRewind) -> int:
+    return item.path.count("/")

@@ -1,0 +1,523 @@
+"""Keeps what a folder was at several moments, and plans the way back to one of them.
+
+Owns the store: a folder for the user alone, in it one SQLite database for each working folder. A database has the last
+state of the tree, the contents by hash, and for each checkpoint what the changed paths were before: a state is found by
+going backwards from the last one. `tree` reads the working folder and `restoring` writes to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from swink_agent.core.values.several import several_texts
+
+from .._bounded import show_size
+from .checkpoint import Checkpoint, CheckpointError, Owner, PathRewind, What
+from .restoring import restore
+from .tree import KEPT, Entry, Kind, Seen, Signature, TooManyFiles, Tree, opened_root
+
+__all__ = ["CheckpointStore"]
+
+_MIB = 1024 * 1024
+_DAY = 24 * 3600.0
+_WAIT = 30.0
+_ENDING = ".sqlite"
+_KINDS: tuple[Kind, ...] = ("file", "folder", "link", "ignored", "unkept")
+_PRESSED = b"z"
+_PLAIN = b"="
+_TABLES = """
+create table if not exists about (name text primary key, value text) without rowid;
+create table if not exists contents (hash text primary key, data blob not null) without rowid;
+create table if not exists state (
+    path blob primary key, kind integer, mode integer, hash text,
+    inode integer, size integer, modified integer, changed integer
+) without rowid;
+create table if not exists checkpoints (
+    number integer primary key autoincrement, id text unique, taken real, run_id text, owner text,
+    files integer, changed integer, skipped text, undoes text
+);
+create table if not exists changes (
+    number integer, path blob, kind integer, mode integer, hash text,
+    new_kind integer, new_mode integer, new_hash text,
+    primary key (number, path)
+) without rowid;
+"""
+
+
+class _Change(NamedTuple):
+    is_own: bool
+    before: Entry | None
+    after: Entry | None
+
+
+class CheckpointStore:
+    """Checkpoints of any number of folders, bounded in size and time. Safe for threads and several processes.
+
+    A file above `most_file` bytes is not kept. A folder with more than `most_files` entries, or whose files alone have
+    more than `most_total` bytes, has no checkpoints. Checkpoints are deleted after `most_days`, and the oldest first
+    when the total is reached.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        most_file: int = 10 * _MIB,
+        most_total: int = 2048 * _MIB,
+        most_files: int = 200_000,
+        most_days: float = 30,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        for name, value in (("most_file", most_file), ("most_total", most_total), ("most_files", most_files)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}: give 1 or more")
+        if not most_days > 0:
+            raise ValueError(f"most_days is {most_days}: give more than 0")
+        self.folder = Path(folder).absolute()
+        self.most_file = most_file
+        self._most_total = most_total
+        self._most_files = most_files
+        self._most_days = most_days
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._states: dict[str, tuple[int, dict[bytes, Seen]]] = {}
+        """The last state of each folder, with the number of its checkpoint. Reading a large one takes long."""
+
+    def __repr__(self) -> str:
+        return f"CheckpointStore({str(self.folder)!r})"
+
+    def prepare(self) -> None:
+        """Creates the folder, for the user alone. Raises `OSError`."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.folder.stat().st_mode & 0o077:
+            self.folder.chmod(0o700)
+
+    # -- taking ----------------------------------------------------------------------------------------------
+
+    def take(
+        self, root: str | os.PathLike[str], run_id: str = "", owner: Owner = "other", *, undoes: str = ""
+    ) -> Checkpoint:
+        """Records what the folder is now, on disk when this returns.
+
+        `owner` is who made the changes since the last checkpoint. Take one before a call that may change something
+        (`other`), and one after it (`run`). Raises `CheckpointError`; then nothing was recorded.
+        """
+        path = os.path.realpath(root)
+        with self._lock:
+            try:
+                with self._opened(path) as base, _writing(base):
+                    return self._take(base, path, run_id, owner, undoes)
+            except TooManyFiles:
+                raise CheckpointError(
+                    f"no checkpoint of {path} could be kept: it has more than {self._most_files:,} files; work in a "
+                    "folder with fewer, let git ignore some, or turn undo off"
+                ) from None
+            except (OSError, sqlite3.Error) as error:
+                raise self._not_kept(path, error) from error
+
+    def _not_kept(self, root: str, error: Exception) -> CheckpointError:
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        return CheckpointError(
+            f"no checkpoint of {root} could be kept in {self.folder} ({why}); make that possible, or turn undo off"
+        )
+
+    def _too_large(self, root: str) -> CheckpointError:
+        return CheckpointError(
+            f"no checkpoint of {root} could be kept: its files have more than {show_size(self._most_total)}; let git "
+            "ignore some, or turn undo off"
+        )
+
+    def _take(self, base: sqlite3.Connection, root: str, run_id: str, owner: Owner, undoes: str) -> Checkpoint:
+        base.execute("insert or ignore into about values ('root', ?)", (os.fsencode(root),))
+        known = self._state(base, root)
+        room = self._most_total
+
+        def keep(content_hash: str, data: bytes) -> None:
+            nonlocal room
+            if base.execute("select 1 from contents where hash = ?", (content_hash,)).fetchone() is not None:
+                return
+            packed = _packed(data)
+            room -= len(packed)
+            if room < 0:
+                raise self._too_large(root)
+            base.execute("insert into contents values (?, ?)", (content_hash, packed))
+
+        with opened_root(root) as descriptor:
+            tree = self._look(descriptor, known, keep)
+        taken = self._clock()
+        changed = [
+            (path, known.get(path), tree.entries.get(path))
+            for path in {**known, **tree.entries}
+            if known.get(path) != tree.entries.get(path)
+        ]
+        real = [(path, old, new) for path, old, new in changed if _entry(old) != _entry(new)]
+        files = sum(seen.entry.kind in KEPT for seen in tree.entries.values())
+        kept = Checkpoint(
+            secrets.token_hex(8), root, taken, run_id, owner, files, len(real), tuple(tree.skipped), undoes
+        )
+        skipped = "\0".join(kept.skipped).encode("utf-8", "surrogateescape")
+        row = (kept.id, taken, run_id, owner, files, len(real), skipped, undoes)
+        number = base.execute(
+            "insert into checkpoints (id, taken, run_id, owner, files, changed, skipped, undoes) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?)",
+            row,
+        ).lastrowid
+        base.executemany(
+            "insert into changes values (?, ?, ?, ?, ?, ?, ?, ?)",
+            [(number, path, *_entry_row(_entry(old)), *_entry_row(_entry(new))) for path, old, new in real],
+        )
+        base.executemany("delete from state where path = ?", [(path,) for path, _, new in changed if new is None])
+        base.executemany(
+            "insert or replace into state values (?, ?, ?, ?, ?, ?, ?, ?)",
+            [(path, *_entry_row(new.entry), *_signature_row(new)) for path, _, new in changed if new is not None],
+        )
+        if not self._bound(base):
+            raise self._too_large(root)
+        base.commit()
+        self._states[root] = (cast("int", number), tree.entries)
+        return kept
+
+    def _look(self, root: int, known: dict[bytes, Seen], keep: Callable[[str, bytes], object] | None = None) -> Tree:
+        return Tree(root, known, keep, most_file=self.most_file, most_files=self._most_files, without=self.folder)
+
+    def _state(self, base: sqlite3.Connection, root: str) -> dict[bytes, Seen]:
+        (number,) = base.execute("select coalesce(max(number), 0) from checkpoints").fetchone()
+        held = self._states.get(root)
+        if held is not None and held[0] == number:
+            return held[1]
+        return {
+            path: Seen(Entry(_KINDS[kind], mode, content_hash), None if inode is None else Signature(inode, *signature))
+            for path, kind, mode, content_hash, inode, *signature in base.execute("select * from state")
+        }
+
+    # -- finding ---------------------------------------------------------------------------------------------
+
+    def checkpoints(self, root: str | os.PathLike[str]) -> list[Checkpoint]:
+        """All that are kept of a folder, the newest first. Raises `CheckpointError`."""
+        path = os.path.realpath(root)
+        with self._reading(path) as base:
+            if base is None:
+                return []
+            rows = base.execute(
+                "select id, taken, run_id, owner, files, changed, skipped, undoes from checkpoints order by number desc"
+            )
+            return [_checkpoint(path, row) for row in rows]
+
+    def roots(self) -> list[str]:
+        """The folders that have checkpoints, the one with the newest first."""
+        found: list[tuple[float, str]] = []
+        for path in self.folder.glob(f"*{_ENDING}"):
+            with suppress(OSError, sqlite3.Error), closing(_connect(path)) as base:
+                root = base.execute("select value from about where name = 'root'").fetchone()
+                (taken,) = base.execute("select max(taken) from checkpoints").fetchone()
+                if root is not None and taken is not None:
+                    found.append((taken, os.fsdecode(root[0])))
+        return [root for _, root in sorted(found, reverse=True)]
+
+    def content(self, root: str | os.PathLike[str], hash: str) -> bytes:  # noqa: A002 - the name that a plan has
+        """The content with this hash. Raises `CheckpointError` if it is not kept."""
+        with self._reading(os.path.realpath(root)) as base:
+            data = None if base is None else _content(base, hash)
+        if data is None:
+            raise CheckpointError(f"no content with the hash {hash!r} is kept of {os.fspath(root)}")
+        return data
+
+    # -- the way back ----------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        root: str | os.PathLike[str],
+        to: Checkpoint | str,
+        force: bool = False,
+        *,
+        runs: str | Collection[str] | None = None,
+    ) -> list[PathRewind]:
+        """What going back to a checkpoint means, path by path. Changes no file.
+
+        What somebody else changed stays, unless `force` is set. With `runs`, only what these runs changed is taken
+        back, and what other runs changed since stays. Raises `CheckpointError`.
+        """
+        path = os.path.realpath(root)
+        wanted = to if isinstance(to, str) else to.id
+        with self._lock, self._reading(path) as base:
+            row = (
+                None
+                if base is None
+                else base.execute("select number from checkpoints where id = ?", (wanted,)).fetchone()
+            )
+            if base is None or row is None:
+                raise CheckpointError(f"no checkpoint {wanted!r} is kept of {path}")
+            last = self._state(base, path)
+            try:
+                with opened_root(path) as descriptor:
+                    tree = self._look(descriptor, last)
+            except (OSError, TooManyFiles) as error:
+                raise CheckpointError(f"{path} cannot be read: {error or 'it has too many files'}") from error
+            now = {name: seen.entry for name, seen in tree.entries.items()}
+            changes = _changes(base, row[0], None if runs is None else several_texts(runs, "plan(runs=…)"))
+            if runs is None:
+                _add_unrecorded(changes, {name: seen.entry for name, seen in last.items()}, now)
+            plan: list[PathRewind] = []
+            for name, those in sorted(changes.items()):
+                first = those[0] if runs is None else next(change for change in those if change.is_own)
+                item = _plan_path(name, those, now.get(name), goal=first.before, force=force)
+                plan += [] if item is None else [item]
+            return _checked(base, plan)
+
+    def rewind(
+        self, root: str | os.PathLike[str], plan: Sequence[PathRewind], *, run_id: str = "", undoes: str = ""
+    ) -> list[PathRewind]:
+        """Carries out a plan and returns the outcome for each path.
+
+        What is there is recorded first, so the rewind can be taken back itself: `run_id` (by default one is made) is
+        the name of its run. A path that has changed since the plan was made is `failed`. Raises `CheckpointError` if
+        nothing could be recorded; then nothing was changed.
+        """
+        path = os.path.realpath(root)
+        run = run_id or f"rewind-{secrets.token_hex(4)}"
+        self.take(path, run, "other")
+        with self._reading(path) as base:
+            if base is None:
+                raise CheckpointError(f"no checkpoint is kept of {path}")
+            done = restore(path, plan, lambda content_hash: _content(base, content_hash), self.most_file)
+        self.take(path, run, "run", undoes=undoes)
+        return done
+
+    # -- forgetting ------------------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Deletes what is too old. Raises `CheckpointError`."""
+        with self._lock:
+            for path in sorted(self.folder.glob(f"*{_ENDING}")):
+                try:
+                    with closing(_connect(path)) as base, _writing(base):
+                        self._bound(base)
+                        (left,) = base.execute("select count(*) from checkpoints").fetchone()
+                        base.commit()
+                    if not left:
+                        path.unlink(missing_ok=True)
+                        self._states.clear()
+                except (OSError, sqlite3.Error) as error:
+                    raise CheckpointError(f"{path} cannot be shortened: {error}") from error
+
+    def _bound(self, base: sqlite3.Connection) -> bool:
+        """Deletes what is too old, then the oldest while everything is too large. Returns whether the rest fits."""
+        oldest = self._clock() - self._most_days * _DAY
+        _delete(base, base.execute("select max(number) from checkpoints where taken < ?", (oldest,)).fetchone()[0])
+        room = self._most_total - self._size_of_others(base)
+        while _size(base) > room:
+            rows = base.execute("select number from checkpoints order by number limit 16").fetchall()
+            if len(rows) <= 1:
+                return False
+            _delete(base, rows[(len(rows) - 1) // 2][0])
+        return True
+
+    def _size_of_others(self, base: sqlite3.Connection) -> int:
+        """The bytes of the other databases. Those that were not used for a day make room, the oldest first."""
+        own = base.execute("pragma database_list").fetchone()[2]
+        others: list[tuple[float, int, Path]] = []
+        for path in self.folder.glob(f"*{_ENDING}"):
+            with suppress(OSError):
+                state = path.stat()
+                if str(path) != own:
+                    others.append((state.st_mtime, state.st_size, path))
+        total = sum(size for _, size, _ in others)
+        for used, size, path in sorted(others):
+            if total + _size(base) <= self._most_total or used > self._clock() - _DAY:
+                break
+            with suppress(OSError):
+                path.unlink()
+                total -= size
+        return total
+
+    # -- the databases ---------------------------------------------------------------------------------------
+
+    def _database(self, root: str) -> Path:
+        return self.folder / f"{hashlib.blake2b(os.fsencode(root), digest_size=12).hexdigest()}{_ENDING}"
+
+    @contextmanager
+    def _opened(self, root: str) -> Generator[sqlite3.Connection]:
+        self.prepare()
+        with closing(_connect(self._database(root), make=True)) as base:
+            yield base
+
+    @contextmanager
+    def _reading(self, root: str) -> Generator[sqlite3.Connection | None]:
+        path = self._database(root)
+        if not path.exists():
+            yield None
+            return
+        try:
+            with closing(_connect(path)) as base:
+                base.execute("begin")  # what is read belongs to one moment
+                yield base
+        except sqlite3.Error as error:
+            raise CheckpointError(f"the checkpoints of {root} in {path} cannot be read: {error}") from error
+
+
+def _connect(path: Path, *, make: bool = False) -> sqlite3.Connection:
+    if make and not path.exists():
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    base = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=_WAIT, isolation_level=None)
+    try:
+        base.execute("pragma auto_vacuum = full")  # before the first table: what is deleted leaves the disk
+        base.execute("pragma synchronous = full")
+        if make:
+            base.executescript(_TABLES)
+    except BaseException:
+        base.close()
+        raise
+    return base
+
+
+@contextmanager
+def _writing(base: sqlite3.Connection) -> Generator[None]:
+    """One change of a database, seen whole or not at all. Other processes wait."""
+    base.execute("begin immediate")
+    try:
+        yield
+    except BaseException:
+        if base.in_transaction:
+            base.rollback()
+        raise
+
+
+def _size(base: sqlite3.Connection) -> int:
+    """The bytes of a database, with the changes of this transaction."""
+    pages, free, size = (
+        base.execute(f"pragma {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size
+
+
+def _delete(base: sqlite3.Connection, last: int | None) -> None:
+    """Deletes the checkpoints up to a number, and the contents that nothing refers to."""
+    if last is None:
+        return
+    base.execute("delete from checkpoints where number <= ?", (last,))
+    base.execute("delete from changes where number <= ?", (last,))
+    base.execute(
+        "delete from contents where hash not in (select hash from state where hash is not null) "
+        "and hash not in (select hash from changes where hash is not null)"
+    )
+
+
+def _content(base: sqlite3.Connection, content_hash: str) -> bytes | None:
+    row = base.execute("select data from contents where hash = ?", (content_hash,)).fetchone()
+    if row is None:
+        return None
+    data: bytes = row[0]
+    return zlib.decompress(data[1:]) if data[:1] == _PRESSED else data[1:]
+
+
+def _packed(data: bytes) -> bytes:
+    pressed = zlib.compress(data, 1)
+    return _PRESSED + pressed if len(pressed) < len(data) else _PLAIN + data
+
+
+def _entry(seen: Seen | None) -> Entry | None:
+    return None if seen is None else seen.entry
+
+
+def _entry_row(entry: Entry | None) -> tuple[int | None, int | None, str | None]:
+    return (None, None, None) if entry is None else (_KINDS.index(entry.kind), entry.mode, entry.hash)
+
+
+def _entry_of(kind: int | None, mode: int | None, content_hash: str | None) -> Entry | None:
+    return None if kind is None else Entry(_KINDS[kind], mode or 0, content_hash or "")
+
+
+def _signature_row(seen: Seen) -> Sequence[int | None]:
+    return (None, None, None, None) if seen.signature is None else seen.signature
+
+
+def _checkpoint(root: str, row: Sequence[object]) -> Checkpoint:
+    *start, skipped, undoes = row
+    names = cast("bytes", skipped).decode("utf-8", "surrogateescape")
+    return Checkpoint(start[0], root, *start[1:], tuple(names.split("\0")) if names else (), undoes)  # type: ignore[arg-type]
+
+
+def _changes(base: sqlite3.Connection, after: int, runs: Collection[str] | None) -> dict[bytes, list[_Change]]:
+    """The changes of each path since a checkpoint, the oldest first; with `runs`, only of paths that these changed."""
+    found: dict[bytes, list[_Change]] = {}
+    owned: set[bytes] = set()
+    rows = base.execute(
+        "select path, owner, run_id, kind, mode, hash, new_kind, new_mode, new_hash "
+        "from changes join checkpoints using (number) where number > ? order by number",
+        (after,),
+    )
+    for path, owner, run_id, *values in rows:
+        is_own = owner == "run" and (runs is None or run_id in runs)
+        found.setdefault(path, []).append(_Change(is_own, _entry_of(*values[:3]), _entry_of(*values[3:])))
+        if is_own:
+            owned.add(path)
+    return found if runs is None else {path: changes for path, changes in found.items() if path in owned}
+
+
+def _add_unrecorded(changes: dict[bytes, list[_Change]], last: dict[bytes, Entry], now: dict[bytes, Entry]) -> None:
+    """Adds what differs from the last checkpoint: somebody else's changes."""
+    for path in {**last, **now}:
+        if last.get(path) != now.get(path):
+            changes.setdefault(path, []).append(_Change(False, last.get(path), now.get(path)))
+
+
+def _plan_path(
+    path: bytes, changes: Sequence[_Change], now: Entry | None, *, goal: Entry | None, force: bool
+) -> PathRewind | None:
+    name = os.fsdecode(path)
+    own = [change for change in changes if change.is_own]
+    target = goal if force else _way_back(own, now)
+    if target != now:
+        note = "" if target == goal else "only back to where something else changed it"
+        what: What = "remove" if target is None else "restore"
+        return PathRewind(name, what, _shown(target), _shown(now), note, target, now)
+    if now != goal:
+        note = "is gone" if now is None else "was changed since"
+        return PathRewind(name, "changed", _shown(goal), _shown(now), note, goal, now)
+    return PathRewind(name, "same", _shown(now), _shown(now), "", now, now) if own else None
+
+
+def _way_back(changes: Sequence[_Change], now: Entry | None) -> Entry | None:
+    """Where taking back these changes leads, the newest first. It stops where something else changed the path.
+
+    A change that was already taken back is skipped.
+    """
+    for change in reversed(changes):
+        if now == change.after:
+            now = change.before
+        elif now != change.before:
+            break
+    return now
+
+
+def _shown(entry: Entry | None) -> str | None:
+    return None if entry is None else entry.hash
+
+
+def _checked(base: sqlite3.Connection, plan: Sequence[PathRewind]) -> list[PathRewind]:
+    """The plan, with `failed` for what cannot be done because no copy is kept. Folders that git ignores stay."""
+    done: list[PathRewind] = []
+    for item in plan:
+        why = ""
+        if item.what in ("restore", "remove"):
+            if item.target is None and item.present is not None and item.present.kind == "ignored":
+                continue
+            if item.present is not None and item.present.kind not in KEPT:
+                why = "no copy is kept of what is there now"
+            elif item.target is not None and item.target.kind not in KEPT:
+                why = "no copy of it was kept"
+            elif item.target is not None and item.target.hash and _content(base, item.target.hash) is None:
+                why = "its copy was deleted"
+        done.append(item._replace(what="failed", note=why) if why else item)
+    return done

@@ -1,0 +1,262 @@
+"""Reads a folder's tree: what is at each path, without following a link or running a program.
+
+Every step opens one name in an open folder, never a path. Owns what counts as part of the tree; `store` remembers it
+and `restoring` brings it back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..search.ignore import IgnoreLevel
+from ..search.tree import level_of
+
+__all__ = ["KEPT", "Entry", "Kind", "Seen", "Signature", "TooManyFiles", "Tree", "entry_at", "hash_of", "opened_root"]
+
+Kind: TypeAlias = Literal["file", "folder", "link", "ignored", "unkept"]
+"""`ignored` is a folder that git ignores, `unkept` what cannot be copied. Only their names are known."""
+KEPT = frozenset({"file", "folder", "link"})
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_DEEPEST = 200
+_MOST_SKIPPED = 100
+_GIT = b".git"
+_RULES_TAKE = 5.0
+"""Seconds for the rules of what git ignores. After that, nothing more is ignored."""
+_CLOCK_TICK = 100_000_000
+"""Nanoseconds in which a file may change twice with the same times, on any file system that counts."""
+
+
+class Entry(NamedTuple):
+    """What is at a path. Two entries are equal if nothing that is kept differs."""
+
+    kind: Kind
+    mode: int
+    """The permission bits; 0 for what has none of its own."""
+    hash: str
+    """Of the content, or of a link's target; empty for the rest."""
+
+
+class Signature(NamedTuple):
+    """What a file's status says: if it is the same as before, so is the content."""
+
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
+class Seen(NamedTuple):
+    """An entry, and the signature that it had when it was read; `None` if that says too little."""
+
+    entry: Entry
+    signature: Signature | None
+
+
+class TooManyFiles(Exception):
+    """The tree has more entries than allowed."""
+
+
+def hash_of(data: bytes) -> str:
+    """The hash of a content."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+@contextmanager
+def opened_root(root: str | os.PathLike[str]) -> Generator[int]:
+    """The folder, open. Raises `OSError`."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def entry_at(folder: int, name: bytes, most_file: int) -> Entry | None:
+    """What is at a name in an open folder now, content included. Raises `OSError`."""
+    try:
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(state.st_mode):
+        return Entry("folder", stat.S_IMODE(state.st_mode) & 0o777, "")
+    if stat.S_ISLNK(state.st_mode):
+        return Entry("link", 0, hash_of(os.fsencode(os.readlink(name, dir_fd=folder))))
+    found = _read_file(folder, name, most_file) if stat.S_ISREG(state.st_mode) else None
+    if found is None:
+        return Entry("unkept", 0, "")
+    data, state = found
+    return Entry("file", stat.S_IMODE(state.st_mode) & 0o777, hash_of(data))
+
+
+class Tree:
+    """One look at a tree. `entries` has what was found, by path from the root; `skipped` names what is not kept.
+
+    `known` is what an earlier look found: a file with the same signature is not read again, and whether git ignores a
+    folder is decided when it is first seen. Otherwise a command could hide files from a look, or make files that were
+    always there look new, by changing a `.gitignore`.
+    """
+
+    def __init__(
+        self,
+        root: int,
+        known: Mapping[bytes, Seen],
+        keep: Callable[[str, bytes], object] | None = None,
+        *,
+        most_file: int,
+        most_files: int,
+        without: str | os.PathLike[str],
+    ) -> None:
+        """`keep` is given the hash and the content of each file and link that is read. Raises `TooManyFiles`.
+
+        `without` is a folder that is not part of the tree: where the copies are.
+        """
+        self.entries: dict[bytes, Seen] = {}
+        self.skipped: list[str] = []
+        self._known = known
+        self._keep = keep
+        self._most_file = most_file
+        self._most_files = most_files
+        self._device = os.fstat(root).st_dev
+        self._without = _identity(without)
+        self._rules_end = time.monotonic() + _RULES_TAKE
+        self._walk(root, b"", level_of(root, b"", None, self._rules_end), 0)
+
+    def _walk(self, folder: int, path: bytes, level: IgnoreLevel, depth: int) -> None:
+        try:
+            with os.scandir(folder) as listing:
+                names = [(os.fsencode(entry.name), entry) for entry in listing]
+        except OSError:
+            self._skip(path)
+            return
+        for name, entry in names:
+            if name == _GIT:
+                continue
+            inner = path + b"/" + name if path else name
+            try:
+                state = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(state.st_mode):
+                    self._enter(folder, name, inner, state, level, depth)
+                else:
+                    self._add(folder, name, inner, state)
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            except OSError:
+                self._unkept(inner)
+
+    def _enter(
+        self, folder: int, name: bytes, path: bytes, state: os.stat_result, level: IgnoreLevel, depth: int
+    ) -> None:
+        if (state.st_dev, state.st_ino) == self._without:
+            return
+        if state.st_dev != self._device or depth >= _DEEPEST:
+            self._unkept(path)
+            return
+        known = self._known.get(path)
+        kind = known.entry.kind if known is not None else None
+        if kind == "ignored" or (kind != "folder" and self._is_ignored(level, name)):
+            self._put(path, Seen(Entry("ignored", 0, ""), None))
+            return
+        descriptor = os.open(name, FOLDER, dir_fd=folder)
+        try:
+            opened = os.fstat(descriptor)
+            if opened.st_dev != self._device:
+                self._unkept(path)
+                return
+            self._put(path, Seen(Entry("folder", stat.S_IMODE(opened.st_mode) & 0o777, ""), None))
+            self._walk(descriptor, path, level_of(descriptor, name, level), depth + 1)
+        finally:
+            os.close(descriptor)
+
+    def _is_ignored(self, level: IgnoreLevel, name: bytes) -> bool:
+        try:
+            return level.is_ignored(name, True)
+        except TimeoutError:
+            return False
+
+    def _add(self, folder: int, name: bytes, path: bytes, state: os.stat_result) -> None:
+        if stat.S_ISLNK(state.st_mode):
+            target = os.fsencode(os.readlink(name, dir_fd=folder))
+            found = hash_of(target)
+            if self._keep is not None:
+                self._keep(found, target)
+            self._put(path, Seen(Entry("link", 0, found), None))
+            return
+        if not stat.S_ISREG(state.st_mode):
+            self._put(path, Seen(Entry("unkept", 0, ""), None))  # a pipe, a socket or a device: nothing to miss
+            return
+        mode = stat.S_IMODE(state.st_mode) & 0o777
+        known = self._known.get(path)
+        if known is not None and known.entry.kind == "file" and known.signature == _signature(state):
+            self._put(path, Seen(known.entry._replace(mode=mode), known.signature))
+            return
+        read = _read_file(folder, name, self._most_file)
+        if read is None:
+            self._unkept(path)
+            return
+        data, state = read
+        found = hash_of(data)
+        if self._keep is not None:
+            self._keep(found, data)
+        is_settled = time.time_ns() - max(state.st_mtime_ns, state.st_ctime_ns) > _CLOCK_TICK
+        entry = Entry("file", stat.S_IMODE(state.st_mode) & 0o777, found)
+        self._put(path, Seen(entry, _signature(state) if is_settled else None))
+
+    def _unkept(self, path: bytes) -> None:
+        self._skip(path)
+        self._put(path, Seen(Entry("unkept", 0, ""), None))
+
+    def _skip(self, path: bytes) -> None:
+        if len(self.skipped) < _MOST_SKIPPED:
+            self.skipped.append(os.fsdecode(path) or ".")
+
+    def _put(self, path: bytes, seen: Seen) -> None:
+        self.entries[path] = seen
+        if len(self.entries) > self._most_files:
+            raise TooManyFiles
+
+
+def _identity(folder: str | os.PathLike[str]) -> tuple[int, int] | None:
+    try:
+        state = os.stat(folder)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
+
+
+def _signature(state: os.stat_result) -> Signature:
+    return Signature(state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+
+
+def _read_file(folder: int, name: bytes, most: int) -> tuple[bytes, os.stat_result] | None:
+    """The content of a regular file with its status; `None` for one that is too large, or that never stands still."""
+    descriptor = os.open(name, FILE, dir_fd=folder)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        for _ in range(3):
+            before = os.fstat(descriptor)
+            if not stat.S_ISREG(before.st_mode) or before.st_size > most:
+                return None
+            file.seek(0)
+            data = _read_all(file.read, most)
+            after = os.fstat(descriptor)
+            if data is not None and len(data) == after.st_size and _signature(before) == _signature(after):
+                return data, after
+    return None
+
+
+def _read_all(read: Callable[[int], bytes | None], most: int) -> bytes | None:
+    parts: list[bytes] = []
+    size = 0
+    while part := read(1024 * 1024):
+        size += len(part)
+        if size > most:
+            return None
+        parts.append(part)
+    return b"".join(parts)
