@@ -31,6 +31,16 @@ def test_every_example_runs_and_has_something_to_say(example: Path) -> None:
     assert run(str(example)).strip()
 
 
+def test_the_page_of_approvals_goes_on_after_a_restart_of_its_server() -> None:
+    assert run(str(ROOT / "examples/web_approval.py")).splitlines() == [
+        "waiting: 1 call",
+        "True",
+        "paid 20.00 back for order 17",
+        "The customer has been told.",
+        "409 for a second answer",
+    ]
+
+
 def blocks_of_the_readme(language: str) -> list[str]:
     return [block.code for block in blocks_of(ROOT / "README.md") if block.language == language]
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from swink_agent.core.approval import Approval, Approve, ApproveWith, ProposedCall, Reject
+from swink_agent.core.approval import Approval, Approve, ApproveWith, Defer, ProposedCall, Reject
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.texts.unicode_forms import compatibility_form
 from swink_agent.core.values.choice import Choice
@@ -86,7 +86,8 @@ class ApprovalQuestion(Value, frozen=True, kw_only=True):
 
 
 AskFn: TypeAlias = Callable[
-    [ApprovalQuestion], "ApprovalAnswer | ApprovalChoice | str | Awaitable[ApprovalAnswer | ApprovalChoice | str]"
+    [ApprovalQuestion],
+    "ApprovalAnswer | ApprovalChoice | Defer | str | Awaitable[ApprovalAnswer | ApprovalChoice | Defer | str]",
 ]
 PreviewFn: TypeAlias = Callable[[ProposedCall], "Mapping[str, Any] | None"]
 
@@ -190,9 +191,9 @@ def _is_in_settings(path: object) -> bool:
 class Approvals:
     """An `approve` callback: `Agent(..., approve=Approvals(ask))`.
 
-    `ask(question)` shows an `ApprovalQuestion` to a person, sync or async, and returns an `ApprovalChoice` or an
-    `ApprovalAnswer`; anything else, and an exception, counts as no. Without `ask`, calls that need a question are
-    rejected.
+    `ask(question)` shows an `ApprovalQuestion` to a person, sync or async, and returns an `ApprovalChoice`, an
+    `ApprovalAnswer`, or `Defer` to answer later; anything else, and an exception, counts as no. Without `ask`, calls
+    that need a question are rejected.
 
     `mode`: "smart" approves what the rules allow or the session trusts and asks about the rest, "ask" asks about every
     call, "all" approves every call, "none" rejects every call. Deny rules reject in every mode. `calls` are rules for
@@ -238,7 +239,7 @@ class Approvals:
             raise ValueError(f"the mode of Approvals must be one of {', '.join(get_args(ApprovalsMode))}, not {mode!r}")
         self._mode: ApprovalsMode = mode
 
-    async def __call__(self, request: ProposedCall) -> Approval:
+    async def __call__(self, request: ProposedCall) -> Approval | Defer:
         mode = self._mode
         if mode == "none":
             return Reject("nothing that needs approval may run here (approvals are set to none); do without it")
@@ -258,7 +259,8 @@ class Approvals:
         details = await self._details(request)
         shown = request if self._redactor is None else await asyncio.to_thread(self._shown, request, self._redactor)
         question = self._question(request, shown, decision.reason, mode, details)
-        return self._settle(request, question, await self._answer(self._ask, question))
+        answer = await self._answer(self._ask, question)
+        return answer if isinstance(answer, Defer) else self._settle(request, question, answer)
 
     def _decide(self, request: ProposedCall) -> Decision:
         by_rule = None if self.calls is None else self.calls.decide(request)
@@ -346,11 +348,13 @@ class Approvals:
         return request if arguments == request.arguments else msgspec.structs.replace(request, arguments=arguments)
 
     @staticmethod
-    async def _answer(ask: AskFn, question: ApprovalQuestion) -> ApprovalAnswer:
+    async def _answer(ask: AskFn, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
         """The answer; anything that is not an answer counts as no."""
         answer: object = ask(question)
         if inspect.isawaitable(answer):
             answer = await cast("Awaitable[object]", answer)
+        if isinstance(answer, Defer):
+            return answer
         if isinstance(answer, ApprovalAnswer) and answer.choice in tuple(ApprovalChoice):
             return answer
         if isinstance(answer, str) and answer in tuple(ApprovalChoice):

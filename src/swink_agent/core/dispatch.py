@@ -7,7 +7,7 @@
 
 Owns the batch. Every call gets exactly one result and one `ToolExecutionEnd`, whatever happens: a call that has no
 result when the batch ends gets one that says why. Updates are relayed in `run/relay`; `run/pending` defers calls, and
-runs the batch of a reply whose answers came later.
+`run/resuming` runs the batch of a reply whose answers came later.
 """
 
 from __future__ import annotations
@@ -375,12 +375,8 @@ class Batch:
         from .run.pending import defer  # on use: most runs defer nothing
 
         problem = self.run.toolbox.problems(call.name, call.arguments)
-        twins = [other for other in self.deferred if other.id == call.id]
         if problem is not None:
             self._refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
-        elif twins:  # an answer could not say which of them it is for
-            problem = "another call of this reply has the same id and waits for an answer"
-            self._refuse(call, f"tool call rejected: {problem}", ToolOutcome.REJECTED, problem)
         else:
             defer(self.run, call, kind, reason, scope or {})
             self.deferred[call] = None

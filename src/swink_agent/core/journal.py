@@ -291,7 +291,7 @@ class Recorder:
         self._numbers[id(new)] = number
 
     def forget(self, message: AgentMessage | None) -> None:
-        """Notes that a message is not part of the history any more: another entry has taken its place."""
+        """Notes that a message is no longer part of the history: another entry has taken its place."""
         self._numbers.pop(id(message), None)
 
     def history_set(self, messages: Sequence[AgentMessage]) -> None:

@@ -5,7 +5,7 @@
              outer: again, as long as post-loop policies or follow-ups give the agent more to do
     a turn   pending messages enter → transforms → pre-turn policies → reply → tools → post-turn policies
 
-A run that brings answers begins with the turn of the reply whose calls waited; `run/pending` acts on the answers. Any
+A run that brings answers begins with the turn of the reply whose calls waited; `run/resuming` acts on the answers. Any
 other run first closes the calls that wait.
 
 Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `run/supervisor` lets an
@@ -47,12 +47,12 @@ from .types import (
     Usage,
     as_prompts,
 )
+from .values import hints
 from .values.value import copy_json
 
 if TYPE_CHECKING:
     from .approval import PendingCall
     from .journal import Recorder
-    from .pending import Answer
 
 __all__ = ["agent_loop", "agent_loop_continue", "agent_loop_resume", "run_loop"]
 
@@ -86,12 +86,12 @@ def agent_loop_continue(
 
 
 def agent_loop_resume(
-    answers: Mapping[str, Answer],
+    answers: Mapping[str, hints.Answer],
     context: AgentContext,
     config: AgentLoopConfig,
     cancel: CancellationToken | None = None,
 ) -> EventStream:
-    """Acts on answers to calls that wait in the context, and runs on when nothing waits any more.
+    """Acts on answers to calls that wait in the context, and runs on when nothing waits.
 
     The result's messages begin with the results of these calls. Append all of them to the context for the next run.
 
@@ -108,7 +108,7 @@ def _stream_of(
     context: AgentContext,
     config: AgentLoopConfig,
     cancel: CancellationToken | None,
-    answers: dict[str, Answer] | None = None,
+    answers: dict[str, hints.Answer] | None = None,
 ) -> EventStream:
     token = CancellationToken(cancel)
     toolbox = as_toolbox(context.tools)
@@ -236,9 +236,9 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     return await _end_turn(run, message, results, was_steered)
 
 
-async def _resume_turn(run: Run, answers: dict[str, Answer]) -> bool:
+async def _resume_turn(run: Run, answers: dict[str, hints.Answer]) -> bool:
     """Runs the calls of an earlier reply that now have answers, in place of a reply."""
-    from .run.pending import Resumption  # on use: most runs defer nothing
+    from .run.resuming import Resumption  # on use: most runs defer nothing
 
     run.answers = None
     resumption = Resumption(run, answers)
@@ -263,6 +263,10 @@ async def _end_turn(
     """Asks the post-turn policies; returns whether there are tool results for the model to see."""
     if run.config.post_turn_policies:
         message, results = await _after_turn(run, message, results)
+    if run.is_waiting and run.pending:
+        from .run.pending import keep_injected
+
+        results = keep_injected(run, results)
     if run.audience.all:
         run.emit(TurnEnd(run.turn_index, message, results, _reason(run, bool(results), was_steered)))
     run.turn_index += 1

@@ -49,12 +49,13 @@ class Pending(Value, frozen=True, omit_defaults=True):
     """The messages of a delegate, in which a call waits."""
     state: dict[str, Any] = {}
     """The state of that delegate."""
+    injected: tuple[Any, ...] = ()
+    """What policies injected meanwhile. It enters the conversation when nothing waits."""
 
     def as_details(self) -> dict[str, Any]:
-        details = cast("dict[str, Any]", msgspec.to_builtins(self))
-        if self.messages:
-            details["messages"] = list(self.messages)  # as JSON has it, so that what is read equals what was written
-        return frozen_json(details)
+        if self.messages or self.injected:  # lists, as JSON has them, so that what is read equals what was written
+            return frozen_json(msgspec.json.decode(msgspec.json.encode(self)))
+        return frozen_json(cast("dict[str, Any]", msgspec.to_builtins(self)))
 
     @classmethod
     def of(cls, result: ToolResultMessage) -> Pending | None:
@@ -89,16 +90,16 @@ class WaitingCall(msgspec.Struct, frozen=True):
                 msgspec.structs.replace(
                     inner, call_id=f"{self.call.id}/{inner.call_id}", delegates=(self.call.name, *inner.delegates)
                 )
-                for inner in pending_calls(decoded_messages(pending))
+                for inner in pending_calls(decoded_messages(pending.messages))
             ]
         )
 
 
-def decoded_messages(pending: Pending) -> tuple[AgentMessage, ...]:
-    """Returns the delegate's messages that a pending result keeps."""
-    from .codec import decode_message  # on use: only delegates need it
+def decoded_messages(messages: Sequence[Any]) -> tuple[AgentMessage, ...]:
+    """Returns messages that a pending result keeps."""
+    from .codec import decode_message  # on use: few pending results keep messages
 
-    return tuple([decode_message(msgspec.json.encode(message)) for message in pending.messages])
+    return tuple([decode_message(msgspec.json.encode(message)) for message in messages])
 
 
 def pending_calls(messages: Sequence[AgentMessage]) -> tuple[PendingCall, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec.structs
 
 from .config import GetApiKeyFn
-from .context.context import estimate_tokens
+from .context.context import estimate_tokens, start_of_waiting
 from .errors import (
     Aborted,
     AgentError,
@@ -317,7 +317,11 @@ async def transform_context(
 
 async def _transformed(run: Run, overflow: bool, compaction: CompactionContext) -> CompactionReport | None:
     config, given = run.config, run.transcript.context
-    messages: Sequence[AgentMessage] = given
+    # Calls wait only in a compaction on demand: any other run has closed or answered them.
+    until = start_of_waiting(given) if compaction.is_on_demand else len(given)
+    waiting = given[until:]
+    before: Sequence[AgentMessage] = given[:until] if waiting else given
+    messages = before
     # On demand they must remove something: `overflow` is how a transform of (messages, overflow) learns that.
     must_shrink = overflow or compaction.is_on_demand
     with compaction.at_work():
@@ -327,8 +331,9 @@ async def _transformed(run: Run, overflow: bool, compaction: CompactionContext) 
                 if returned is not None and not _are_same(returned, messages):
                     messages = _checked(returned)
                     compaction.fresh_from = len(messages)
-    if messages is given:
+    if messages is before:
         return None
+    messages = [*messages, *waiting] if waiting else messages
     report = CompactionReport(
         max(0, len(given) - len(messages)),
         estimate_tokens(given),

@@ -25,6 +25,7 @@ from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
 from ..tool import Toolbox
 from ..types import AgentMessage, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, UserMessage
+from .context import start_of_waiting
 
 __all__ = ["CompactionContext"]
 
@@ -102,8 +103,13 @@ class CompactionContext:
 
     @property
     def history(self) -> Sequence[AgentMessage]:
-        """The whole history, including what earlier transforms removed from the context; empty without a run."""
-        return self._run.transcript.history
+        """The whole history, including what earlier transforms removed from the context; empty without a run.
+
+        It ends before a reply whose calls wait for answers: that is not compacted.
+        """
+        history = self._run.transcript.history
+        until = start_of_waiting(history)
+        return history if until == len(history) else history[:until]
 
     def covers(self, summary: AgentMessage, count: int) -> None:
         """Notes that a new summary covers the first `count` messages of the history."""

@@ -36,6 +36,7 @@ __all__ = [
     "is_empty",
     "is_waiting",
     "repair_pairs",
+    "start_of_waiting",
 ]
 
 M = TypeVar("M")
@@ -111,6 +112,17 @@ def is_answered(messages: Sequence[AgentMessage]) -> bool:
 def is_waiting(messages: Sequence[AgentMessage]) -> bool:
     """Whether the history ends with results of which one is pending, so that its call waits for an answer."""
     return has_unclosed(messages, passes_users=False)
+
+
+def start_of_waiting(messages: Sequence[AgentMessage]) -> int:
+    """The position of the reply whose calls wait; the number of messages if no call waits."""
+    position = len(messages)
+    if is_waiting(messages):
+        for message in reversed(messages):
+            position -= 1
+            if type(message) is AssistantMessage:
+                return position
+    return len(messages)
 
 
 def has_unclosed(messages: Sequence[AgentMessage], *, passes_users: bool = True) -> bool:

@@ -1,37 +1,26 @@
-"""Calls that wait for an answer, in a run: they are deferred, answered later, or closed without an answer.
+"""Calls that wait for an answer, in a run: they are deferred, or closed without an answer.
 
     defer       the call gets a pending result, which is recorded at once
-    resume      a run that brings answers: the answered calls run, and their results take the places of the pending ones
-    close       any other run: what waits is rejected, before anything else
+    close       a run that brings no answers: what waits is rejected, before anything else
 
-Owns these three. `pending` has the rules by which a history shows what waits; `dispatch` runs the calls.
+Owns these two. `core.pending` has the rules by which a history shows what waits; `resuming` acts on answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from ..approval import Approve, ApproveWith, Reject
-from ..dispatch import Batch
+from msgspec import structs, to_builtins
+
 from ..events import DeferralKind, ToolCallDeferred, ToolExecutionEnd
-from ..pending import (
-    Answer,
-    Pending,
-    WaitingCall,
-    decoded_messages,
-    pending_calls,
-    unclosed_calls,
-    waiting_calls,
-)
+from ..pending import Pending, WaitingCall, decoded_messages, unclosed_calls, waiting_calls
 from ..tool import AgentToolResult
-from ..types import AssistantMessage, ToolOutcome, ToolResultMessage
-from ..values.value import frozen_json, show
+from ..types import LLM_MESSAGES, ToolOutcome, ToolResultMessage
 from .state import Run
-from .supervisor import Interrupted
 from .tool_call import CallState
 
-__all__ = ["Resumption", "close_waiting", "defer", "keep_waiting"]
+__all__ = ["close_waiting", "defer", "keep_injected", "keep_waiting", "release_injected"]
 
 _REJECTED, _PENDING = ToolOutcome.REJECTED, ToolOutcome.PENDING
 _TEXTS: dict[DeferralKind, str] = {
@@ -41,11 +30,6 @@ _TEXTS: dict[DeferralKind, str] = {
 }
 """What a model reads if it is asked nevertheless, for example by another program that has the history."""
 _CLOSED = "the conversation went on without an answer"
-_MASKED = (
-    "a secret in its arguments was masked when the conversation was stored, so what was approved cannot run; "
-    "make the call again"
-)
-_CHANGED = "a policy changed the arguments after they were approved"
 
 
 # -- deferring -----------------------------------------------------------------------------------------------
@@ -70,138 +54,28 @@ def keep_waiting(run: Run, call: CallState, pending: Pending) -> None:
         run.emit(ToolCallDeferred(call.id, call.name, call.arguments, pending.kind, pending.reason))
 
 
-# -- resuming ------------------------------------------------------------------------------------------------
+def keep_injected(run: Run, results: tuple[ToolResultMessage, ...]) -> tuple[ToolResultMessage, ...]:
+    """Keeps what policies injected with the last call that waits, since it would end the waiting. Returns the results
+    of the turn, in which that call may be.
+
+    An application's own messages cannot be kept: their types are not known when they are read.
+    """
+    kept = [message for source, message in run.pending if source == "policy" and type(message) in LLM_MESSAGES]
+    waiting = waiting_calls(run.transcript.history)[1]
+    if not kept or not waiting:
+        return results
+    last = waiting[-1]
+    pending = structs.replace(last.pending, injected=(*last.pending.injected, *map(to_builtins, kept)))
+    new = structs.replace(last.result, details=pending.as_details())
+    run.transcript.replace(last.result, new)
+    run.pending = [(source, message) for source, message in run.pending if message not in kept]
+    return tuple([new if result is last.result else result for result in results])
 
 
-class Resumption:
-    """The turn of an earlier reply, with the answers to its calls."""
-
-    def __init__(self, run: Run, answers: Mapping[str, Answer]) -> None:
-        self._run = run
-        reply, waiting = waiting_calls(run.transcript.history)
-        assert reply is not None, "the answers were checked against this history"
-        self.message: AssistantMessage = reply
-        self.pending = pending_calls(run.transcript.history)
-        self._answered: list[tuple[WaitingCall, dict[str, Answer]]] = []
-        self._others: list[WaitingCall] = []
-        for one in waiting:
-            own = {call.call_id: answers[call.call_id] for call in one.calls() if call.call_id in answers}
-            if own:
-                self._answered.append((one, own))
-            else:
-                self._others.append(one)
-
-    async def dispatch(self) -> tuple[tuple[ToolResultMessage, ...], bool]:
-        """Acts on the answers; returns the results, in call order, and whether steering interrupted the calls.
-
-        Steering also ends the calls that wait on: the user goes on without them.
-        """
-        run = self._run
-        batch = _AnsweredBatch(run, self.message, self._answered)
-        try:
-            await batch.answer()
-            await batch.execute()
-        except Interrupted:
-            pass
-        if batch.running or batch.unresolved:
-            await batch.leave()
-        if run.delegations is not None:
-            run.delegations.settle([call.spent for call in batch.calls])
-        if batch.was_steered:
-            batch.cancel_others(self._others)
-        results: list[ToolResultMessage] = []
-        for call, one in batch.waited.items():
-            assert call.message is not None
-            run.transcript.take_place(one.position, one.result, call.message)
-            results.append(call.message)
-        run.places = tuple([one.position for one in batch.waited.values()])
-        run.is_waiting = bool(waiting_calls(run.transcript.history)[1])
-        return tuple(results), batch.was_steered
-
-
-class _AnsweredBatch(Batch):
-    """The calls that are answered. What was approved is what runs."""
-
-    __slots__ = ("_answers", "waited")
-
-    def __init__(
-        self, run: Run, message: AssistantMessage, answered: list[tuple[WaitingCall, dict[str, Answer]]]
-    ) -> None:
-        super().__init__(run, message, ())
-        self.waited: dict[CallState, WaitingCall] = {}
-        self._answers: dict[CallState, dict[str, Answer]] = {}
-        for one, answers in answered:
-            self._answers[self._add(one)] = answers
-
-    def _add(self, one: WaitingCall) -> CallState:
-        run, asked = self.run, one.call
-        tool = run.toolbox.find(asked.name)
-        arguments = frozen_json(one.pending.arguments)
-        call = CallState(run, tool, one.index, asked.id, asked.name, asked.arguments, arguments)
-        call.options = run.toolbox.options.get(asked.name)
-        call.note = one.pending.note
-        self.calls.append(call)
-        self.unresolved[call] = None
-        self.waited[call] = one
-        return call
-
-    def cancel_others(self, others: list[WaitingCall]) -> None:
-        """Cancels the calls that have no answer, since steering came."""
-        for one in others:
-            self._cancel(self._add(one), "steering")
-        self.waited = dict(sorted(self.waited.items(), key=lambda item: item[1].index))
-
-    async def answer(self) -> None:
-        """Tells the answers, and resolves the calls that do not run. The others are ready to run afterwards."""
-        approved: list[tuple[CallState, Approve | ApproveWith]] = []
-        for call, answers in self._answers.items():
-            one = self.waited[call]
-            answer = answers.get(call.id)
-            if one.pending.kind == "delegate":
-                self._go_on_inside(call, one, answers)
-                continue
-            if one.pending.kind == "approval":
-                self._tell_answer(call, answer if isinstance(answer, (ApproveWith, Reject)) else Approve())
-            match answer:
-                case AgentToolResult():
-                    self._resolve(call, answer, ToolOutcome.FAILED if answer.is_error else ToolOutcome.RAN)
-                case Approve() | ApproveWith():
-                    approved.append((call, answer))
-                case _:
-                    await self._act_on(call, answer if isinstance(answer, Reject) else Reject(), {})
-        await self._screen_approved(approved)
-
-    def _go_on_inside(self, call: CallState, one: WaitingCall, answers: dict[str, Answer]) -> None:
-        """Hands the answers to the delegate, which the call runs again from where it stopped."""
-        if call.tool is None:
-            self._refuse_unknown(call)
-            return
-        inner = {call_id.removeprefix(f"{call.id}/"): answer for call_id, answer in answers.items()}
-        self.run.inside[call.id] = decoded_messages(one.pending), inner, one.pending.state
-
-    async def _screen_approved(self, approved: list[tuple[CallState, Approve | ApproveWith]]) -> None:
-        """Shows approved calls to the pre-dispatch policies again, and gives them their grants."""
-        snapshot = self.run.policy_context() if self.run.config.pre_dispatch_policies else None
-        for call, answer in approved:
-            pending = self.waited[call].pending
-            if call.tool is None:
-                self._refuse_unknown(call)
-            elif isinstance(answer, Approve) and pending.is_masked:
-                self._refuse(call, f"tool call rejected: {_MASKED}", _REJECTED, _MASKED)
-            elif isinstance(answer, Approve) and snapshot is not None:
-                before = call.arguments
-                await self._screen_one(call, snapshot)
-                if call.message is None and call.arguments is not before:
-                    self._refuse(call, f"tool call rejected: {_CHANGED}", _REJECTED, _CHANGED)
-            if call.message is None and self.run.stopped_by is None:
-                await self._act_on(call, answer, pending.scope)
-            if self.run.stopped_by is not None:
-                return
-
-    def _refuse_unknown(self, call: CallState) -> None:
-        names = ", ".join(self.run.toolbox) or "none"
-        problem = f"unknown tool {show(call.name)}"
-        self._refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
+def release_injected(run: Run, waiting: Iterable[WaitingCall]) -> None:
+    """Queues what these calls kept, before anything that was injected since."""
+    kept = [message for one in waiting for message in decoded_messages(one.pending.injected)]
+    run.pending[:0] = [("policy", message) for message in kept]
 
 
 # -- closing -------------------------------------------------------------------------------------------------
@@ -229,3 +103,4 @@ def close_waiting(run: Run) -> None:
                 )
             )
     run.places = tuple([one.position for one in waiting])
+    release_injected(run, waiting)

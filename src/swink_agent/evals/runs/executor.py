@@ -163,7 +163,7 @@ class CaseExecutor:
                     _instruct(agent, case)
                     versions = _versions(agent)
                     invocation = await _conversation(subject, agent, case, collector)
-                error = invocation.error
+                error = invocation.error or _waiting(agent)
                 is_measured = invocation.error_kind not in PROVIDER_FAILURES
             except (Exception, asyncio.CancelledError) as problem:
                 if is_ending():
@@ -232,7 +232,17 @@ async def _conversation(
             result = await ask(message)
             if isinstance(result, AgentResult) and (result.error is not None or result.stopped_by is not None):
                 break
+            if agent.pending:
+                break
     return collector.invocation()
+
+
+def _waiting(agent: Agent) -> str | None:
+    """Why a run that waits for answers has not passed; `None` if nothing waits."""
+    if not (pending := agent.pending):
+        return None
+    names = ", ".join(f"{call.name} ({call.call_id})" for call in pending)
+    return f"the run waits for an answer to {names}: an evaluation needs an agent that decides at once"
 
 
 def _agent_of(subject: Agent | Subject) -> Agent:

@@ -95,7 +95,7 @@ class AnsweredHistory:
         return True
 
     def start(self, call: int) -> None:
-        """Notes that a call of the last reply starts: a pending result does not hold any more."""
+        """Notes that a call of the last reply starts: a pending result no longer holds."""
         batch = self.batch
         if batch is not None and 0 <= call < len(batch.calls):
             result = batch.results[call]
