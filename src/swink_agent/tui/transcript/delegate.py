@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
 
 from . import figures
-from .line import Line, Span
+from .line import Line, Span, cut_spans
 from .safe import safe_row
 
 __all__ = ["DelegateCall", "DelegateProgress"]
@@ -88,7 +88,7 @@ class DelegateProgress:
             took = "" if call.seconds is None else f" {figures.seconds(call.seconds)}"
             text = cut_middle(_shown(call), max(width - cell_width(sign.text) - len(took), 8))
             spans = (sign, Span(text, "tool.summary"), Span(took, "dim"))
-            lines.append(Line(tuple([span for span in spans if span.text]), f"{text}{took}", None))
+            lines.append(Line(cut_spans([span for span in spans if span.text], width), f"{text}{took}", None))
         return lines
 
 
