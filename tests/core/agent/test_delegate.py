@@ -117,6 +117,12 @@ def test_wrong_options_are_refused_at_once(arguments: dict[str, Any], kind: type
         answering("x").as_tool(**{"name": "research", "description": "Looks.", **arguments})
 
 
+def test_an_agent_itself_is_not_a_tool_and_the_error_says_what_makes_one() -> None:
+    tools: Any = [answering("x")]
+    with pytest.raises(TypeError, match="as_tool"):
+        Agent("test:m", tools=tools)
+
+
 @pytest.mark.parametrize(("prompt", "outcome"), [("  ", "invalid"), (5, "invalid")])
 async def test_a_prompt_without_content_is_an_invalid_argument(prompt: Any, outcome: str) -> None:
     agent = caller(answering("x").as_tool("research", "Looks."), prompts=(prompt,))
