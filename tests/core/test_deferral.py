@@ -678,6 +678,30 @@ async def test_tools_as_a_function_of_the_turn_are_asked_before_the_answers_are_
     assert (shop.done, turns) == (["refund 1"], [0, 0, 1])
 
 
+async def test_if_the_tools_cannot_be_had_the_calls_wait_on() -> None:
+    shop = Shop()
+    broken: list[str] = []
+
+    def tools() -> list[Any]:
+        if broken:
+            raise RuntimeError("no tools today")
+        return [shop.refund]
+
+    agent = Agent("test:model", stream_fn=scripted(call("refund", order=1), "done"), tools=tools, approve=later)
+    events: list[AgentEvent] = []
+    agent.subscribe(events.append)
+    pending = (await agent.prompt("go")).pending
+    broken.append("yes")
+    events.clear()
+    result = await agent.resume({pending[0].call_id: True})
+    assert "no tools today" in (result.error or "")
+    assert result.pending == agent.pending == pending
+    check_events(events)
+    broken.clear()
+    assert (await agent.resume({pending[0].call_id: True})).text == "done"
+    assert shop.done == ["refund 1"]
+
+
 async def test_tools_for_one_run_hold_for_its_answers() -> None:
     shop, other = Shop(), Shop()
     agent, _, _ = shop_agent(call("refund", order=1), "done", shop=shop)

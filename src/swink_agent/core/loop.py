@@ -137,6 +137,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     """
     request = run.request
     kind: RunKind = "resume"
+    run.is_waiting = run.answers is not None  # until they are acted on
     if run.answers is None:
         kind = "continue" if prompts is None else "prompt" if request is None else "structured"
     schema = None if request is None else copy_json(request.schema)
