@@ -27,7 +27,7 @@ from swink_agent.approvals import Approvals
 from swink_agent.core import journal
 from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.memory import JsonlSessionStore, Session
-from swink_agent.memory.log.files import FileOperations
+from swink_agent.memory.storage.files import FileOperations
 from swink_agent.policies import recommended
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import standard_tools

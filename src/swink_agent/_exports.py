@@ -119,11 +119,14 @@ from .core.types import AgentMessage as AgentMessage
 from .core.types import AgentResult as AgentResult
 from .core.types import AssistantMessage as AssistantMessage
 from .core.types import Base64Image as Base64Image
+from .core.types import Base64Source as Base64Source
 from .core.types import ContentBlock as ContentBlock
 from .core.types import Cost as Cost
 from .core.types import CustomMessage as CustomMessage
+from .core.types import Document as Document
 from .core.types import Extension as Extension
 from .core.types import FileImage as FileImage
+from .core.types import FileSource as FileSource
 from .core.types import Image as Image
 from .core.types import ImageSource as ImageSource
 from .core.types import LlmMessage as LlmMessage
@@ -138,6 +141,7 @@ from .core.types import ToolCall as ToolCall
 from .core.types import ToolOutcome as ToolOutcome
 from .core.types import ToolResultMessage as ToolResultMessage
 from .core.types import UrlImage as UrlImage
+from .core.types import UrlSource as UrlSource
 from .core.types import Usage as Usage
 from .core.types import UserMessage as UserMessage
 from .core.types import extract_text as extract_text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import fcntl
 import json
@@ -508,6 +509,51 @@ async def test_pictures_go_with_the_prompt(swink: Any) -> None:
     for done, message in zip(wrong, ("is not a picture", "cannot be read", "is a folder"), strict=False):
         assert message in done.stderr
     assert wrong[3].code in (2, 3)  # without the extra there is no local model at all
+
+
+PDF = b"%PDF-1.4\n"
+
+
+async def test_files_go_with_the_prompt(swink: Any) -> None:
+    (swink.folder / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
+    (swink.folder / "report.pdf").write_bytes(PDF)
+    async with FakeProvider("anthropic", ["A report."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "What is this?", "--file", "report.pdf", "--file", "a.png", *NO_CHILDREN)
+    assert (done.code, done.stdout) == (0, "A report.\n")
+    question, report, picture = provider.bodies[0]["messages"][0]["content"]
+    assert (question["text"], picture["type"]) == ("What is this?", "image")
+    assert (report["type"], report["title"]) == ("document", "report.pdf")
+    assert report["source"]["data"] == base64.b64encode(PDF).decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--file", "notes.txt"), "notes.txt is not a picture of a kind that models accept"),
+        (("--file", "none.pdf"), "none.pdf cannot be read: No such file or directory (--file)"),
+        (("--file", "."), "is a folder"),
+        (("--image", "report.pdf"), "report.pdf is not a picture"),
+        (
+            ("--file", "report.pdf", "-m", "mistral:mistral-medium-latest"),
+            "mistral:mistral-medium-latest takes no documents: leave --file out, or choose a model of another provider "
+            "(anthropic, openai, gemini, openai-responses, bedrock)",
+        ),
+        (("--file", "report.pdf", "-m", "openai:o3-mini"), "openai:o3-mini takes no documents"),
+    ],
+)
+async def test_a_file_that_cannot_be_sent_is_refused_before_any_request(
+    swink: Any, arguments: tuple[str, ...], message: str
+) -> None:
+    (swink.folder / "report.pdf").write_bytes(PDF)
+    (swink.folder / "notes.txt").write_text("hello")
+    async with FakeProvider("anthropic", ["A report."]) as provider:
+        swink.use(provider)
+        keys = {"MISTRAL_API_KEY": "k", "OPENAI_API_KEY": "k"}
+        done = await swink("-p", "What is this?", *arguments, *NO_CHILDREN, environ=keys)
+    assert done.code == 2
+    assert message in " ".join(done.stderr.split())
+    assert provider.bodies == []
 
 
 # -- long runs -----------------------------------------------------------------------------------------------

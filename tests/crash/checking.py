@@ -20,7 +20,7 @@ import msgspec
 
 from swink_agent import AgentMessage, AssistantMessage, ToolOutcome, ToolResultMessage, extract_text
 from swink_agent.core.journal import ToolStarted
-from swink_agent.memory import JsonlSessionStore, LoadedSession
+from swink_agent.memory import JsonlSessionStore, LoadedSession, SessionStore, SqlSessionStore
 from swink_agent.memory.log.fold import Fold
 from swink_agent.testing import check_conversation
 
@@ -216,12 +216,22 @@ def read_marks(folder: Path) -> Counter[str]:
         return Counter()
 
 
+def store_in(folder: Path, kind: str = "files") -> SessionStore:
+    """The store that the children use."""
+    place = folder / "sessions"
+    return JsonlSessionStore(place) if kind == "files" else SqlSessionStore(place / "sessions.sqlite3")
+
+
 def check_after_kill(
-    folder: Path, session_id: str, said: list[Said], marks: Callable[[Path], Counter[str]] = read_marks
+    folder: Path,
+    session_id: str,
+    said: list[Said],
+    marks: Callable[[Path], Counter[str]] = read_marks,
+    kind: str = "files",
 ) -> LoadedSession:
     """All of it; looking changes nothing."""
-    store = JsonlSessionStore(folder / "sessions")
-    path = folder / "sessions" / f"{session_id}.jsonl"
+    store = store_in(folder, kind)
+    path = store.load(session_id).path
     before = path.read_bytes()
     loaded = store.load(session_id)
     check_loaded(loaded)

@@ -16,8 +16,10 @@ import hashlib
 import os
 import random
 import signal
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -38,8 +40,15 @@ from swink_agent import (
     tool,
 )
 from swink_agent.adapters.anthropic import AnthropicStreamFn
-from swink_agent.memory import JsonlSessionStore, Session, SessionInUse, SummarizingCompactor
-from swink_agent.memory.log.files import FileOperations
+from swink_agent.memory import (
+    JsonlSessionStore,
+    Session,
+    SessionInUse,
+    SessionStore,
+    SqlSessionStore,
+    SummarizingCompactor,
+)
+from swink_agent.memory.storage.files import FileOperations
 from swink_agent.testing import call, scripted, text, think
 
 PROMPTS = 3
@@ -74,7 +83,7 @@ class DeadlyFiles(FileOperations):
         self._left = at
         self._where = where
 
-    def _is_last(self) -> bool:
+    def is_last(self) -> bool:
         if self._left is None:
             return False
         self._left -= 1
@@ -83,30 +92,49 @@ class DeadlyFiles(FileOperations):
         return self._left == 0
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
-        is_last = bool(flags & os.O_CREAT) and self._is_last()
+        is_last = bool(flags & os.O_CREAT) and self.is_last()
         descriptor = super().open(path, flags, mode)
         if is_last:
             die()
         return descriptor
 
     def write(self, descriptor: int, data: bytes) -> int:
-        is_last = self._is_last()
+        is_last = self.is_last()
         taken = super().write(descriptor, data[: len(data) // 2] if is_last and self._where == "amid" else data)
         if is_last:
             die()
         return taken
 
     def sync(self, descriptor: int) -> None:
-        is_last = self._is_last()
+        is_last = self.is_last()
         super().sync(descriptor)
         if is_last:
             die()
 
     def replace(self, source: Path, target: Path) -> None:
-        is_last = self._is_last()
+        is_last = self.is_last()
         super().replace(source, target)
         if is_last:
             die()
+
+
+class DeadlyConnection(sqlite3.Connection):
+    """A real connection; the process dies at the n-th statement that changes something: before it, or after."""
+
+    deadly: DeadlyFiles
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        return self._deadly(sql, lambda: super(DeadlyConnection, self).execute(sql, *values))
+
+    def executemany(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        return self._deadly(sql, lambda: super(DeadlyConnection, self).executemany(sql, *values))
+
+    def _deadly(self, sql: str, run: Callable[[], sqlite3.Cursor]) -> sqlite3.Cursor:
+        is_last = not sql.startswith(("SELECT", "PRAGMA")) and self.deadly.is_last()
+        result = run()
+        if is_last:
+            die()
+        return result
 
 
 # -- the agent -------------------------------------------------------------------------------------------------
@@ -256,9 +284,13 @@ class Worker:
 # -- the scenarios -----------------------------------------------------------------------------------------------
 
 
-def store_of(order: dict[str, Any]) -> JsonlSessionStore:
+def store_of(order: dict[str, Any]) -> SessionStore:
     files = DeadlyFiles(order.get("die_at"), order.get("where", "before"))
-    return JsonlSessionStore(Path(order["folder"]) / "sessions", files=files)
+    folder = Path(order["folder"]) / "sessions"
+    if order.get("store") != "sql":
+        return JsonlSessionStore(folder, files=files)
+    one = type("DeadlyConnection", (DeadlyConnection,), {"deadly": files})
+    return SqlSessionStore(folder / "sessions.sqlite3", connect=partial(sqlite3.connect, factory=one))
 
 
 def live(order: dict[str, Any]) -> None:
@@ -318,7 +350,13 @@ SCENARIOS: dict[str, Callable[[dict[str, Any]], None]] = {
 # -- the process that forks --------------------------------------------------------------------------------------
 
 
-LOADED_ON_USE = ("aiohttp", "jsonschema_rs", "swink_agent.core.schemas.schema", "swink_agent.tools.search.tool")
+LOADED_ON_USE = (
+    "aiohttp",
+    "jsonschema_rs",
+    "swink_agent.core.schemas.schema",
+    "swink_agent.tools.search.tool",
+    "swink_agent.memory.storage.database",
+)
 
 
 def main() -> None:

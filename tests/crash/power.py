@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swink_agent.memory.log.files import FileOperations
+from swink_agent.memory.storage.files import FileOperations
 
 
 class Written(NamedTuple):

@@ -25,6 +25,7 @@ class Life:
 
     def __init__(self, nursery: Nursery, folder: Path, seed: int, **order: Any) -> None:
         self.nursery, self.folder, self.order = nursery, folder, order
+        self.kind = str(order.get("store", "files"))
         self.dice = random.Random(seed)
         self.id: str | None = None
         self.said: list[Said] = []
@@ -68,21 +69,21 @@ def live_through(life: Life, providers: Providers, marks: Any = read_marks) -> N
     while life.kills < MOST_KILLS_OF_ONE and not life.has_ended:
         life.one_kill()
         if life.id is not None:
-            loaded = check_after_kill(life.folder, life.id, life.said, marks)
+            loaded = check_after_kill(life.folder, life.id, life.said, marks, life.kind)
             if not life.order.get("ids_recur"):  # which no strict provider takes, crash or not
                 providers.check(loaded.messages)
     life.to_the_end()
     assert life.id is not None
-    loaded = check_after_kill(life.folder, life.id, life.said, marks)
+    loaded = check_after_kill(life.folder, life.id, life.said, marks, life.kind)
     assert set(results_of(loaded.messages)) == ALL_WORK
     assert loaded.info.problems == ()
 
 
-def kill_many(nursery: Nursery, providers: Providers, folder: Path, kills: int, first_seed: int) -> None:
+def kill_many(nursery: Nursery, providers: Providers, folder: Path, kind: str, kills: int, first_seed: int) -> None:
     seed = first_seed
     done = 0
     while done < kills:
-        life = Life(nursery, folder / str(seed), seed, ids_recur=seed % 5 == 0, sums_up=seed % 2 == 0)
+        life = Life(nursery, folder / str(seed), seed, store=kind, ids_recur=seed % 5 == 0, sums_up=seed % 2 == 0)
         try:
             live_through(life, providers)
         except BaseException:
@@ -92,35 +93,40 @@ def kill_many(nursery: Nursery, providers: Providers, folder: Path, kills: int, 
         seed += 1
 
 
+@pytest.mark.parametrize(("kind", "kills"), [("files", 15), ("sql", 8)])
 def test_a_process_that_is_killed_loses_nothing_that_was_relied_on(
-    nursery: Nursery, providers: Providers, tmp_path: Path
+    nursery: Nursery, providers: Providers, tmp_path: Path, kind: str, kills: int
 ) -> None:
-    kill_many(nursery, providers, tmp_path, 15, 1)
+    kill_many(nursery, providers, tmp_path, kind, kills, 1)
 
 
 @pytest.mark.sweep
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("kind", ["files", "sql"])
 def test_hundreds_of_kills_lose_nothing_that_was_relied_on(
-    nursery: Nursery, providers: Providers, tmp_path: Path, part: int
+    nursery: Nursery, providers: Providers, tmp_path: Path, kind: str, part: int
 ) -> None:
-    kill_many(nursery, providers, tmp_path, 100, 1_000_000 * part + random.randrange(1_000_000))
+    kill_many(nursery, providers, tmp_path, kind, 100, 1_000_000 * part + random.randrange(1_000_000))
 
 
 @pytest.mark.sweep
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("where", ["before", "amid", "after"])
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [("files", "before"), ("files", "amid"), ("files", "after"), ("sql", "before"), ("sql", "after")],
+)
 def test_a_kill_at_any_step_of_the_disk_loses_nothing(
-    nursery: Nursery, providers: Providers, tmp_path: Path, where: str
+    nursery: Nursery, providers: Providers, tmp_path: Path, kind: str, where: str
 ) -> None:
     step = 1
     while True:
-        life = Life(nursery, tmp_path / str(step), step)
+        life = Life(nursery, tmp_path / str(step), step, store=kind)
         child = life.begin(die_at=step, where=where)
         child.wait()
         life.take(child)
         if life.id is not None:
-            loaded = check_after_kill(life.folder, life.id, life.said)
+            loaded = check_after_kill(life.folder, life.id, life.said, kind=kind)
             if step % 8 == 0:
                 providers.check(loaded.messages)
         if not child.was_killed:
@@ -128,7 +134,7 @@ def test_a_kill_at_any_step_of_the_disk_loses_nothing(
         if step % 3 == 0:
             life.to_the_end()
             assert life.id is not None
-            check_after_kill(life.folder, life.id, life.said)
+            check_after_kill(life.folder, life.id, life.said, kind=kind)
         step += 1
     assert step > 50
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from swink_agent.core.journal import ContextReplaced
 from swink_agent.memory import JsonlSessionStore, LoadedSession
 
-from .checking import Child, Nursery, check_loaded
+from .checking import Child, Nursery, check_loaded, store_in
 
 WHERE = ["amid", pytest.param("before", marks=pytest.mark.sweep), pytest.param("after", marks=pytest.mark.sweep)]
 """Where in a step of the disk the process dies."""
@@ -46,6 +48,30 @@ def every_death(nursery: Nursery, do: str, folder: Path, where: str, prepare: An
         shutil.rmtree(folder, ignore_errors=True)
         path = prepare(folder)
         child = nursery.begin(do, folder, id=path.stem, die_at=step, where=where, **order)
+        child.wait()
+        yield child
+        if not child.was_killed:
+            assert step > 2
+            return
+
+
+@pytest.fixture(scope="module")
+def database(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a database with such a session."""
+    folder = tmp_path_factory.mktemp("database")
+    nursery.lives("live", folder, seed=1, store="sql")
+    return folder
+
+
+def every_death_in(nursery: Nursery, do: str, source: Path, folder: Path, where: str, **order: Any) -> Iterator[Child]:
+    """The scenario, once for every statement at which it can die; the last one lives."""
+    (info,) = store_in(source, "sql").list()
+    step = 0
+    while True:
+        step += 1
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(source, folder)
+        child = nursery.begin(do, folder, store="sql", id=info.id, die_at=step, where=where, **order)
         child.wait()
         yield child
         if not child.was_killed:
@@ -175,3 +201,90 @@ def test_one_of_two_processes_gets_the_session_and_a_kill_frees_it_at_once(
                 child.wait()
             with JsonlSessionStore(path.parent).open(path.stem) as session:
                 assert session.messages == load(path).messages
+
+
+# -- in a database -----------------------------------------------------------------------------------------------
+
+STATEMENT = ["before", pytest.param("after", marks=pytest.mark.sweep)]
+
+
+@pytest.mark.parametrize("where", STATEMENT)
+def test_a_kill_while_forking_harms_no_session_in_a_database(
+    nursery: Nursery, database: Path, tmp_path: Path, where: str
+) -> None:
+    (info,) = store_in(database, "sql").list()
+    whole = store_in(database, "sql").load(info.id)
+    at = len(whole.messages) - 2
+    for child in every_death_in(nursery, "fork", database, tmp_path / "one", where, at=at):
+        store = store_in(tmp_path / "one", "sql")
+        assert store.load(info.id).records() == whole.records()
+        others = [one.id for one in store.list() if one.id != info.id]
+        assert len(others) <= 1
+        assert others or child.was_killed
+        for session_id in others:  # a fork that is seen at all is all of it
+            loaded = store.load(session_id)
+            check_loaded(loaded)
+            assert loaded.messages[:at] == whole.messages[:at]
+            assert loaded.context is not None
+        with store.open(info.id) as session:
+            assert session.messages == whole.messages
+
+
+@pytest.mark.parametrize("where", STATEMENT)
+def test_a_kill_while_renaming_leaves_the_old_title_or_the_new_in_a_database(
+    nursery: Nursery, database: Path, tmp_path: Path, where: str
+) -> None:
+    (info,) = store_in(database, "sql").list()
+    for child in every_death_in(nursery, "rename", database, tmp_path / "one", where, title="another"):
+        store = store_in(tmp_path / "one", "sql")
+        (found,) = store.list()
+        assert found.title == "another" or (child.was_killed and found.title == info.title)
+        store.rename(info.id, "a third")
+        assert [(one.title, one.problems) for one in store.list()] == [("a third", ())]
+
+
+@pytest.mark.parametrize("where", STATEMENT)
+def test_a_kill_while_mending_loses_neither_the_good_nor_the_bad_in_a_database(
+    nursery: Nursery, database: Path, tmp_path: Path, where: str
+) -> None:
+    hit = tmp_path / "hit"
+    shutil.copytree(database, hit)
+    with closing(sqlite3.connect(hit / "sessions" / "sessions.sqlite3")) as connection, connection:
+        connection.execute(
+            "UPDATE swink_session_lines SET line = replace(line, '\"seq\"', '\"soq\"') WHERE position = 9"
+        )
+    (info,) = store_in(hit, "sql").list()
+    before = store_in(hit, "sql").load(info.id)
+    assert before.info.damage
+    for _ in every_death_in(nursery, "mend", hit, tmp_path / "one", where):
+        store = store_in(tmp_path / "one", "sql")
+        assert store.load(info.id).messages == before.messages
+        with store.open(info.id) as session:
+            assert session.messages == before.messages
+        after = store.load(info.id)
+        assert after.messages == before.messages
+        assert not [problem for problem in after.info.problems if "damaged" in problem]
+        with closing(sqlite3.connect(tmp_path / "one" / "sessions" / "sessions.sqlite3")) as connection:
+            kept = connection.execute("SELECT CAST(damage AS BLOB) FROM swink_session_damage").fetchall()
+        assert len(kept) == 1, "the damaged bytes are kept once"
+        assert b'"soq"' in kept[0][0]
+
+
+def test_one_of_two_processes_gets_the_session_in_a_database_and_a_kill_frees_it_at_once(
+    nursery: Nursery, database: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(database, tmp_path / "one")
+    store = store_in(tmp_path / "one", "sql")
+    (info,) = store.list()
+    with Nursery() as other:
+        for _ in range(3):
+            both = [one.begin("compete", tmp_path / "one", store="sql", id=info.id) for one in (nursery, other)]
+            for child in both:
+                child.read(1)
+            assert sorted(child.said[0][0] for child in both) == ["held", "in use"]
+            holder = next(child for child in both if child.said[0] == ["held"])
+            holder.kill()
+            for child in both:
+                child.wait()
+            with store.open(info.id) as session:
+                assert session.messages == store.load(info.id).messages

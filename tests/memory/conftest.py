@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent, AgentToolResult, SlidingWindow, ToolContext, tool
-from swink_agent.memory import JsonlSessionStore
+from swink_agent.memory import JsonlSessionStore, Session, SessionStore
 from swink_agent.testing import call, scripted, text, think
+
+from .kinds import Files, Kind, Sql
 
 
 @tool
@@ -46,18 +48,28 @@ REPLIES = (
 )
 
 
+@pytest.fixture(params=[Files, Sql], ids=["files", "sql"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Both kinds of stores, one after the other."""
+    return request.param()
+
+
+def record(store: SessionStore, **options: Any) -> Session:
+    """A session with calls, a compaction, labels and notes."""
+    agent = agent_that(*REPLIES, transform_context=SlidingWindow(40, overflow_tokens=20, keep_first=1), **options)
+    with store.create(title="A talk", metadata={"a": 1}) as session:
+        session.attach(agent)
+        asyncio.run(talk(agent))
+        session.label("the end")
+        session.note("mood", {"good": True})
+    return session
+
+
 @pytest.fixture
 def recorded(tmp_path: Path) -> Callable[..., Path]:
-    """Makes a session with calls, a compaction, labels and notes, and gives its file."""
+    """Makes such a session, and gives its file."""
 
     def make(**options: Any) -> Path:
-        store = JsonlSessionStore(tmp_path / "sessions", sync=False)
-        agent = agent_that(*REPLIES, transform_context=SlidingWindow(40, overflow_tokens=20, keep_first=1), **options)
-        with store.create(title="A talk", metadata={"a": 1}) as session:
-            session.attach(agent)
-            asyncio.run(talk(agent))
-            session.label("the end")
-            session.note("mood", {"good": True})
-        return session.path
+        return record(JsonlSessionStore(tmp_path / "sessions", sync=False), **options).path
 
     return make

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ from swink_agent.memory import (
     UnknownMessage,
     UnknownRecord,
 )
-from swink_agent.memory.log.files import FileOperations
 from swink_agent.memory.log.records import SessionStarted, TitleChanged, encode_line
+from swink_agent.memory.storage.files import FileOperations
 from swink_agent.testing import check_conversation
 
-RecordedFn = Callable[..., Path]
+from .conftest import record
+from .kinds import Files, Kind
 
 
 def check_history(messages: tuple[AgentMessage, ...]) -> None:
@@ -68,29 +69,44 @@ def messages_in(lines: list[bytes]) -> int:
 
 
 class Damaged:
-    """A session's file, to be damaged in many ways."""
+    """A session's log, to be damaged in many ways."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.store = JsonlSessionStore(path.parent, sync=False)
-        self.data = path.read_bytes()
+    def __init__(self, kind: Kind, folder: Path) -> None:
+        self.kind, self.folder = kind, folder
+        self.store = kind.make(folder)
+        self.whole = self.store.load(record(self.store).id)
+        self.path = self.whole.path
+        self.data = self.log
         self.lines = self.data.splitlines(keepends=True)
-        self.whole = self.store.load(path.stem)
+
+    @property
+    def log(self) -> bytes:
+        return self.kind.read(self.folder, self.whole.id)
+
+    @log.setter
+    def log(self, data: bytes) -> None:
+        self.kind.write(self.folder, self.whole.id, data)
 
     def with_bytes(self, data: bytes) -> LoadedSession | None:
-        """The session as it is read from other bytes; `None` if nothing can be. The file stays as it is."""
-        self.path.write_bytes(data)
+        """The session as it is read from other bytes; `None` if nothing can be. The log stays as it is."""
+        self.log = data
         try:
-            loaded = self.store.load(self.path.stem)
+            loaded = self.store.load(self.whole.id)
         except SessionDamaged:
             loaded = None
-        assert self.path.read_bytes() == data
+        assert self.log == data
         return loaded
 
 
 @pytest.fixture
-def damaged(recorded: RecordedFn) -> Damaged:
-    return Damaged(recorded())
+def damaged(kind: Kind, tmp_path: Path) -> Damaged:
+    return Damaged(kind, tmp_path / "sessions")
+
+
+@pytest.fixture
+def damaged_file(tmp_path: Path) -> Damaged:
+    """One in a file, for what takes long, and what only concerns files."""
+    return Damaged(Files(), tmp_path / "sessions")
 
 
 def starts_of(lines: list[bytes]) -> Iterator[int]:
@@ -121,16 +137,16 @@ def check_cut(damaged: Damaged, cut: int) -> None:
     assert (loaded.info.problems == ()) == is_clean
 
 
-def test_a_log_that_was_cut_anywhere_opens_with_all_but_the_record_that_was_cut(damaged: Damaged) -> None:
-    for cut in range(0, len(damaged.data), 29):
-        check_cut(damaged, cut)
+def test_a_log_that_was_cut_anywhere_opens_with_all_but_the_record_that_was_cut(damaged_file: Damaged) -> None:
+    for cut in range(0, len(damaged_file.data), 29):
+        check_cut(damaged_file, cut)
 
 
 @pytest.mark.sweep
 @pytest.mark.timeout(600)
-def test_a_log_that_was_cut_at_every_byte(damaged: Damaged) -> None:
-    for cut in range(len(damaged.data) + 1):
-        check_cut(damaged, cut)
+def test_a_log_that_was_cut_at_every_byte(damaged_file: Damaged) -> None:
+    for cut in range(len(damaged_file.data) + 1):
+        check_cut(damaged_file, cut)
 
 
 def check_flip(damaged: Damaged, position: int, bits: int) -> None:
@@ -150,21 +166,21 @@ def check_flip(damaged: Damaged, position: int, bits: int) -> None:
 
 
 @pytest.mark.sweep
-def test_a_flipped_bit_costs_at_most_one_record(damaged: Damaged) -> None:
-    for position in range(0, len(damaged.data), 11):
-        check_flip(damaged, position, 1 << position % 8)
-    for start, line in zip(starts_of(damaged.lines), damaged.lines, strict=True):
-        check_flip(damaged, start, 1)
-        check_flip(damaged, start + len(line) - 1, 2)  # the newline
+def test_a_flipped_bit_costs_at_most_one_record(damaged_file: Damaged) -> None:
+    for position in range(0, len(damaged_file.data), 11):
+        check_flip(damaged_file, position, 1 << position % 8)
+    for start, line in zip(starts_of(damaged_file.lines), damaged_file.lines, strict=True):
+        check_flip(damaged_file, start, 1)
+        check_flip(damaged_file, start + len(line) - 1, 2)  # the newline
 
 
 @pytest.mark.sweep
 @pytest.mark.timeout(1800)
-def test_every_byte_flipped_in_several_ways(damaged: Damaged) -> None:
-    for position in range(len(damaged.data)):
-        value = damaged.data[position]
+def test_every_byte_flipped_in_several_ways(damaged_file: Damaged) -> None:
+    for position in range(len(damaged_file.data)):
+        value = damaged_file.data[position]
         for bits in {1, 0x80, 0xFF, value ^ 0x0A, value ^ 0x22, value} - {0}:
-            check_flip(damaged, position, bits)
+            check_flip(damaged_file, position, bits)
 
 
 def test_a_byte_that_became_a_newline_costs_one_record(damaged: Damaged) -> None:
@@ -194,7 +210,7 @@ def test_line_ends_of_an_editor_cost_nothing_and_are_said_once(damaged: Damaged)
     )
     damaged.store.open(loaded.id).close()
     assert damaged.store.load(loaded.id).info.problems == ()
-    assert damaged.path.read_bytes() == damaged.data
+    assert damaged.log == damaged.data
 
 
 def test_zeros_at_the_end_as_a_power_loss_leaves_them(damaged: Damaged) -> None:
@@ -274,14 +290,14 @@ def test_going_on_after_damage_keeps_the_damaged_bytes_beside_the_log(damaged: D
     assert after.messages == before.messages
     assert [note.kind for note in after.notes] == ["mood", "more"]
     assert [problem for problem in after.info.problems if "bytes" in problem] == [], "the log itself is whole again"
-    kept = damaged.path.with_name(f"{damaged.whole.id}.damaged-1")
-    assert kept.stat().st_mode & 0o777 == 0o600
-    assert b"\xffirst: what" in kept.read_bytes()
-    assert b'{"seq":99,"at":1,"ty' in kept.read_bytes()
+    kept = b"\n".join(damaged.kind.damaged(damaged.folder))
+    assert b"\xffirst: what" in kept
+    assert b'{"seq":99,"at":1,"ty' in kept
     assert [info.id for info in damaged.store.list()] == [damaged.whole.id]
-    assert damaged.path.stat().st_mode & 0o777 == 0o600
+    modes = [path.stat().st_mode & 0o077 for path in damaged.folder.rglob("*")]
+    assert not any(modes), "nobody else can read any of it"
     damaged.store.delete(damaged.whole.id)
-    assert list(damaged.path.parent.iterdir()) == []
+    assert b"irst: what" not in damaged.kind.everything(damaged.folder)
 
 
 def test_going_on_after_the_first_line_was_lost_writes_another(damaged: Damaged) -> None:
@@ -303,7 +319,7 @@ def test_the_title_outlives_the_first_line(damaged: Damaged) -> None:
 
 
 def test_a_mended_session_has_one_writer_too(damaged: Damaged) -> None:
-    damaged.path.write_bytes(damaged.data + b"torn")
+    damaged.log = damaged.data + b"torn"
     with damaged.store.open(damaged.whole.id):
         with pytest.raises(SessionInUse):
             damaged.store.open(damaged.whole.id)
@@ -311,7 +327,9 @@ def test_a_mended_session_has_one_writer_too(damaged: Damaged) -> None:
     damaged.store.open(damaged.whole.id).close()
 
 
-def test_who_waited_while_another_mended_goes_on_with_the_mended_file(damaged: Damaged) -> None:
+def test_who_waited_while_another_mended_goes_on_with_the_mended_file(damaged_file: Damaged) -> None:
+    damaged = damaged_file
+
     class Late(FileOperations):
         """Opens the file, and gets its lock only when another writer has come and gone."""
 
@@ -331,31 +349,34 @@ def test_who_waited_while_another_mended_goes_on_with_the_mended_file(damaged: D
     assert [note.kind for note in notes] == ["mood", "by the other", "by this one"]
 
 
-def test_each_damage_has_a_file_of_its_own(damaged: Damaged) -> None:
+def test_each_damage_has_a_file_of_its_own(damaged_file: Damaged) -> None:
     for expected in range(1, 4):
-        with damaged.path.open("ab") as file:
+        with damaged_file.path.open("ab") as file:
             file.write(b"torn %d" % expected)
-        damaged.store.open(damaged.whole.id).close()
-        assert damaged.path.with_name(f"{damaged.whole.id}.damaged-{expected}").read_bytes() == b"torn %d\n" % expected
-    assert damaged.store.load(damaged.whole.id).info.problems == ()
+        damaged_file.store.open(damaged_file.whole.id).close()
+        assert (
+            damaged_file.path.with_name(f"{damaged_file.whole.id}.damaged-{expected}").read_bytes()
+            == b"torn %d\n" % expected
+        )
+    assert damaged_file.store.load(damaged_file.whole.id).info.problems == ()
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"hello\n", bytes(1000), b'{"seq":0}\n', b"\xff" * 100])
-def test_a_file_that_is_no_session_is_left_as_it_is(damaged: Damaged, data: bytes) -> None:
-    damaged.path.write_bytes(data)
+def test_a_log_that_is_no_session_is_left_as_it_is(damaged: Damaged, data: bytes) -> None:
+    damaged.log = data
     for use in (damaged.store.load, damaged.store.open, damaged.store.fork):
-        with pytest.raises(SessionDamaged, match=re.escape(str(damaged.path))):
+        with pytest.raises(SessionDamaged, match=re.escape(damaged.kind.place(damaged.folder, damaged.whole.id))):
             use(damaged.whole.id)
     assert damaged.store.list() == []
-    assert damaged.path.read_bytes() == data
-    assert [path.name for path in damaged.path.parent.iterdir()] == [damaged.path.name]
+    assert damaged.log == data
+    assert damaged.kind.damaged(damaged.folder) == []
 
 
-def test_a_hostile_line_takes_no_time(damaged: Damaged) -> None:
+def test_a_hostile_line_takes_no_time(damaged_file: Damaged) -> None:
     line = b'{"seq":1,"at":1,' * 100_000 + b',"crc":"00000000"}' * 20_000
-    loaded = damaged.with_bytes(damaged.data + line + b"\n")
+    loaded = damaged_file.with_bytes(damaged_file.data + line + b"\n")
     assert loaded is not None
-    assert loaded.messages == damaged.whole.messages
+    assert loaded.messages == damaged_file.whole.messages
 
 
 # -- versions ------------------------------------------------------------------------------------------------
@@ -405,15 +426,15 @@ def test_a_newer_version_opens_as_far_as_it_is_understood_and_says_so(damaged: D
     assert damaged.store.list()[0].problems == problems
     with pytest.raises(SessionError, match="newer version"):
         damaged.store.open(loaded.id)
-    assert damaged.path.read_bytes() == data
+    assert damaged.log == data
     with damaged.store.fork(loaded.id) as fork:
         assert fork.messages == loaded.messages, "nothing that was not understood is lost on the way"
     assert damaged.store.load(fork.id).messages == loaded.messages
 
 
-def test_a_line_of_another_version_costs_nothing_of_those_around_it(damaged: Damaged) -> None:
+def test_a_line_of_another_version_costs_nothing_of_those_around_it(damaged_file: Damaged) -> None:
     """Many lines are decoded at once: one that is not understood, wherever it stands, is the only one."""
-    start = encode_line(0, 1, SessionStarted(id=damaged.whole.id))
+    start = encode_line(0, 1, SessionStarted(id=damaged_file.whole.id))
     for odd in range(1, 71):
         lines = [
             line_of({"seq": n, "at": n, "type": "title", "title": str(n)})
@@ -421,7 +442,7 @@ def test_a_line_of_another_version_costs_nothing_of_those_around_it(damaged: Dam
             else line_of({"seq": n, "at": n, "type": "telepathy"})
             for n in range(1, 71)
         ]
-        loaded = damaged.with_bytes(start + b"".join(lines))
+        loaded = damaged_file.with_bytes(start + b"".join(lines))
         assert loaded is not None
         expected = [UnknownRecord("telepathy") if n == odd else TitleChanged(str(n)) for n in range(1, 71)]
         assert [record.entry for record in loaded.records()[1:]] == expected
@@ -453,12 +474,12 @@ def test_a_sound_line_that_is_no_one_value_costs_itself_alone(damaged: Damaged, 
     assert loaded.info.problems == ("record 2 is not a JSON object and is skipped",)
 
 
-def test_a_file_of_the_first_version_opens(tmp_path: Path) -> None:
+def test_a_log_of_the_first_version_opens(kind: Kind, tmp_path: Path) -> None:
     """It was written when the format was new, and stays here as it is."""
     name = "20261115-174328-123-bc72a1.jsonl"
     data = (Path(__file__).with_name("files") / name).read_bytes()
-    (tmp_path / name).write_bytes(data)
-    loaded = JsonlSessionStore(tmp_path).load("20261115-174328-123")
+    kind.write(tmp_path, name.removesuffix(".jsonl"), data)
+    loaded = kind.make(tmp_path).load("20261115-174328-123")
     assert loaded.info.problems == ()
     assert loaded.info.title == "A talk"
     assert [type(message).__name__[0] for message in loaded.messages] == list("UATTAUATAUAUA")

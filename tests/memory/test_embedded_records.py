@@ -13,6 +13,7 @@ from swink_agent.core.journal import MessageAdded
 from swink_agent.memory import JsonlSessionStore, SessionDamaged, SessionError
 from swink_agent.memory.log.records import SessionStarted, TitleChanged, encode_line
 from swink_agent.memory.sessions.opening import contents_of
+from swink_agent.memory.storage.protocols import LogName
 from swink_agent.testing import call, scripted, text
 
 HIGHEST = 10**18 - 1
@@ -51,7 +52,7 @@ def line_with_the_call(data: bytes) -> range:
 
 
 def check_damaged(path: Path, data: bytes) -> None:
-    contents = contents_of(path, data, ())
+    contents = contents_of(LogName(path.stem, path), data, ())
     assert not any(map(is_forged, contents.fold.messages))
     assert contents.reading.records[-1].number < 20
 

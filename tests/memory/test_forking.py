@@ -10,20 +10,22 @@ import pytest
 
 from swink_agent import Agent, AssistantMessage, ModelSpec, ToolCall, ToolResultMessage, UserMessage
 from swink_agent.core.journal import ContextReplaced, MessageAdded, ToolStarted
-from swink_agent.memory import JsonlSessionStore
+from swink_agent.memory import SessionStore
 from swink_agent.testing import scripted, text
+
+from .kinds import Kind
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> JsonlSessionStore:
-    return JsonlSessionStore(tmp_path / "sessions", sync=False)
+def store(kind: Kind, tmp_path: Path) -> SessionStore:
+    return kind.make(tmp_path / "sessions")
 
 
 def agent_that(*replies: Any, model: str = "test:first", **options: Any) -> Agent:
     return Agent(model, stream_fn=scripted(*replies), **options)
 
 
-def states(store: JsonlSessionStore, session_id: str) -> list[Any]:
+def states(store: SessionStore, session_id: str) -> list[Any]:
     """The states of forks at all places."""
     found: list[Any] = []
     for at in range(len(store.load(session_id).messages) + 1):
@@ -32,7 +34,7 @@ def states(store: JsonlSessionStore, session_id: str) -> list[Any]:
     return found
 
 
-def test_the_state_that_a_prompt_was_sent_with_is_there_at_the_prompt(store: JsonlSessionStore) -> None:
+def test_the_state_that_a_prompt_was_sent_with_is_there_at_the_prompt(store: SessionStore) -> None:
     """It is recorded behind the prompt, before the model is asked."""
     agent = agent_that(*[text("yes")] * 2, state={"user": "ann"})
     with store.create() as session:
@@ -45,7 +47,7 @@ def test_the_state_that_a_prompt_was_sent_with_is_there_at_the_prompt(store: Jso
 
 
 def test_the_state_that_an_agent_began_with_is_there_at_each_message_that_it_began_with(
-    store: JsonlSessionStore,
+    store: SessionStore,
 ) -> None:
     begun = [UserMessage("a"), AssistantMessage("b"), UserMessage("c"), AssistantMessage("d")]
     agent = agent_that(text("yes"), messages=begun, state={"user": "ann"})
@@ -55,7 +57,7 @@ def test_the_state_that_an_agent_began_with_is_there_at_each_message_that_it_beg
     assert states(store, session.id) == [{"user": "ann"}] * 7
 
 
-def test_a_fork_before_the_first_message_has_the_model(store: JsonlSessionStore) -> None:
+def test_a_fork_before_the_first_message_has_the_model(store: SessionStore) -> None:
     agent = agent_that(*[text("yes")] * 2)
     with store.create() as session:
         session.attach(agent)
@@ -69,7 +71,7 @@ def test_a_fork_before_the_first_message_has_the_model(store: JsonlSessionStore)
     assert models == ["test:first"] * 3 + ["test:second"] * 2
 
 
-def test_what_a_prompt_was_sent_with_is_not_compacted_again(store: JsonlSessionStore) -> None:
+def test_what_a_prompt_was_sent_with_is_not_compacted_again(store: SessionStore) -> None:
     def last_one(messages: Any, overflow: bool) -> Any:
         return [UserMessage("what was before"), *messages[-1:]] if len(messages) == 3 else None
 
@@ -84,7 +86,7 @@ def test_what_a_prompt_was_sent_with_is_not_compacted_again(store: JsonlSessionS
         assert [str(message.content[0].text) for message in fork.context] == ["what was before", "second"]
 
 
-def test_a_context_on_demand_comes_after_the_reply_before_it(store: JsonlSessionStore) -> None:
+def test_a_context_on_demand_comes_after_the_reply_before_it(store: SessionStore) -> None:
     def last_one(messages: Any, overflow: bool) -> Any:
         return [UserMessage("what was before"), *messages[-1:]] if overflow else None
 
@@ -100,7 +102,7 @@ def test_a_context_on_demand_comes_after_the_reply_before_it(store: JsonlSession
 
 
 def test_a_context_ends_with_the_same_results_as_the_history_where_later_calls_were_done_first(
-    store: JsonlSessionStore,
+    store: SessionStore,
 ) -> None:
     calls = [ToolCall(f"c{number}", "add", {"n": number}) for number in range(3)]
     entries: list[Any] = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,15 +14,17 @@ from hypothesis import strategies as st
 
 from swink_agent import Agent, AssistantMessage, Cost, StopReason, ToolCall, Usage, UserMessage, tool
 from swink_agent.core.journal import MessageAdded, RunEnded, RunStarted
-from swink_agent.memory import JsonlSessionStore
+from swink_agent.memory import JsonlSessionStore, SessionStore
 from swink_agent.memory.log.records import SessionStarted, Summary, encode_line
 from swink_agent.memory.sessions import listing
 from swink_agent.testing import call, scripted, text
 
+from .kinds import Files, Kind
+
 
 @pytest.fixture
-def store(tmp_path: Path) -> JsonlSessionStore:
-    return JsonlSessionStore(tmp_path, sync=False)
+def store(kind: Kind, tmp_path: Path) -> SessionStore:
+    return kind.make(tmp_path)
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return count
 
 
-def long_session(store: JsonlSessionStore, messages: int = 300) -> str:
+def long_session(store: SessionStore, messages: int = 300) -> str:
     agent = Agent("test:model", stream_fn=scripted(*[text("word " * 50)] * messages))
     with store.create() as session:
         session.attach(agent)
@@ -59,9 +60,11 @@ def long_session(store: JsonlSessionStore, messages: int = 300) -> str:
     return session.id
 
 
-def test_a_list_reads_no_long_file_whole(store: JsonlSessionStore, counted: Callable[[], int]) -> None:
+def test_a_list_reads_no_long_log_whole(
+    kind: Kind, tmp_path: Path, store: SessionStore, counted: Callable[[], int]
+) -> None:
     name = long_session(store)
-    assert os.path.getsize(store.folder / f"{name}.jsonl") > 100_000
+    assert len(kind.read(tmp_path, name)) > 100_000
     assert store.list() == [store.load(name).info]
     assert counted() == 0
     store.rename(name, "another title")
@@ -69,7 +72,7 @@ def test_a_list_reads_no_long_file_whole(store: JsonlSessionStore, counted: Call
     assert counted() == 0
 
 
-def test_a_session_in_use_is_listed_as_it_is_now(store: JsonlSessionStore, counted: Callable[[], int]) -> None:
+def test_a_session_in_use_is_listed_as_it_is_now(store: SessionStore, counted: Callable[[], int]) -> None:
     name = long_session(store)
     with store.open(name) as session:
         agent = Agent("test:model", stream_fn=scripted(text("x")))
@@ -87,7 +90,7 @@ def test_a_session_in_use_is_listed_as_it_is_now(store: JsonlSessionStore, count
         assert counted() == 1, "a change of the history is read in full"
 
 
-async def test_a_long_run_has_summaries_on_its_way(store: JsonlSessionStore) -> None:
+async def test_a_long_run_has_summaries_on_its_way(kind: Kind, tmp_path: Path, store: SessionStore) -> None:
     @tool
     async def much() -> str:
         """Says much."""
@@ -100,14 +103,13 @@ async def test_a_long_run_has_summaries_on_its_way(store: JsonlSessionStore) -> 
     records = store.load(session.id).records()
     summaries = [position for position, record in enumerate(records) if isinstance(record.entry, Summary)]
     assert 3 <= len(summaries) <= 10
-    path = session.path
-    lines = path.read_bytes().splitlines(keepends=True)
+    lines = kind.read(tmp_path, session.id).splitlines(keepends=True)
     for end in range(2, len(lines)):
-        path.write_bytes(b"".join(lines[:end]))
+        kind.write(tmp_path, session.id, b"".join(lines[:end]))
         assert store.list() == [store.load(session.id).info]
 
 
-def test_a_run_that_goes_on_counts_once(store: JsonlSessionStore) -> None:
+def test_a_run_that_goes_on_counts_once(kind: Kind, tmp_path: Path, store: SessionStore) -> None:
     """What its replies used is counted until its end says what all of it used."""
     with store.create() as session:
         session.log.record(RunStarted("a"))
@@ -117,62 +119,60 @@ def test_a_run_that_goes_on_counts_once(store: JsonlSessionStore) -> None:
             assert store.list() == [store.load(session.id).info]
             assert store.list()[0].usage.total == number + 1
         session.log.record(RunEnded("a", StopReason.STOP, Usage(20, total=20), Cost(total=9.0)))
-        path, data = session.path, session.path.read_bytes()
+        data = kind.read(tmp_path, session.id)
     assert data.count(b'"type":"summary"') == 2, "one on the way, one at its end"
-    path.write_bytes(data[: data.rindex(b'{"seq"')])
+    kind.write(tmp_path, session.id, data[: data.rindex(b'{"seq"')])
     assert store.list() == [store.load(session.id).info]
     assert (store.list()[0].usage.total, store.list()[0].cost.total) == (20, 9.0)
 
 
-def test_text_that_looks_like_a_summary_is_none(store: JsonlSessionStore, counted: Callable[[], int]) -> None:
+def test_text_that_looks_like_a_summary_is_none(
+    kind: Kind, tmp_path: Path, store: SessionStore, counted: Callable[[], int]
+) -> None:
     name = long_session(store)
     with store.open(name) as session:
         session.note(
             "trap", {"seq": 1, "at": 1, "type": "summary", "messages": 7, "x": 'a\n{"seq":1,"at":1,"type":"summary",'}
         )
-    data = session.path.read_bytes()
-    session.path.write_bytes(data[: data.rindex(b'{"seq"')])
+    data = kind.read(tmp_path, name)
+    kind.write(tmp_path, name, data[: data.rindex(b'{"seq"')])
     assert store.list() == [store.load(name).info]
     assert counted() == 0
 
 
-def test_damage_at_the_end_is_in_the_list(store: JsonlSessionStore) -> None:
+def test_damage_at_the_end_is_in_the_list(kind: Kind, tmp_path: Path, store: SessionStore) -> None:
     name = long_session(store)
-    path = store.folder / f"{name}.jsonl"
-    with path.open("ab") as file:
-        file.write(b'{"seq":9999,"at"')
+    kind.write(tmp_path, name, kind.read(tmp_path, name) + b'{"seq":9999,"at"')
     info = store.list()[0]
     assert info.messages == 300
     assert len(info.problems) == 1
     assert "cut off" in info.problems[0]
 
 
-def written(store: JsonlSessionStore, name: str, at: int, mtime: int, cwd: str = "/a") -> None:
-    """A session that was used at `at`, in a file that was written at `mtime`."""
+def written(kind: Kind, folder: Path, name: str, at: int, mtime: int, cwd: str = "/a") -> None:
+    """A session that was used at `at`, in a log that was written at `mtime`."""
     start = SessionStarted(id=name, created=at, cwd=cwd)
     lines = encode_line(0, at, start) + encode_line(1, at, MessageAdded(UserMessage("hello"), "prompt"))
-    path = store.folder / f"{name}.jsonl"
-    path.write_bytes(lines)
-    os.utime(path, ns=(mtime * 1_000_000, mtime * 1_000_000))
+    kind.write(folder, name, lines, mtime)
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files of which a list has read anything."""
-    paths: list[Path] = []
-    read = listing.info_from_file
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sessions of which a list has read anything."""
+    paths: list[str] = []
+    read = listing.info_from_log
 
-    def counting(path: Path, *arguments: Any) -> Any:
-        paths.append(path)
-        return read(path, *arguments)
+    def counting(reader: Any, storage: Any, session_id: str, *arguments: Any) -> Any:
+        paths.append(session_id)
+        return read(reader, storage, session_id, *arguments)
 
-    monkeypatch.setattr("swink_agent.memory.sessions.store.info_from_file", counting)
+    monkeypatch.setattr("swink_agent.memory.sessions.store.info_from_log", counting)
     return paths
 
 
-def test_a_short_list_reads_few_files(store: JsonlSessionStore, opened: list[Path]) -> None:
+def test_a_short_list_reads_few_logs(kind: Kind, tmp_path: Path, store: SessionStore, opened: list[str]) -> None:
     for number in range(200):
-        written(store, f"s{number:03}", at := 1_700_000_000_000 + number * 60_000, at + 5)
+        written(kind, tmp_path, f"s{number:03}", at := 1_700_000_000_000 + number * 60_000, at + 5)
     assert [info.id for info in store.list(limit=3)] == ["s199", "s198", "s197"]
     assert len(opened) <= 4
     opened.clear()
@@ -182,7 +182,7 @@ def test_a_short_list_reads_few_files(store: JsonlSessionStore, opened: list[Pat
     opened.clear()
     assert store.list(limit=0) == []
     assert opened == []
-    os.utime(store.folder / "s005.jsonl")  # a copy of a file is newer than what it says
+    written(kind, tmp_path, "s005", 1_700_000_000_000 + 5 * 60_000, 1_800_000_000_000)  # a copy is newer than it says
     assert [info.id for info in store.list(limit=3)] == ["s199", "s198", "s197"]
 
 
@@ -197,7 +197,7 @@ def test_a_short_list_is_the_beginning_of_the_long_one(sessions: list[tuple[int,
         store = JsonlSessionStore(folder, sync=False)
         for number, (used, later, cwd) in enumerate(sessions):
             at = 1_700_000_000_000 + used * 1_000
-            written(store, f"s{number}", at, at + later * 900, cwd)
+            written(Files(), store.folder, f"s{number}", at, at + later * 900, cwd)
         for cwd in (None, "/a", "/b"):
             assert store.list(cwd, limit) == store.list(cwd)[:limit]
             assert store.latest(cwd) == next(iter(store.list(cwd)), None)

@@ -13,7 +13,9 @@ import pytest
 from swink_agent import (
     Agent,
     AgentToolResult,
+    Base64Source,
     CustomMessage,
+    Document,
     Extension,
     FileImage,
     Image,
@@ -30,7 +32,13 @@ from swink_agent.testing import call, fail, scripted, text, think, truncated
 
 SECRET = "kX9-very-secret-value-42"
 NESTED = {SECRET: SECRET, "list": [{"deep": SECRET}], "base64": base64.b64encode(f"x{SECRET}".encode()).decode()}
-PICTURES = [Image(UrlImage(f"https://ann:{SECRET}@h.net/a.png?k={SECRET}")), Image(FileImage(f"/tmp/{SECRET}.png"))]
+PICTURES = [
+    Image(UrlImage(f"https://ann:{SECRET}@h.net/a.png?k={SECRET}")),
+    Image(FileImage(f"/tmp/{SECRET}.png")),
+    Document(UrlImage(f"https://h.net/a.pdf?k={SECRET}")),
+    Document(FileImage(f"/tmp/{SECRET}/a.pdf")),
+    Document(Base64Source("application/pdf", "JVBERi0xLjQK"), f"{SECRET}.pdf"),
+]
 
 
 class Notice(CustomMessage, tag="notice"):

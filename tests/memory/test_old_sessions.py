@@ -4,16 +4,17 @@ and found, and replays. The file was written by that version; its last run broke
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from swink_agent import Agent, ApproveWith, Reject, ToolOutcome, ToolResultMessage, tool
-from swink_agent.memory import JsonlSessionStore, ReplayReport, replay
+from swink_agent.memory import ReplayReport, SessionStore, replay
 from swink_agent.memory.log.runs import message_runs
 from swink_agent.testing import scripted, text
+
+from .kinds import Kind
 
 ID = "20261117-090710-515-f10b92"
 
@@ -44,38 +45,38 @@ async def approve(request: Any) -> Any:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> JsonlSessionStore:
-    shutil.copy(Path(__file__).with_name("files") / f"{ID}.jsonl", tmp_path)
-    return JsonlSessionStore(tmp_path, sync=False)
+def store(kind: Kind, tmp_path: Path) -> SessionStore:
+    kind.write(tmp_path, ID, (Path(__file__).with_name("files") / f"{ID}.jsonl").read_bytes())
+    return kind.make(tmp_path)
 
 
-async def replayed(store: JsonlSessionStore, **other: Any) -> ReplayReport:
+async def replayed(store: SessionStore, **other: Any) -> ReplayReport:
     options: dict[str, Any] = {"tools": [add, slow, quitter], "approve": approve, **other}
     return await replay(
         store.load(ID), lambda stream_fn, _: Agent("test:model", stream_fn=stream_fn, **options), patience=5
     )
 
 
-async def test_it_replays(store: JsonlSessionStore) -> None:
+async def test_it_replays(store: SessionStore) -> None:
     report = await replayed(store)
     assert report.divergence is None, str(report)
     assert (report.runs, report.messages) == (6, 31)
 
 
-async def test_another_answer_of_a_person_is_a_difference(store: JsonlSessionStore) -> None:
+async def test_another_answer_of_a_person_is_a_difference(store: SessionStore) -> None:
     for answer, where in ((lambda _: True, 2), (lambda _: Reject("not one"), 3), (lambda _: Reject("never"), 2)):
         found = (await replayed(store, approve=answer)).divergence
         assert found is not None
         assert (found.run, found.position) == (0, where)
 
 
-async def test_a_tool_that_is_gone_is_a_difference(store: JsonlSessionStore) -> None:
+async def test_a_tool_that_is_gone_is_a_difference(store: SessionStore) -> None:
     found = (await replayed(store, tools=[add, quitter])).divergence
     assert found is not None
     assert found.run == 2
 
 
-async def test_its_records_have_defaults_for_what_it_does_not_say(store: JsonlSessionStore) -> None:
+async def test_its_records_have_defaults_for_what_it_does_not_say(store: SessionStore) -> None:
     runs = store.load(ID).runs()
     assert [run.kind for run in runs] == ["prompt"] * 6
     assert [run.is_over for run in runs] == [True] * 5 + [False]
@@ -97,7 +98,7 @@ async def test_its_records_have_defaults_for_what_it_does_not_say(store: JsonlSe
     assert (lost.id, lost.is_started, lost.outcome) == ("call_10", True, ToolOutcome.LOST)
 
 
-async def test_it_opens_and_continues(store: JsonlSessionStore) -> None:
+async def test_it_opens_and_continues(store: SessionStore) -> None:
     assert [info.title for info in store.list()] == ["Sums of all kinds"]
     assert [hit.position for hit in store.search("adding")] == [1]
     agent = Agent("test:model", stream_fn=scripted(text("Where was I?")), tools=[add, slow, quitter])
@@ -113,7 +114,7 @@ async def test_it_opens_and_continues(store: JsonlSessionStore) -> None:
     assert (await replayed(store)).divergence is None
 
 
-async def test_each_message_has_its_run(store: JsonlSessionStore) -> None:
+async def test_each_message_has_its_run(store: SessionStore) -> None:
     loaded = store.load(ID)
     entered = message_runs(loaded)
     ids = [run.run_id for run in loaded.runs()]

@@ -18,6 +18,7 @@ from swink_agent import (
     AssistantMessage,
     AuthError,
     CustomMessage,
+    Defer,
     Inject,
     ModelSpec,
     PolicyContext,
@@ -508,6 +509,23 @@ async def test_a_value_that_was_checked_by_the_application_comes_to_the_same() -
     report = await replayed(ledger)
     assert report.divergence is None, str(report)
     assert len(seen) == 2
+
+
+@pytest.mark.parametrize("is_native", [True, False], ids=["native", "by tool"])
+async def test_a_value_after_a_call_that_waited_comes_to_the_same(is_native: bool) -> None:
+    @tool(requires_approval=True)
+    async def measure(what: str) -> str:
+        """Measures something."""
+        return f"{what}: 3"
+
+    options: dict[str, Any] = {"tools": [measure], "approve": lambda _: Defer("the boss decides")}
+    answer = text('{"n": 3}') if is_native else call("final_answer", n=3)
+    model = scripted(call("measure", what="it").with_id("c1"), text("no"), answer, native_schema=is_native)
+    agent, ledger = recorder(model, **options)
+    assert (await agent.structured_run("how many?", NUMBER)).pending
+    assert (await agent.structured_run({"c1": True}, NUMBER)).value == {"n": 3}
+    report = await replayed(ledger, **options)
+    assert report.divergence is None, str(report)
 
 
 async def test_a_recording_without_its_secrets_replays_with_and_without_them() -> None:

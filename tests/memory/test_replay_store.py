@@ -11,6 +11,8 @@ from swink_agent import Agent, CustomMessage, Inject, PolicyContext, ToolContext
 from swink_agent.memory import JsonlSessionStore, SessionIndex, replay
 from swink_agent.testing import assert_replays, call, scripted, text, think
 
+from .kinds import Kind
+
 
 class Notice(CustomMessage, tag="notice"):
     words: str
@@ -63,6 +65,15 @@ async def recorded(store: Any) -> Path:
         await agent.prompt("Look again")
         session.note("mood", {"good": True})
     return session.path
+
+
+async def test_a_session_of_either_kind_of_store_replays(kind: Kind, tmp_path: Path) -> None:
+    store = kind.make(tmp_path, [Notice])
+    await recorded(store)
+    (info,) = store.list()
+    report = await replay(store.load(info.id), make)
+    assert report.divergence is None, str(report)
+    assert len(store.load(info.id).runs()) == report.runs > 0
 
 
 async def test_a_file_replays_in_one_line(tmp_path: Path) -> None:

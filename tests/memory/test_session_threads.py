@@ -24,8 +24,10 @@ from swink_agent import (
 )
 from swink_agent.core.journal import MessageAdded
 from swink_agent.memory import JsonlSessionStore, Session, SessionError
-from swink_agent.memory.log.files import FileOperations
+from swink_agent.memory.storage.files import FileOperations
 from swink_agent.testing import call, check_conversation, scripted, text
+
+from .kinds import Kind
 
 PATIENCE = 60.0
 
@@ -132,8 +134,8 @@ def test_what_is_added_while_a_session_closes_is_refused_or_kept(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("hurried")
-def test_every_note_that_was_taken_is_there_after_closing(tmp_path: Path) -> None:
-    store = JsonlSessionStore(tmp_path)
+def test_every_note_that_was_taken_is_there_after_closing(kind: Kind, tmp_path: Path) -> None:
+    store = kind.make(tmp_path, sync=True)
     for _ in range(10):
         session = store.create()
         taken: list[int] = []

@@ -12,9 +12,11 @@ from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
+    PDF,
     AgentContext,
     AgentMessage,
     AssistantMessage,
+    Document,
     Image,
     ModelSpec,
     StopReason,
@@ -22,7 +24,7 @@ from swink_agent.core.types import (
     Thinking,
     ToolCall,
     ToolResultMessage,
-    UrlImage,
+    UrlSource,
     Usage,
     UserMessage,
 )
@@ -45,7 +47,7 @@ from .kit.bodies import json_object, short_id, unused_id
 from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import ShapeError, SseFrames, take_last
-from .kit.images import Note, picture
+from .kit.images import Note, document_data, document_url, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.reply import ReplyWriter
 from .kit.schemas import SchemaSubset
@@ -175,17 +177,29 @@ def _user_blocks(content: Sequence[Any]) -> list[dict[str, Any]]:
             blocks.append(_text(block.text))
         elif type(block) is Image:
             blocks.append(_image(block))
+        elif type(block) is Document:
+            blocks.append(_document(block))
     return blocks
 
 
 def _image(image: Image) -> dict[str, Any]:
-    if isinstance(image.source, UrlImage):
+    if isinstance(image.source, UrlSource):
         return {"type": "image", "source": {"type": "url", "url": image.source.url}}
     found = picture(image)
     if isinstance(found, Note):
         return _text(found.text)
     media_type = found.media_type.replace("/jpg", "/jpeg")
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": found.data}}
+
+
+def _document(document: Document) -> dict[str, Any]:
+    title = {"title": document.shown_name} if document.name.strip() else {}
+    if (url := document_url(document)) is not None:
+        return {"type": "document", "source": {"type": "url", "url": url}, **title}
+    data = document_data(document)
+    if isinstance(data, Note):
+        return _text(data.text)
+    return {"type": "document", "source": {"type": "base64", "media_type": PDF, "data": data}, **title}
 
 
 def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
@@ -202,12 +216,12 @@ def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
 
 
 def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
-    """Returns the block of a call's result. An error may not contain an image, and may not be empty."""
+    """Returns the block of a call's result. An error contains only text, and may not be empty."""
     content = _user_blocks(message.content) or [_text("(no output)")]
     result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id(message.tool_call_id)}
     if not message.is_error:
         return {**result, "content": content}
-    if any(block["type"] == "image" for block in content):
+    if any(block["type"] != "text" for block in content):
         return {**result, "content": [_text("Error:"), *content]}
     return {**result, "content": content, "is_error": True}
 

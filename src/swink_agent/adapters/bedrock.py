@@ -24,6 +24,7 @@ from swink_agent.core.types import (
     AgentContext,
     AgentMessage,
     AssistantMessage,
+    Document,
     Image,
     ModelSpec,
     StopReason,
@@ -56,7 +57,7 @@ from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import AwsEventFrames, AwsMessage, FrameError
 from .kit.http import HttpStreamFn
-from .kit.images import Note, picture
+from .kit.images import Note, document_data, document_url, picture
 from .kit.outgoing import RequestError
 from .kit.reply import ReplyWriter
 from .kit.transport import HttpRequest, Limits, Transport
@@ -66,6 +67,8 @@ __all__ = ["BedrockParser", "BedrockStreamFn"]
 _MARK: dict[str, Any] = {"cachePoint": {"type": "default"}}
 _FILLER = b'{"text":"Continue."}'
 _IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 ()\[\]-]+")
+_LONGEST_NAME = 150
 _EFFORT = {
     ThinkingLevel.MINIMAL: "low",
     ThinkingLevel.LOW: "low",
@@ -163,6 +166,9 @@ class BedrockStreamFn(HttpStreamFn):
         keys = credentials.Credentials(self._access_key, self._secret_key, self._session_token)
         auth.SigV4Auth(keys, "bedrock", region).add_auth(request)
         return {name.lower(): value for name, value in request.headers.items()}
+
+    def document_names(self) -> DocumentNames:
+        return DocumentNames()
 
     # -- the request -------------------------------------------------------------------------------------------
 
@@ -274,6 +280,10 @@ def _user_blocks(content: Sequence[Any]) -> list[dict[str, Any]]:
             blocks.append({"text": block.text})
         elif type(block) is Image:
             blocks.append(_image(block))
+        elif type(block) is Document:
+            blocks.append(_document(block))
+    if any("document" in block for block in blocks) and not any("text" in block for block in blocks):
+        blocks.insert(0, {"text": "(see the document)"})  # a document without text is refused
     return blocks
 
 
@@ -285,6 +295,35 @@ def _image(image: Image) -> dict[str, Any]:
     if image_format is None:
         return {"text": f"[image left out: {found.media_type} is not taken here, only PNG, JPEG, GIF and WebP]"}
     return {"image": {"format": image_format, "source": {"bytes": found.data}}}
+
+
+def _document(document: Document) -> dict[str, Any]:
+    data = document_data(document)
+    if isinstance(data, Note):
+        return {"text": data.text}
+    name = document.name or DocumentNames()(document)
+    return {"document": {"format": "pdf", "name": name, "source": {"bytes": data}}}
+
+
+class DocumentNames:
+    """Names for the documents of one request: Converse takes few characters, and no name twice."""
+
+    __slots__ = ("_used",)
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    def __call__(self, document: Document) -> str:
+        if document_url(document) is not None:
+            return document.name  # it is not sent
+        plain = " ".join(_NOT_IN_NAMES.sub("-", document.shown_name.removesuffix(".pdf")).split())[:_LONGEST_NAME]
+        name = plain = plain.strip(" -") or "document"
+        number = 1
+        while name.lower() in self._used:
+            number += 1
+            name = f"{plain} {number}"
+        self._used.add(name.lower())
+        return name
 
 
 def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:

@@ -19,9 +19,11 @@ from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
+    PDF,
     AgentContext,
     AgentMessage,
     AssistantMessage,
+    Document,
     Image,
     ModelSpec,
     Text,
@@ -29,7 +31,7 @@ from swink_agent.core.types import (
     ThinkingLevel,
     ToolCall,
     ToolResultMessage,
-    UrlImage,
+    UrlSource,
     UserBlock,
     UserMessage,
     extract_text,
@@ -38,7 +40,7 @@ from swink_agent.core.types import (
 from . import registry
 from ._gemini_frames import GeminiParser
 from .kit.bodies import json_array, json_object
-from .kit.images import Note, picture
+from .kit.images import Note, document_data, document_url, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
@@ -145,10 +147,10 @@ class GeminiStreamFn(KeyedStreamFn):
         yield from self._pictures(pictures, takes_pictures)
 
     def _pictures(self, results: list[ToolResultMessage], takes_pictures: bool) -> Iterator[tuple[str, bytes]]:
-        """Yields the images that tool results cannot contain, after all the results."""
+        """Yields the images and documents that tool results cannot contain, after all the results."""
         encode = partial(_picture_parts, takes_pictures=takes_pictures)
         for message in results:
-            if any(type(block) is Image for block in message.content):
+            if _attached(message.content):
                 yield "user", self.encoded.encode(message, encode, ("pictures", takes_pictures))
         results.clear()
 
@@ -201,11 +203,13 @@ def _user_part(block: UserBlock) -> Iterator[dict[str, Any]]:
             yield {"text": block.text}
     elif type(block) is Image:
         yield _image_part(block)
+    elif type(block) is Document:
+        yield _document_part(block)
 
 
 def _image_part(image: Image) -> dict[str, Any]:
     source = image.source
-    if isinstance(source, UrlImage):
+    if isinstance(source, UrlSource):
         name = re.split("[?#]", source.url)[0].rpartition("/")[2]
         media_type = source.media_type or mimetypes.guess_type(name)[0]
         return {"fileData": {"fileUri": source.url, **({"mimeType": media_type} if media_type else {})}}
@@ -213,6 +217,25 @@ def _image_part(image: Image) -> dict[str, Any]:
     if isinstance(found, Note):
         return {"text": found.text}
     return {"inlineData": {"mimeType": found.media_type, "data": found.data}}
+
+
+def _document_part(document: Document) -> dict[str, Any]:
+    if (url := document_url(document)) is not None:
+        return {"fileData": {"fileUri": url, "mimeType": PDF}}
+    data = document_data(document)
+    return {"text": data.text} if isinstance(data, Note) else {"inlineData": {"mimeType": PDF, "data": data}}
+
+
+def _attached_part(block: Image | Document) -> dict[str, Any]:
+    return _image_part(block) if type(block) is Image else _document_part(cast("Document", block))
+
+
+def _attached(content: Sequence[UserBlock]) -> list[Image | Document]:
+    return [block for block in content if type(block) is Image or type(block) is Document]
+
+
+def _noun(attached: Sequence[Image | Document]) -> str:
+    return "Document" if all(type(block) is Document for block in attached) else "Image"
 
 
 def _model_parts(message: AssistantMessage, *, is_own: bool, needs_signature: bool) -> list[dict[str, Any]]:
@@ -264,11 +287,12 @@ def _call_id(call_id: str) -> str:
 
 def _result_parts(message: ToolResultMessage, *, name: str, takes_pictures: bool) -> list[dict[str, Any]]:
     shown = extract_text(message.content)
-    pictures = [_image_part(block) for block in message.content if type(block) is Image and _has_data(block)]
-    shown += "".join(part["text"] for part in pictures if "text" in part)  # notes, for images that are not there
+    attached = _attached(message.content)
+    pictures = [_attached_part(block) for block in attached if _has_data(block)]
+    shown += "".join(part["text"] for part in pictures if "text" in part)  # notes, for what is not there
     pictures = [part for part in pictures if "text" not in part]
-    if not shown and any(type(block) is Image for block in message.content):
-        shown = "(see the image)"
+    if not shown and attached:
+        shown = f"(see the {_noun(attached).lower()})"
     response: dict[str, Any] = {
         "id": _call_id(message.tool_call_id),
         "name": name,
@@ -280,17 +304,16 @@ def _result_parts(message: ToolResultMessage, *, name: str, takes_pictures: bool
 
 
 def _picture_parts(message: ToolResultMessage, *, takes_pictures: bool) -> list[dict[str, Any]]:
-    pictures = [
-        _image_part(block)
-        for block in message.content
-        if type(block) is Image and not (takes_pictures and _has_data(block))
-    ]
-    return [{"text": f"Image from {message.tool_name or 'the tool'}:"}, *pictures] if pictures else []
+    attached = [block for block in _attached(message.content) if not (takes_pictures and _has_data(block))]
+    if not attached:
+        return []
+    opening = f"{_noun(attached)} from {message.tool_name or 'the tool'}:"
+    return [{"text": opening}, *map(_attached_part, attached)]
 
 
-def _has_data(image: Image) -> bool:
-    """Whether a result can contain the image: Gemini accepts data there, but no URLs."""
-    return not isinstance(image.source, UrlImage)
+def _has_data(block: Image | Document) -> bool:
+    """Whether a result can contain it: Gemini accepts data there, but no URLs."""
+    return not isinstance(block.source, UrlSource)
 
 
 # -- tools and thinking --------------------------------------------------------------------------------------

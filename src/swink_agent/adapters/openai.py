@@ -20,9 +20,11 @@ from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
+    PDF,
     AgentContext,
     AgentMessage,
     AssistantMessage,
+    Document,
     Image,
     ModelSpec,
     StopReason,
@@ -40,8 +42,8 @@ from .kit.bodies import json_array, json_object, short_id
 from .kit.documents import count, items, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import SseFrames, take_last
-from .kit.http import Parser
-from .kit.images import Note, image_url
+from .kit.http import Parser, takes_images
+from .kit.images import Note, document_data, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.reply import ReplyWriter
 from .kit.schemas import SchemaSubset
@@ -62,6 +64,7 @@ _EFFORT = {
 }
 
 
+_ATTACHED = frozenset({Image, Document})
 _WITHOUT_SCHEMAS = re.compile(r"(?:^|.*[/.])(?:gpt-3|gpt-4(?![o.\d])|gpt-4o-2024-05-13|chatgpt-4o|o1-(?:mini|preview))")
 """Models that came before structured outputs."""
 STRICT = SchemaSubset(
@@ -141,6 +144,10 @@ class OpenAiStreamFn(KeyedStreamFn):
         fields["messages"] = json_array(self.messages(context))
         return fields
 
+    def without_documents(self, model: ModelSpec) -> str:
+        """Models that see no images take no documents either."""
+        return super().without_documents(model) or ("" if takes_images(model) else str(model))
+
     def session_fields(self, options: StreamOptions) -> dict[str, Any]:
         """Returns the session field, by which the provider finds its cache, except for servers that refuse it."""
         if not options.session_id or options.cache != "auto":
@@ -182,7 +189,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         for message in context.messages:
             if type(message) is ToolResultMessage:
                 encoded.append(self.encoded.encode(message, self.tool_result))
-                if any(type(block) is Image for block in message.content):
+                if any(type(block) in _ATTACHED for block in message.content):
                     pictures.append(message)
                 continue
             self._add_pictures(encoded, pictures)
@@ -192,7 +199,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         return encoded
 
     def _add_pictures(self, encoded: list[bytes], pictures: list[ToolResultMessage]) -> None:
-        """Adds the images of tool results after the results, since this API accepts them only from users."""
+        """Adds the images and documents of tool results behind them: this API accepts them only from users."""
         for message in pictures:
             encoded.append(self.encoded.encode(message, self.tool_pictures, "pictures"))
         pictures.clear()
@@ -213,6 +220,8 @@ class OpenAiStreamFn(KeyedStreamFn):
                 parts.append({"type": "text", "text": block.text})
             elif type(block) is Image:
                 parts.append(self._image_part(block))
+            elif type(block) is Document:
+                parts.append(self._document_part(block))
         return parts
 
     def _image_part(self, image: Image) -> dict[str, Any]:
@@ -220,6 +229,12 @@ class OpenAiStreamFn(KeyedStreamFn):
         if isinstance(url, Note):
             return {"type": "text", "text": url.text}
         return {"type": "image_url", "image_url": {"url": url}}
+
+    def _document_part(self, document: Document) -> dict[str, Any]:
+        data = document_data(document)
+        if isinstance(data, Note):
+            return {"type": "text", "text": data.text}
+        return {"type": "file", "file": {"filename": file_name(document), "file_data": f"data:{PDF};base64,{data}"}}
 
     def assistant(self, message: AssistantMessage) -> dict[str, Any]:
         fields: dict[str, Any] = {"role": "assistant"}
@@ -245,12 +260,13 @@ class OpenAiStreamFn(KeyedStreamFn):
     def tool_result(self, message: ToolResultMessage) -> dict[str, Any]:
         text = extract_text(message.content)
         if not text:
-            text = "(see the image below)" if message.content else "(no output)"
+            text = f"(see the {_noun(message).lower()} below)" if message.content else "(no output)"
         return {"role": "tool", "tool_call_id": self.call_id(message.tool_call_id), "content": text}
 
     def tool_pictures(self, message: ToolResultMessage) -> dict[str, Any]:
-        pictures = [block for block in message.content if type(block) is Image]
-        return {"role": "user", "content": self.user_content([Text(f"Image from {message.tool_name}:"), *pictures])}
+        attached = [block for block in message.content if type(block) in _ATTACHED]
+        opening = Text(f"{_noun(message)} from {message.tool_name}:")
+        return {"role": "user", "content": self.user_content([opening, *attached])}
 
     # -- the reply ---------------------------------------------------------------------------------------------
 
@@ -260,6 +276,11 @@ class OpenAiStreamFn(KeyedStreamFn):
 
 def _is_at(host: str, places: tuple[str, ...]) -> bool:
     return any(host == place or host.endswith(f".{place}") for place in places)
+
+
+def _noun(message: ToolResultMessage) -> str:
+    has_document = any(type(block) is Document for block in message.content)
+    return "Document" if has_document and not any(type(block) is Image for block in message.content) else "Image"
 
 
 def is_silent(message: AgentMessage) -> bool:

@@ -19,9 +19,11 @@ from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
+    PDF,
     AgentContext,
     AgentMessage,
     AssistantMessage,
+    Document,
     Image,
     ModelSpec,
     StopReason,
@@ -40,7 +42,8 @@ from .kit.bodies import json_array, json_object, short_id, unused_id
 from .kit.documents import count, document, items, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import SseFrames, take_last
-from .kit.images import Note, image_url
+from .kit.http import takes_images
+from .kit.images import Note, document_data, document_url, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.reply import ReplyWriter
 from .kit.transport import HttpRequest
@@ -117,6 +120,10 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
             if encoded != b"[]":
                 yield encoded[1:-1]
 
+    def without_documents(self, model: ModelSpec) -> str:
+        """Models that see no images take no documents either."""
+        return super().without_documents(model) or ("" if takes_images(model) else str(model))
+
     # -- the reply ---------------------------------------------------------------------------------------------
 
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> ResponsesParser:
@@ -178,7 +185,18 @@ def _content(blocks: Sequence[Any]) -> list[dict[str, Any]]:
                 content.append({"type": "input_text", "text": url.text})
             else:
                 content.append({"type": "input_image", "image_url": url, "detail": "auto"})
+        elif type(block) is Document:
+            content.append(_file_part(block))
     return content
+
+
+def _file_part(document: Document) -> dict[str, Any]:
+    if (url := document_url(document)) is not None:
+        return {"type": "input_file", "file_url": url}
+    data = document_data(document)
+    if isinstance(data, Note):
+        return {"type": "input_text", "text": data.text}
+    return {"type": "input_file", "filename": file_name(document), "file_data": f"data:{PDF};base64,{data}"}
 
 
 def _reply_items(message: AssistantMessage, with_reasoning: bool) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Struct, field
 
+from swink_agent.core.context.context import failed_before
 from swink_agent.core.errors import AuthError
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import (
@@ -79,6 +80,8 @@ class ProxyRequest(Struct, frozen=True, kw_only=True):
     system_prompt: str = ""
     tools: list[ToolDescription] = []
     options: ProxyOptions = field(default_factory=ProxyOptions)
+    answered: int = 0
+    """How many of the messages came before a reply that failed and is not among them."""
 
 
 class ProxyStreamFn(HttpStreamFn):
@@ -133,6 +136,7 @@ class ProxyStreamFn(HttpStreamFn):
             "system_prompt": prompt_text(context.system_prompt),
             "tools": [_describe(tool) for tool in context.tools],
             "options": travelling,
+            "answered": failed_before(context.messages) or None,
             "messages": json_array([self.encoded.encode(message, _as_it_is) for message in context.messages]),
         }
         headers = {

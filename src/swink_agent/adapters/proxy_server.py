@@ -18,6 +18,7 @@ import msgspec
 from aiohttp import web
 
 from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.context.context import SentMessages
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec
@@ -171,7 +172,7 @@ class ProxyServer:
             output_schema=asked.options.output_schema,
         )
         # A path in a request belongs to the client's machine; clients must not read files of this one.
-        messages = tuple(refused_files(asked.messages))
+        messages = SentMessages(list(refused_files(asked.messages)), max(0, asked.answered))
         context = AgentContext(asked.system_prompt, messages, tuple(asked.tools))
         try:
             stream = self._stream_fn(asked.model)(asked.model, context, options, cancel)

@@ -44,6 +44,7 @@ anthropic = ProviderDescription(
     url_variables=("ANTHROPIC_BASE_URL",),
     default_model="claude-sonnet-4-6",
     families=("claude",),
+    takes_documents=True,
 )
 openai = ProviderDescription(
     name="openai",
@@ -52,6 +53,7 @@ openai = ProviderDescription(
     url_variables=("OPENAI_BASE_URL",),
     default_model="gpt-5.6-terra",
     families=("gpt-3", "gpt-4", "gpt-5", "chatgpt", "codex-", "o1", "o3", "o4"),
+    takes_documents=True,
 )
 gemini = ProviderDescription(
     name="gemini",
@@ -60,6 +62,7 @@ gemini = ProviderDescription(
     url_variables=("GEMINI_BASE_URL",),
     default_model="gemini-3.5-flash",
     families=("gemini",),
+    takes_documents=True,
 )
 xai = ProviderDescription(
     name="xai",
@@ -84,6 +87,7 @@ openai_responses = ProviderDescription(
     url_variables=("OPENAI_BASE_URL",),
     default_model="gpt-5.6-terra",
     keys_of="openai",
+    takes_documents=True,
 )
 azure = ProviderDescription(
     name="azure",
@@ -96,6 +100,7 @@ proxy = ProviderDescription(
     make=_made_by("proxy", "ProxyStreamFn"),
     key_variables=("SWINK_PROXY_TOKEN",),
     url_variables=("SWINK_PROXY_URL",),
+    takes_documents=True,
 )
 ollama = ProviderDescription(
     name="ollama",
@@ -111,6 +116,7 @@ bedrock = ProviderDescription(
     name="bedrock",
     make=_made_by("bedrock", "BedrockStreamFn"),
     credential_variables=("AWS_BEARER_TOKEN_BEDROCK", "AWS_ACCESS_KEY_ID"),
+    takes_documents=True,
 )
 
 PROVIDERS = (anthropic, openai, gemini, xai, mistral, openai_responses, azure, proxy, ollama, bedrock)

@@ -174,6 +174,13 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     shell_complete=offered("files"),
     help="A picture to go with the prompt. Repeatable.",
 )
+@click.option(
+    "--file",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=offered("files"),
+    help="A PDF or a picture to go with the prompt. Repeatable.",
+)
 @click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
 @click.option(
     "--add-dir",

@@ -1,6 +1,7 @@
 """Encodes messages and events as JSON, and decodes them, including what a newer version wrote.
 
-A content block of an unknown type becomes an `Extension`. The values are defined in `types` and `events`.
+A content block of an unknown type, or a document of an unknown kind, becomes an `Extension`. The values are defined in
+`types` and `events`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .types import (
     AssistantMessage,
     Cost,
     CustomMessage,
+    Document,
     PolicyStop,
     StopReason,
     ToolResultMessage,
@@ -187,7 +189,7 @@ def decode_json(data: bytes | str, kind: Any, noun: str, dec_hook: Callable[[typ
         raise ValueError(f"not a valid {noun}: {error}") from error
 
 
-_BLOCK_TAGS = frozenset({"text", "thinking", "tool_call", "image", "extension"})
+_BLOCK_TAGS = frozenset({"text", "thinking", "tool_call", "image", "document", "extension"})
 _OPAQUE_KEYS = frozenset({"arguments", "details", "data", "schema", "scope", "state", "value"})
 
 
@@ -214,8 +216,19 @@ def _wrap_in_content(content: list[Any]) -> bool:
             continue
         fields = cast("dict[str, Any]", block)
         type_name = fields.get("type")
-        if isinstance(type_name, str) and type_name not in _BLOCK_TAGS:
+        if isinstance(type_name, str) and (type_name not in _BLOCK_TAGS or not _is_readable(type_name, fields)):
             data = {key: value for key, value in fields.items() if key != "type"}
             content[position] = {"type": "extension", "type_name": type_name, "data": data}
             found = True
     return found
+
+
+def _is_readable(type_name: str, fields: dict[str, Any]) -> bool:
+    """Whether this version can read the block: a newer one may write documents that are not PDF."""
+    if type_name != "document":
+        return True
+    try:
+        json_decoder(Document).decode(msgspec.json.encode(fields))
+    except msgspec.ValidationError:
+        return False
+    return True

@@ -25,6 +25,7 @@ from .types import (
     AgentMessage,
     AgentResult,
     Cost,
+    Document,
     Image,
     ModelSpec,
     PolicyStop,
@@ -265,7 +266,7 @@ class Recorder:
         self, message: ToolResultMessage, call: int, state: Mapping[str, Any], facts: CallFacts | None = None
     ) -> None:
         """Records the result of a tool call, and the state after it. The result is masked except for the addresses of
-        images, which the model needs; the facts have the scope and the arguments unmasked."""
+        images and documents, which the model needs; the facts have the scope and the arguments unmasked."""
         if state or self._state is not _NO_STATE:
             with suppress(AgentError):  # state that is not JSON is reported by `make_durable`
                 self.state_is(state)
@@ -276,7 +277,7 @@ class Recorder:
         if message.outcome is _UNKNOWN_TOOL or message.outcome is _PENDING:
             redactor = self.redactor  # the name is the model's, and may be anything; what waits is not masked yet
         for block in message.content:
-            if type(block) is Image:
+            if type(block) in _WITH_ADDRESSES:
                 redactor = self.redactor
         try:
             self._numbers[id(message)] = record(MessageAdded(message, "result", call, facts), redactor)
@@ -380,6 +381,7 @@ class Recorder:
 
 _NO_STATE = b"{}"
 _UNKNOWN_TOOL, _PENDING = ToolOutcome.UNKNOWN_TOOL, ToolOutcome.PENDING
+_WITH_ADDRESSES = frozenset({Image, Document})
 
 
 def _record_nothing(entry: JournalEntry, redactor: Redactor | None = None, /) -> int:

@@ -70,6 +70,8 @@ class ProviderDescription(Value, frozen=True, kw_only=True):
     provider is as likely to use."""
     models: tuple[hints.ModelInfo, ...] = ()
     """Its models, with limits and prices, if the packaged catalog does not list them."""
+    takes_documents: bool = False
+    """Whether its adapter sends documents (PDF)."""
 
     def __post_init__(self) -> None:
         for owner, names in ((self, _OF_VARIABLES), *[(model, _OF_NAMES) for model in self.models]):

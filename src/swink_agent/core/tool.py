@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 from .approval import Grant
 from .cancel import CancellationToken
 from .errors import MissingDeps, ToolError
-from .types import AgentMessage, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks
+from .types import AgentMessage, Document, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks
 from .values import hints
 from .values.parameters import Deps_co, Deps_contra
 from .values.value import Value
@@ -22,7 +22,7 @@ from .values.value import Value
 __all__ = ["AgentTool", "AgentToolResult", "ToolContext", "ToolOptions", "Toolbox"]
 
 OnSteer = Literal["cancel", "finish"]
-_RESULT_BLOCKS = frozenset({Text, Image, Extension})
+_RESULT_BLOCKS = frozenset({Text, Image, Document, Extension})
 _NO_MODEL, _NO_USAGE = ModelSpec("", ""), Usage()
 _PLAIN = frozenset({int, float, bool, dict})
 
@@ -268,7 +268,7 @@ def as_result(value: Any, name: str) -> AgentToolResult:
                 return value
             case str():
                 return AgentToolResult((Text(_encodable(value)),))
-            case Text() | Image() | Extension():
+            case Text() | Image() | Document() | Extension():
                 return AgentToolResult((value,))
             case list() | tuple() if value and all(type(item) in _RESULT_BLOCKS for item in cast("list[Any]", value)):
                 return AgentToolResult(cast("Sequence[UserBlock]", value))

@@ -27,16 +27,20 @@ __all__ = [
     "AssistantBlock",
     "AssistantMessage",
     "Base64Image",
+    "Base64Source",
     "ContentBlock",
     "Cost",
     "CustomMessage",
+    "Document",
     "Extension",
     "FileImage",
+    "FileSource",
     "Image",
     "ImageSource",
     "LlmMessage",
     "ModelSpec",
     "PolicyStop",
+    "Source",
     "StopReason",
     "Text",
     "Thinking",
@@ -46,6 +50,7 @@ __all__ = [
     "ToolOutcome",
     "ToolResultMessage",
     "UrlImage",
+    "UrlSource",
     "Usage",
     "UserBlock",
     "UserMessage",
@@ -98,40 +103,96 @@ class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call", gc=False):
         return self.partial_json is not None
 
 
-class Base64Image(Value, frozen=True, tag_field="type", tag="base64", gc=False):
-    """Image data in the message itself."""
+class Base64Source(Value, frozen=True, tag_field="type", tag="base64", gc=False):
+    """Data in the message itself."""
 
     media_type: str
     data: str
 
 
-class UrlImage(Value, frozen=True, tag_field="type", tag="url", gc=False):
-    """An image that the provider fetches."""
+class UrlSource(Value, frozen=True, tag_field="type", tag="url", gc=False):
+    """Something that the provider fetches."""
 
     url: str
     media_type: str | None = None
 
 
-class FileImage(Value, frozen=True, tag_field="type", tag="file", gc=False):
-    """An image file on this machine. Adapters read it for the first request; if it is missing, they send a note."""
+class FileSource(Value, frozen=True, tag_field="type", tag="file", gc=False):
+    """A file on this machine. Adapters read it for the first request; if it is missing, they send a note."""
 
     path: str
     media_type: str | None = None
 
 
-ImageSource: TypeAlias = Base64Image | UrlImage | FileImage
+Source: TypeAlias = Base64Source | UrlSource | FileSource
+_SOURCES = (Base64Source, UrlSource, FileSource)
+
+# The names from before there were documents.
+Base64Image = Base64Source
+UrlImage = UrlSource
+FileImage = FileSource
+ImageSource: TypeAlias = Source
+
+
+def _check_source(owner: str, source: object) -> None:
+    if not isinstance(source, _SOURCES):
+        raise TypeError(f"{owner}.source is a {type(source).__name__}; give a Base64Source, UrlSource or FileSource")
 
 
 class Image(Value, frozen=True, tag_field="type", tag="image", gc=False):
     """A picture, from one of the three sources."""
 
-    source: ImageSource
+    source: Source
 
     def __post_init__(self) -> None:
-        if not isinstance(cast("object", self.source), (Base64Image, UrlImage, FileImage)):
-            raise TypeError(
-                f"Image.source is a {type(self.source).__name__}; give a Base64Image, UrlImage or FileImage"
+        _check_source("Image", self.source)
+
+
+class Document(Value, frozen=True, tag_field="type", tag="document", gc=False):
+    """A PDF document, from one of the three sources. Raises `ValueError` for a source of another kind.
+
+    `name` is what the model and people call it; without one, it is called by its file or its address.
+    """
+
+    source: Source
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        source = self.source
+        _check_source("Document", source)
+        kind = source.media_type
+        if kind is None:
+            if type(source) is UrlSource and source.url[:5].lower() == "data:":
+                kind = source.url[5:].partition(",")[0]
+            elif type(source) is FileSource and (suffix := _suffix(source.path)) not in ("", ".pdf"):
+                raise ValueError(
+                    f"a document is a PDF, and the file ends in {suffix!r}: if it is one, give "
+                    "media_type='application/pdf'; put the text of other files into the prompt"
+                )
+        if kind is not None and kind.partition(";")[0].strip().lower() != PDF:
+            raise ValueError(
+                f"a document is a PDF ({PDF}), not {kind[:100] or 'of an unknown kind'!r}: put the text of other "
+                "files into the prompt"
             )
+
+    @property
+    def shown_name(self) -> str:
+        """Its name, else that of its file or address, else `document.pdf`; on one line, and not long."""
+        name, source = self.name.strip(), self.source
+        if not name and type(source) is FileSource:
+            name = source.path.rstrip("/").rpartition("/")[2]
+        elif not name and type(source) is UrlSource and source.url[:5].lower() != "data:":
+            name = source.url.partition("#")[0].partition("?")[0].rstrip("/").rpartition("/")[2]
+        shown = "".join([letter if letter.isprintable() else " " for letter in name[:200]])
+        return " ".join(shown.split()) or "document.pdf"
+
+
+PDF = "application/pdf"
+
+
+def _suffix(path: str) -> str:
+    name = path.rstrip("/").rpartition("/")[2]
+    return f".{name.rpartition('.')[2].lower()}" if "." in name.strip(".") else ""
 
 
 class Extension(Value, frozen=True, tag_field="type", tag="extension"):
@@ -141,11 +202,11 @@ class Extension(Value, frozen=True, tag_field="type", tag="extension"):
     data: Any = None
 
 
-UserBlock: TypeAlias = Text | Image | Extension
+UserBlock: TypeAlias = Text | Image | Document | Extension
 AssistantBlock: TypeAlias = Text | Thinking | ToolCall | Extension
-ContentBlock: TypeAlias = Text | Thinking | ToolCall | Image | Extension
+ContentBlock: TypeAlias = Text | Thinking | ToolCall | Image | Document | Extension
 
-_USER_BLOCKS = frozenset({Text, Image, Extension})
+_USER_BLOCKS = frozenset({Text, Image, Document, Extension})
 _ASSISTANT_BLOCKS = frozenset({Text, Thinking, ToolCall, Extension})
 
 
@@ -460,7 +521,7 @@ LLM_MESSAGES = frozenset({UserMessage, AssistantMessage, ToolResultMessage})
 def is_blank(messages: Iterable[AgentMessage]) -> bool:
     """Whether the messages are empty: no messages, or only user messages without content.
 
-    White space is not content. An image is, and so is any message of another kind.
+    White space is not content. An image or a document is, and so is any message of another kind.
     """
     for message in messages:
         if type(message) is not UserMessage:
@@ -475,7 +536,9 @@ def as_prompts(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tupl
     """Works like `as_messages`, and raises `ValueError` for a prompt without content."""
     messages = as_messages(given)
     if is_blank(messages):
-        raise ValueError("the prompt has no content: give text or an image; continue_loop() runs without a prompt")
+        raise ValueError(
+            "the prompt has no content: give text, an image or a document; continue_loop() runs without a prompt"
+        )
     return messages
 
 

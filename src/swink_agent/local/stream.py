@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from swink_agent.core.cancel import CancellationToken, call_in
+from swink_agent.core.context.documents import new_document, refused_document
 from swink_agent.core.errors import Aborted, AgentError, ErrorKind
 from swink_agent.core.stream import (
     AssistantMessageEvent,
@@ -113,6 +114,10 @@ class LocalStreamFn:
             context = AgentContext(await resolved_prompt(context), context.messages, context.tools)
         except AgentError as error:
             yield StreamFailed(str(error), error.kind or ErrorKind.INVALID_REQUEST)
+            return
+        document = new_document(context.messages)
+        if document is not None:
+            yield StreamFailed(refused_document(self.provider, document), ErrorKind.INVALID_REQUEST)
             return
         call = _Call(self, self._named(model), context, options, cancel, is_thinking)
         yield StreamStart()

@@ -7,6 +7,7 @@ from .compaction.token_counters import tiktoken_counter as tiktoken_counter
 from .errors import SessionAmbiguous as SessionAmbiguous
 from .errors import SessionDamaged as SessionDamaged
 from .errors import SessionError as SessionError
+from .errors import SessionExists as SessionExists
 from .errors import SessionInUse as SessionInUse
 from .errors import SessionNotFound as SessionNotFound
 from .export import export_html as export_html
@@ -30,3 +31,5 @@ from .sessions.session import LoadedSession as LoadedSession
 from .sessions.session import Session as Session
 from .sessions.store import AsyncSessionStore as AsyncSessionStore
 from .sessions.store import JsonlSessionStore as JsonlSessionStore
+from .sessions.store import SessionStore as SessionStore
+from .sessions.store import SqlSessionStore as SqlSessionStore

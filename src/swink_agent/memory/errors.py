@@ -3,6 +3,7 @@
     SessionError(message, path)     of the library's `AgentError`s
     ├── SessionNotFound             no session of that id
     ├── SessionAmbiguous            several ids begin like that
+    ├── SessionExists               a session has that id already
     ├── SessionInUse                another writer has it open
     └── SessionDamaged              nothing at all can be read of it
 
@@ -15,7 +16,15 @@ import os
 
 from swink_agent.core.errors import AgentError
 
-__all__ = ["SessionAmbiguous", "SessionDamaged", "SessionError", "SessionInUse", "SessionNotFound", "reason_of"]
+__all__ = [
+    "SessionAmbiguous",
+    "SessionDamaged",
+    "SessionError",
+    "SessionExists",
+    "SessionInUse",
+    "SessionNotFound",
+    "reason_of",
+]
 
 
 class SessionError(AgentError):
@@ -32,6 +41,10 @@ class SessionNotFound(SessionError):
 
 class SessionAmbiguous(SessionError):
     """Several sessions have ids that begin like this."""
+
+
+class SessionExists(SessionError):
+    """The id that was given for a new session is one that a session has already."""
 
 
 class SessionInUse(SessionError):

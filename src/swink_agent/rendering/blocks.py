@@ -12,15 +12,17 @@ from html import escape
 from typing import Any, cast
 
 from swink_agent.core.types import (
-    Base64Image,
+    Base64Source,
     ContentBlock,
+    Document,
     Extension,
+    FileSource,
     Image,
     Text,
     Thinking,
     ToolCall,
     ToolResultMessage,
-    UrlImage,
+    UrlSource,
 )
 
 from .characters import one_line, visible
@@ -158,6 +160,8 @@ def _content(blocks: Sequence[ContentBlock], out: list[str]) -> None:
                 _folded(f'<span class="name">Thinking</span> <bdi class="gist">{first}</bdi>', body, "thinking", out)
         elif type(block) is Image:
             out.append(_image(block))
+        elif type(block) is Document:
+            out.append(_document(block))
         elif type(block) is Extension:
             name = f'Extension <code class="tag">{escape(one_line(block.type_name, 60))}</code>'
             _folded(name, _json(block.data), "data", out)
@@ -170,21 +174,34 @@ def _folded(summary: str, body: str, kind: str, out: list[str]) -> None:
 def _image(block: Image) -> str:
     """Embeds an image whose data is in the message. For an image elsewhere, shows its address and loads nothing."""
     source = block.source
-    if isinstance(source, Base64Image):
-        url = data_url(source)
-        if url is not None:
-            return (
-                f'<figure><img src="{url}" alt="an image in the session ({size_of(source)})" loading="lazy"></figure>\n'
-            )
-        description = f"{one_line(source.media_type, 60)}, {size_of(source)}"
-        return f'<p class="elsewhere">Image, not shown: <code>{escape(description)}</code></p>\n'
-    where = source.url if isinstance(source, UrlImage) else source.path
+    url = data_url(source) if isinstance(source, Base64Source) else None
+    if url is not None and isinstance(source, Base64Source):
+        return f'<figure><img src="{url}" alt="an image in the session ({size_of(source)})" loading="lazy"></figure>\n'
+    if isinstance(source, Base64Source):
+        return f'<p class="elsewhere">Image, not shown: {_described(source)}</p>\n'
+    return f'<p class="elsewhere">Image {_place(source)}</p>\n'
+
+
+def _document(block: Document) -> str:
+    """Names a document. Its data is not embedded: a browser would run what it holds."""
+    name = f"<bdi>{escape(one_line(block.shown_name, 200))}</bdi>"
+    source = block.source
+    where = f", not shown: {_described(source)}" if isinstance(source, Base64Source) else f" {_place(source)}"
+    return f'<p class="elsewhere">Document {name}{where}</p>\n'
+
+
+def _described(source: Base64Source) -> str:
+    return f"<code>{escape(f'{one_line(source.media_type, 60)}, {size_of(source)}')}</code>"
+
+
+def _place(source: UrlSource | FileSource) -> str:
+    """Says where an image or document is, with a link if its address is safe."""
+    where = source.url if isinstance(source, UrlSource) else source.path
     shown = escape(one_line(where, 300))
-    address = safe_address(where) if isinstance(source, UrlImage) and len(where) < 2000 else None
+    address = safe_address(where) if isinstance(source, UrlSource) and len(where) < 2000 else None
     if address is not None and visible(address) == address:
         shown = f'<a href="{escape(address)}" rel="noopener noreferrer nofollow">{shown}</a>'
-    place = "at" if isinstance(source, UrlImage) else "in the file"
-    return f'<p class="elsewhere">Image {place} <code>{shown}</code></p>\n'
+    return f"{'at' if isinstance(source, UrlSource) else 'in the file'} <code>{shown}</code>"
 
 
 def _json(value: Any) -> str:

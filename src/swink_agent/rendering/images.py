@@ -10,7 +10,7 @@ import base64
 import binascii
 import re
 
-from swink_agent.core.types import Base64Image
+from swink_agent.core.types import Base64Source
 
 __all__ = ["data_url", "size_of"]
 
@@ -18,7 +18,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _HEAD = 24
 
 
-def data_url(image: Base64Image) -> str | None:
+def data_url(image: Base64Source) -> str | None:
     """Returns the image as a `data:` URL of base64 characters only, or `None` if it must not be embedded."""
     data = image.data.strip()
     if "\n" in data or "\r" in data:
@@ -33,13 +33,13 @@ def data_url(image: Base64Image) -> str | None:
     return f"data:{media_type};base64,{data}" if media_type and media_type == _declared_type(image) else None
 
 
-def size_of(image: Base64Image) -> str:
-    """Returns the size of the image as a phrase, such as "12 KB"."""
+def size_of(image: Base64Source) -> str:
+    """Returns the size of an image or a document as a phrase, such as "12 KB"."""
     size = len(image.data) * 3 // 4
     return f"{size:,} bytes" if size < 10_000 else f"{size // 1024:,} KB"
 
 
-def _declared_type(image: Base64Image) -> str:
+def _declared_type(image: Base64Source) -> str:
     declared = image.media_type.strip().lower()
     return "image/jpeg" if declared == "image/jpg" else declared
 

@@ -16,8 +16,10 @@ from swink_agent.memory.errors import SessionNotFound
 from swink_agent.memory.log.runs import RecordedSession
 from swink_agent.memory.replaying.divergence import ReplayReport
 from swink_agent.memory.replaying.playing import MakeAgentFn, replay
-from swink_agent.memory.sessions.opening import read_contents
+from swink_agent.memory.sessions.opening import contents_of
 from swink_agent.memory.sessions.session import LoadedSession
+from swink_agent.memory.storage.folder import read_file
+from swink_agent.memory.storage.protocols import LogName
 
 __all__ = ["assert_replays", "assert_replays_sync"]
 
@@ -69,7 +71,8 @@ def _given(
     path = Path(session)
     if not path.is_file():
         raise SessionNotFound(f"there is no session {path}: name its file, or give one that is loaded", path=str(path))
-    return str(path), LoadedSession(path, read_contents(path, checked_types(types)))
+    name = LogName(path.stem, path)
+    return str(path), LoadedSession(name, contents_of(name, read_file(path), checked_types(types)))
 
 
 def _nothing() -> None:

@@ -31,7 +31,7 @@ from swink_agent.adapters import stream_fn_for
 from swink_agent.approvals import CallRules
 from swink_agent.core.journal import JournalEntry
 from swink_agent.local import provider
-from swink_agent.memory import AsyncSessionStore, JsonlSessionStore, export_html
+from swink_agent.memory import AsyncSessionStore, JsonlSessionStore, SessionStore, SqlSessionStore, export_html
 from swink_agent.memory.log.fold import Fold
 from swink_agent.memory.log.masking import masked
 from swink_agent.memory.sessions.resuming import past_of
@@ -236,10 +236,14 @@ def make_agent(stream_fn: StreamFn, wrap_tool: Callable[[AgentTool], AgentTool])
     return made
 
 
-async def go_on(store: JsonlSessionStore) -> None:
-    async with await AsyncSessionStore(store).create(metadata={"user": "ann"}) as session:
+stores: list[SessionStore] = [JsonlSessionStore("sessions"), SqlSessionStore("sessions.db")]
+
+
+async def go_on(store: SessionStore) -> None:
+    async with await AsyncSessionStore(store).create(metadata={"user": "ann"}, id="order-17") as session:
         session.attach(make_agent(scripted(answer), lambda tool: tool))
     assert_type(store.load(session.id).labels[0].position, int)
+    assert_type(store.list(metadata={"user": "ann"})[0].id, str)
     await assert_replays(session.path, make_agent)
 
 

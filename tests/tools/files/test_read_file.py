@@ -123,6 +123,13 @@ async def test_other_encodings_are_read_and_named(
     assert said(await use(tool, path="a")) == shown
 
 
+async def test_a_pdf_is_refused_with_what_can_read_it(tool: ReadFileTool, folder: Path, use: Any) -> None:
+    (folder / "a.pdf").write_bytes(b"%PDF-1.4\n\x00\x01\xff")
+    assert refused(await use(tool, path="a.pdf")) == (
+        "a.pdf is a PDF of 12 bytes, not text: read it with a command, such as pdftotext, or ask the user to attach it"
+    )
+
+
 @pytest.mark.parametrize("data", [b"\x7fELF\0\0", b"text\0text", bytes(range(1, 256)) * 4, b"\xff\xfe\x00\x00a\0\0\0"])
 async def test_binary_files_are_refused_politely(tool: ReadFileTool, folder: Path, use: Any, data: bytes) -> None:
     (folder / "a.bin").write_bytes(data)

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.tui.composing.pasting import folded_label, image_files, image_label, may_name_images
+from swink_agent.tui.composing.pasting import (
+    folded_label,
+    image_files,
+    image_label,
+    may_name_images,
+    mentioned_documents,
+)
 
 
 def test_more_than_ten_lines_are_folded() -> None:
@@ -49,3 +55,27 @@ def test_what_is_no_picture_stays_text(tmp_path: Path) -> None:
 
 def test_a_name_cannot_make_a_label_that_is_not_one() -> None:
     assert image_label("/x/a]#\x1b[.png") == "[image #: a____.png]"
+
+
+def test_a_pdf_is_attached_as_a_document(tmp_path: Path) -> None:
+    (tmp_path / "my report.PDF").touch()
+    text = f"'{tmp_path}/my report.PDF'"
+    assert may_name_images(text)
+    assert image_files(text, Path("/")) == [str(tmp_path / "my report.PDF")]
+    assert image_label("/x/my report.PDF") == "[document #: my report.PDF]"
+
+
+def test_mentions_name_documents(tmp_path: Path) -> None:
+    (tmp_path / "b c").mkdir()
+    for name in ("a.pdf", "b c/d.pdf", "e.txt"):
+        (tmp_path / name).touch()
+    a, d = str(tmp_path / "a.pdf"), str(tmp_path / "b c/d.pdf")
+    for text, found in [
+        ("@a.pdf", [a]),
+        ("see @a.pdf, and (@a.pdf).", [a]),
+        ('see @"b c/d.pdf" and @a.pdf!', [d, a]),
+        (f"see @{tmp_path}/a.pdf", [a]),
+        ("mail me@a.pdf", []),
+        ("see @a.pdf.old, @e.txt, @none.pdf, a.pdf", []),
+    ]:
+        assert mentioned_documents(text, tmp_path) == found

@@ -309,6 +309,34 @@ async def test_a_picture_goes_with_a_prompt_and_one_that_is_none_sends_nothing(t
     await conversation.close()
 
 
+async def test_a_pdf_is_attached_by_its_path_and_by_a_mention(talk: Talk) -> None:
+    for name in ("a.pdf", "my report.pdf"):
+        (talk.folder / name).write_bytes(b"%PDF-1.4\n")
+    stream = scripted(text("Two."))
+    conversation = await talk.open(stream)
+    path = str(talk.folder / "a.pdf")
+    await conversation.submit('compare @a.pdf with @"my report.pdf", not me@b.pdf or @none.pdf', [path])
+    await conversation.settled()
+    content = stream.requests[0].messages[0].content
+    assert [getattr(part, "name", "text") for part in content] == ["text", "a.pdf", "my report.pdf"]
+    block = next(block for block in conversation.transcript.blocks if isinstance(block, UserBlock))
+    assert tuple(block.images) == (path, "my report.pdf")
+    await conversation.close()
+
+
+async def test_a_document_for_a_model_that_takes_none_is_not_sent(talk: Talk) -> None:
+    (talk.folder / "a.pdf").write_bytes(b"%PDF-1.4\n")
+    stream = scripted(text("Hello."))
+    conversation = await talk.open(stream, model="mistral:mistral-medium-latest")
+    await conversation.submit("look at @a.pdf")
+    assert told(conversation, "error")[-1].startswith("mistral:mistral-medium-latest takes no documents: leave the doc")
+    assert talk.front.given_back == ["look at @a.pdf"]
+    await conversation.submit("hello")
+    await conversation.settled()
+    assert len(stream.requests) == 1
+    await conversation.close()
+
+
 async def test_it_says_hello_with_the_model_and_how_to_get_help(talk: Talk) -> None:
     conversation = await talk.open(text("x"))
     welcome = conversation.transcript.blocks[0]

@@ -12,7 +12,7 @@ import pytest
 from swink_agent.app.runs.sessions import open_store
 from swink_agent.approvals.approvals import ApprovalChoice
 from swink_agent.core.types import AssistantMessage, Cost, Usage, UserMessage, extract_text
-from swink_agent.memory.log.session_file import SessionFile
+from swink_agent.memory.log.line_writer import LineWriter
 from swink_agent.testing import call, scripted, stall, text
 from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.talk.first_run import branch_of
@@ -140,7 +140,7 @@ async def test_a_name_that_cannot_be_written_is_not_said_to_be_saved(
     conversation = await talk.open(text("Blue."))
     await say(conversation, "colour?")
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(SessionFile, "write", fails)
+        meanwhile.setattr(LineWriter, "write", fails)
         await conversation.submit("#save On colours")
     assert f"{session_id(conversation)}.jsonl" in told(conversation, "error")[-1]
     assert not any("is saved" in one for one in told(conversation))

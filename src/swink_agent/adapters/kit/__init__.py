@@ -4,7 +4,7 @@
     keyed.py        KeyedStreamFn: the same, with address and key    errors.py     what a provider's error means
     frames.py       divides a body into frames                       documents.py  decodes a frame to a typed value
     reply.py        ReplyWriter: events that are always in order     outgoing.py   prepares messages for a request
-    bodies.py       request bodies, encoded once                     images.py     images as data, or a note instead
+    bodies.py       request bodies, encoded once                     images.py     files as data, or a note instead
     schemas.py      SchemaSubset: a JSON Schema for the reply
 
 `swink_agent.adapters` has what users of finished adapters need as well: `Limits`, `Transport`, `AiohttpTransport`,
@@ -29,7 +29,7 @@ from .frames import (
     SseFrames,
 )
 from .http import HttpStreamFn, Parser, with_advice
-from .images import MOST_IMAGE_BYTES, Note, Picture, image_url, picture
+from .images import MOST_IMAGE_BYTES, Note, Picture, document_data, document_url, file_name, image_url, picture
 from .keyed import JSON_HEADERS, KeyedStreamFn
 from .outgoing import OutgoingMessages, RequestError
 from .reply import ReplyWriter
@@ -68,6 +68,9 @@ __all__ = [
     "classify_error",
     "count",
     "document",
+    "document_data",
+    "document_url",
+    "file_name",
     "image_url",
     "items",
     "json_array",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
@@ -18,7 +18,7 @@ from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind, StreamError
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions, resolved_prompt
-from swink_agent.core.types import AgentContext, Cost, ModelSpec, Usage
+from swink_agent.core.types import AgentContext, Cost, Document, ModelSpec, Usage
 from swink_agent.core.values.value import is_secret_name
 
 from ..addresses import address_problem
@@ -28,7 +28,7 @@ from .outgoing import OutgoingMessages, RequestError
 from .reply import ReplyWriter
 from .transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
 
-__all__ = ["HttpStreamFn", "Parser", "RequestError", "with_advice"]
+__all__ = ["HttpStreamFn", "Parser", "RequestError", "takes_images", "with_advice"]
 
 log = logging.getLogger("swink_agent")
 _MOST_ERROR_BYTES = 64 * 1024
@@ -136,11 +136,23 @@ class HttpStreamFn(ABC):
             return self.limits
         return msgspec.structs.replace(self.limits, total=options.timeout)
 
+    def without_documents(self, model: ModelSpec) -> str:
+        """Names the provider, or its model, if that takes no documents; empty if it takes them."""
+        return "" if self.description.takes_documents else self.provider
+
+    def document_names(self) -> Callable[[Document], str] | None:
+        """Returns what names the documents of one request, if the provider does not take every name."""
+        return None
+
     async def prepared(self, model: ModelSpec, context: AgentContext) -> AgentContext:
         """Prepares the context for the model. Raises `RequestError`."""
         prompt = await resolved_prompt(context)
         messages = await self._outgoing.prepare(
-            context.messages, lambda: self.is_relay or takes_images(model), keeps_extensions=self.is_relay
+            context.messages,
+            lambda: self.is_relay or takes_images(model),
+            keeps_extensions=self.is_relay,
+            without_documents=lambda: self.without_documents(model),
+            names_documents=self.document_names(),
         )
         if prompt is context.system_prompt and messages is context.messages:
             return context

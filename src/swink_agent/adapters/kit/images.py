@@ -1,6 +1,6 @@
-"""Images as data, or a `Note` instead of one that cannot be sent.
+"""Images and documents as data, or a `Note` instead of one that cannot be sent.
 
-Reads image files without blocking, only ordinary files, and no more than a provider accepts. A missing image is not an
+Reads their files without blocking, only ordinary files, and no more than a provider accepts. A missing one is not an
 error: the conversation continues with a note in its place.
 """
 
@@ -9,28 +9,21 @@ from __future__ import annotations
 import base64
 import mimetypes
 import os
-import stat
 from typing import NamedTuple
 
-from swink_agent.core.types import Base64Image, FileImage, Image, UrlImage
+from swink_agent.core.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, kind_of, read_media
+from swink_agent.core.types import PDF, Base64Source, Document, FileSource, Image, UrlSource
 
-__all__ = ["MOST_IMAGE_BYTES", "Note", "Picture", "image_url", "picture"]
+__all__ = ["MOST_IMAGE_BYTES", "Note", "Picture", "document_data", "document_url", "file_name", "image_url", "picture"]
 
-MOST_IMAGE_BYTES = 20 * 1024 * 1024
-_SIGNATURES = (
-    (b"\x89PNG", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"II*\x00", "image/tiff"),
-    (b"MM\x00*", "image/tiff"),
-)
+_TIFF = (b"II*\x00", b"MM\x00*")
 _LOOKED_AT = 512
 _LEAST_TEXT = 32
 """This many bytes of text are not an image; fewer may be anything."""
 
 
 class Note(NamedTuple):
-    """The text that a model reads instead of an image that cannot be sent."""
+    """The text that a model reads instead of an image or a document that cannot be sent."""
 
     text: str
 
@@ -46,9 +39,9 @@ class Picture(NamedTuple):
 def picture(image: Image) -> Picture | Note:
     """Returns the data of an image, which may be in a file, or a note that explains why it is missing."""
     source = image.source
-    if isinstance(source, Base64Image):
+    if isinstance(source, Base64Source):
         return Picture(source.media_type, source.data)
-    if isinstance(source, FileImage):
+    if isinstance(source, FileSource):
         return _in_file(source)
     if source.url.startswith("data:") and ";base64," in source.url:
         media_type, _, data = source.url.removeprefix("data:").partition(";base64,")
@@ -58,20 +51,53 @@ def picture(image: Image) -> Picture | Note:
 
 def image_url(image: Image) -> str | Note:
     """Returns a URL for the image: its own, or a data URL."""
-    if isinstance(image.source, UrlImage):
+    if isinstance(image.source, UrlSource):
         return image.source.url
     found = picture(image)
     return found if isinstance(found, Note) else f"data:{found.media_type};base64,{found.data}"
 
 
+def document_url(document: Document) -> str | None:
+    """Returns the address from which a provider can fetch the document, if it has one."""
+    source = document.source
+    return source.url if isinstance(source, UrlSource) and source.url[:5].lower() != "data:" else None
+
+
+def file_name(document: Document) -> str:
+    """Returns a file name for the document, which ends in `.pdf`."""
+    name = document.shown_name
+    return name if name.lower().endswith(".pdf") else f"{name}.pdf"
+
+
+def document_data(document: Document) -> str | Note:
+    """Returns the data of a document in base64, or a note that explains why it is missing."""
+    source, name = document.source, document.shown_name
+    if isinstance(source, Base64Source):
+        return source.data
+    if isinstance(source, UrlSource):
+        head, _, data = source.url.partition(",")
+        if head[:5].lower() == "data:" and head.endswith(";base64"):
+            return data
+        return Note(f"[document {name} left out: this provider is given the data of documents, not their URLs]")
+    try:
+        data = read_media(source.path, MOST_DOCUMENT_BYTES)
+    except OSError as error:
+        return Note(f"[document missing: {name} could not be read: {error.strerror or error}]")
+    except ValueError as error:
+        return Note(f"[document missing: {name} {error}]")
+    if kind_of(data) != PDF:
+        return Note(f"[document missing: {name} is {'empty' if not data else 'not a PDF'}]")
+    return base64.b64encode(data).decode()
+
+
 # -- files ---------------------------------------------------------------------------------------------------
 
 
-def _in_file(source: FileImage) -> Picture | Note:
+def _in_file(source: FileSource) -> Picture | Note:
     name = (os.path.basename(source.path.rstrip("/")) or source.path)[:100]
     name = name if name.isprintable() else repr(name)
     try:
-        data = _read(source.path)
+        data = read_media(source.path, MOST_IMAGE_BYTES)
     except OSError as error:
         return Note(f"[image missing: {name} could not be read: {error.strerror or error}]")
     except ValueError as error:
@@ -83,33 +109,12 @@ def _in_file(source: FileImage) -> Picture | Note:
     return Picture(found, base64.b64encode(data).decode())
 
 
-def _read(path: str) -> bytes:
-    """Reads the file. Raises `OSError`, or `ValueError` with a text that follows the file's name."""
-    try:
-        # This opens a named pipe at once, so that it can be refused; a plain open would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except ValueError:
-        raise ValueError("is not a valid file name") from None
-    try:
-        status = os.fstat(descriptor)
-        if stat.S_ISDIR(status.st_mode):
-            raise ValueError("is a folder")
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("is not an ordinary file")
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(MOST_IMAGE_BYTES + 1) if status.st_size <= MOST_IMAGE_BYTES else b""
-    finally:
-        os.close(descriptor)
-    if status.st_size > MOST_IMAGE_BYTES or len(data) > MOST_IMAGE_BYTES:
-        raise ValueError(f"is larger than {MOST_IMAGE_BYTES // 1024**2} MB")
-    return data
-
-
 def _sniffed(data: bytes) -> str:
     """Returns the media type by the first bytes; providers refuse data with a wrong type."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((media_type for start, media_type in _SIGNATURES if data.startswith(start)), "")
+    kind = kind_of(data)
+    if kind.startswith("image/"):
+        return kind
+    return "image/tiff" if data.startswith(_TIFF) else ""
 
 
 def _is_text(data: bytes) -> bool:

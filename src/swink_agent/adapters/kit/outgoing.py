@@ -1,4 +1,4 @@
-"""Prepares a context for a request: reads image files, and replaces blocks that cannot be sent by notes.
+"""Prepares a context for a request: reads files, and replaces blocks that cannot be sent by notes.
 
 Slow work runs outside the event loop. Each adapter's request builder handles further limits of its provider.
 """
@@ -9,15 +9,19 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
+from swink_agent.core.context.context import SentMessages, failed_before
+from swink_agent.core.context.documents import document_note, new_document, refused_document
 from swink_agent.core.types import (
+    PDF,
     AgentMessage,
-    Base64Image,
+    Base64Source,
+    Document,
     Extension,
-    FileImage,
+    FileSource,
     Image,
     Text,
     ToolResultMessage,
@@ -25,13 +29,13 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-from .images import Note, picture
+from .images import Note, document_data, picture
 
 __all__ = ["OutgoingMessages", "RequestError", "refused_files"]
 
 log = logging.getLogger("swink_agent")
 _MOST_REMEMBERED = 64 * 1024 * 1024
-_Key = tuple[int, bool]
+_Key: TypeAlias = tuple[int, object]
 
 
 class RequestError(ValueError):
@@ -44,6 +48,14 @@ class RequestError(ValueError):
 # -- messages ------------------------------------------------------------------------------------------------
 
 
+class _Taken(NamedTuple):
+    """What may stay in the messages; the rest becomes notes."""
+
+    images: bool
+    documents: bool
+    extensions: bool
+
+
 class OutgoingMessages:
     """Replaces what cannot be sent in messages. A message is changed once; later calls return the same object."""
 
@@ -54,41 +66,79 @@ class OutgoingMessages:
         self._size = 0
 
     async def prepare(
-        self, messages: Sequence[AgentMessage], takes_images: Callable[[], bool], *, keeps_extensions: bool = False
+        self,
+        messages: Sequence[AgentMessage],
+        takes_images: Callable[[], bool],
+        *,
+        keeps_extensions: bool = False,
+        without_documents: Callable[[], str] = lambda: "this provider",
+        names_documents: Callable[[Document], str] | None = None,
     ) -> Sequence[AgentMessage]:
-        """Reads files and replaces what cannot be sent by notes; returns the same messages if nothing changes."""
+        """Reads files and replaces what cannot be sent by notes; returns the same messages if nothing changes.
+
+        `without_documents` names a provider or model that takes no documents: then one that came since the last reply
+        raises `RequestError`, and an older one becomes a note. `names_documents` gives names that a provider takes, in
+        the order of the documents.
+        """
         found = [position for position, message in enumerate(messages) if _needs_a_look(message)]
         if not found:
             return messages
-        images = takes_images()
+        with_documents = [position for position in found if _documents(messages[position])]
+        blind = without_documents() if with_documents else ""
+        if blind and (document := new_document(messages)) is not None:
+            raise RequestError(refused_document(blind, document))
+        taken = _Taken(takes_images(), not blind, keeps_extensions)
         prepared = list(messages)
         for position in found:
-            prepared[position] = await self._prepared(messages[position], images, keeps_extensions)
-        return tuple(prepared)
+            prepared[position] = await self._prepared(messages[position], taken)
+        if names_documents is not None and taken.documents:
+            for position in with_documents:
+                prepared[position] = self._named(prepared[position], names_documents)
+        before = failed_before(messages)
+        return SentMessages(prepared, before) if before else tuple(prepared)
 
-    async def _prepared(self, message: AgentMessage, takes_images: bool, keeps_extensions: bool) -> AgentMessage:
-        key = (id(message), takes_images)
+    async def _prepared(self, message: AgentMessage, taken: _Taken) -> AgentMessage:
+        key = (id(message), taken)
         known = self._known.get(key)
         if known is not None and known[0] is message:
             self._known.move_to_end(key)
             return known[1]
         blocks = cast("Any", message).content
-        if takes_images and any(_is_file(block) for block in blocks):
-            content = await asyncio.to_thread(_sendable, blocks, takes_images, keeps_extensions)
+        if any(_is_read(block, taken) for block in blocks):
+            content = await asyncio.to_thread(_sendable, blocks, taken)
         else:
-            content = _sendable(blocks, takes_images, keeps_extensions)
+            content = _sendable(blocks, taken)
+        return self._changed(key, message, blocks, content)
+
+    def _named(self, message: AgentMessage, name_of: Callable[[Document], str]) -> AgentMessage:
+        """Gives the documents of a message the names that the provider takes."""
+        blocks = cast("Any", message).content
+        names = tuple([name_of(block) for block in blocks if type(block) is Document])
+        key = (id(message), names)
+        known = self._known.get(key)
+        if known is not None and known[0] is message:
+            self._known.move_to_end(key)
+            return known[1]
+        new = iter(names)
+        content = [
+            block if type(block) is not Document or (name := next(new)) == block.name else Document(block.source, name)
+            for block in blocks
+        ]
+        return self._changed(key, message, blocks, content)
+
+    def _changed(
+        self, key: _Key, message: AgentMessage, blocks: Sequence[UserBlock], content: Sequence[UserBlock]
+    ) -> AgentMessage:
+        """Returns the message with this content, which is remembered, or the same if nothing has changed."""
         if all(new is old for new, old in zip(content, blocks, strict=True)):
             return message
-        changed = cast("AgentMessage", msgspec.structs.replace(cast("Any", message), content=content))
-        self._remember(key, message, changed, sum(_size_of(block) for block in content))
-        return changed
-
-    def _remember(self, key: _Key, message: AgentMessage, changed: AgentMessage, size: int) -> None:
-        self._known[key] = (message, changed, size)
+        changed = cast("AgentMessage", msgspec.structs.replace(cast("Any", message), content=tuple(content)))
+        self._known[key] = (message, changed, size := sum(map(_size_of, content)))
         self._size += size
         while self._size > _MOST_REMEMBERED and len(self._known) > 1:
             _, (_, _, dropped) = self._known.popitem(last=False)
             self._size -= dropped
+        return changed
 
 
 def _needs_a_look(message: AgentMessage) -> bool:
@@ -97,36 +147,56 @@ def _needs_a_look(message: AgentMessage) -> bool:
     return any(type(block) is not Text for block in message.content)
 
 
+def _documents(message: AgentMessage) -> list[Document]:
+    return [block for block in cast("Any", message).content if type(block) is Document]
+
+
 def _is_file(block: UserBlock) -> bool:
-    return type(block) is Image and type(block.source) is FileImage
+    return (type(block) is Image or type(block) is Document) and type(block.source) is FileSource
 
 
-def _sendable(blocks: Sequence[UserBlock], takes_images: bool, keeps_extensions: bool) -> list[UserBlock]:
-    return [block if type(block) is Text else _or_note(block, takes_images, keeps_extensions) for block in blocks]
+def _is_read(block: UserBlock, taken: _Taken) -> bool:
+    return _is_file(block) and (taken.images if type(block) is Image else taken.documents)
 
 
-def _or_note(block: UserBlock, takes_images: bool, keeps_extensions: bool) -> UserBlock:
+def _sendable(blocks: Sequence[UserBlock], taken: _Taken) -> list[UserBlock]:
+    return [block if type(block) is Text else _or_note(block, taken) for block in blocks]
+
+
+def _or_note(block: UserBlock, taken: _Taken) -> UserBlock:
     """Returns the block if it can be sent, else a note."""
     if type(block) is Extension:
-        if keeps_extensions:
+        if taken.extensions:
             return block
         return Text(f"[a block of the type {block.type_name[:60]!r} was here, which cannot be sent]")
-    if type(block) is not Image:
-        return block
-    if not takes_images:
+    if type(block) is Image and not taken.images:
         return Text("[image left out: this model takes no images]")
-    if type(block.source) is not FileImage:
+    if type(block) is Document and not taken.documents:
+        return Text(document_note(block))
+    if not _is_file(block):
         return block
-    found = picture(block)
-    if isinstance(found, Note):
+    return _read(block)
+
+
+def _read(block: UserBlock) -> UserBlock:
+    if type(block) is Image:
+        found = picture(block)
+        if not isinstance(found, Note):
+            return Image(Base64Source(found.media_type, found.data))
         log.warning("a request goes out without an image: %s", found.text)
         return Text(found.text)
-    return Image(Base64Image(found.media_type, found.data))
+    if type(block) is Document:
+        data = document_data(block)
+        if not isinstance(data, Note):
+            return Document(Base64Source(PDF, data), block.name or block.shown_name)
+        log.warning("a request goes out without a document: %s", data.text)
+        return Text(data.text)
+    return block
 
 
 def _size_of(block: UserBlock) -> int:
-    source = block.source if type(block) is Image else None
-    return len(source.data) if type(source) is Base64Image else 0
+    source = block.source if type(block) is Image or type(block) is Document else None
+    return len(source.data) if type(source) is Base64Source else 0
 
 
 def refused_files(messages: Sequence[AgentMessage]) -> Iterator[AgentMessage]:
@@ -134,7 +204,9 @@ def refused_files(messages: Sequence[AgentMessage]) -> Iterator[AgentMessage]:
     for message in messages:
         if type(message) in (UserMessage, ToolResultMessage) and any(map(_is_file, cast("Any", message).content)):
             content = [
-                Text("[image left out: it is a file on another machine]") if _is_file(block) else block
+                Text(f"[{type(block).__name__.lower()} left out: it is a file on another machine]")
+                if _is_file(block)
+                else block
                 for block in cast("Any", message).content
             ]
             yield cast("AgentMessage", msgspec.structs.replace(cast("Any", message), content=content))

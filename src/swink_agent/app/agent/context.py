@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from swink_agent.core.context.context import document_tokens
 from swink_agent.core.context.window import SlidingWindow
 from swink_agent.core.tool import AgentTool
-from swink_agent.core.types import AgentMessage, CustomMessage, Image, ModelSpec
+from swink_agent.core.types import AgentMessage, CustomMessage, Document, Image, ModelSpec
 
 from ..settings.settings import Settings
 
@@ -104,9 +105,13 @@ def count_tokens(message: AgentMessage) -> int:
     """
     if isinstance(message, CustomMessage):
         return 0  # it does not reach a model
-    images = sum(isinstance(block, Image) for block in message.content)
-    others = [block for block in message.content if not isinstance(block, Image)]
-    return _MESSAGE_TOKENS + images * _IMAGE_TOKENS + _tokens_of(msgspec.json.encode(others))
+    attached = sum(
+        _IMAGE_TOKENS if isinstance(block, Image) else document_tokens(block)
+        for block in message.content
+        if isinstance(block, (Image, Document))
+    )
+    others = [block for block in message.content if not isinstance(block, (Image, Document))]
+    return _MESSAGE_TOKENS + attached + _tokens_of(msgspec.json.encode(others))
 
 
 def _tokens_of(data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Folders, files and pictures that a user names on a command line or in a prompt.
+"""Folders, files, pictures and documents that a user names on a command line or in a prompt.
 
 Finds and checks them, for every front end. A problem is a `UsageProblem` that names the file and the flag, if there was
 one.
@@ -7,21 +7,15 @@ one.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from swink_agent.core.types import Base64Image, Image, ModelSpec
+from swink_agent.core.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, kind_of
+from swink_agent.core.types import PDF, Base64Source, Document, Image, ModelSpec
 
 from ..errors import UsageProblem
 
-__all__ = ["added_folder", "encodable", "folder_of", "picture", "read_input", "refuse_blind"]
-
-_LARGEST_IMAGE = 20 * 1024 * 1024
-_KINDS = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
+__all__ = ["added_folder", "attachment", "encodable", "folder_of", "picture", "read_input", "refuse_unsendable"]
 
 
 def encodable(text: str) -> str:
@@ -95,27 +89,74 @@ def read_input(given: str, flag: str, most: int) -> bytes:
 
 def picture(given: str, flag: str = "--image") -> Image:
     """A picture of a kind that models accept. Raises `UsageProblem`."""
-    data = read_input(given, flag, _LARGEST_IMAGE)
-    kind = next((kind for start, kind in _KINDS if data.startswith(start)), None)
-    if kind is None and data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        kind = "image/webp"
-    if kind is None:
-        with_flag = f" ({flag})" if flag else ""
+    data = read_input(given, flag, MOST_IMAGE_BYTES)
+    kind = kind_of(data)
+    if not kind.startswith("image/"):
         raise UsageProblem(
-            f"{encodable(given)} is not a picture of a kind that models accept: PNG, JPEG, GIF, WebP{with_flag}"
+            f"{encodable(given)} is not a picture of a kind that models accept: PNG, JPEG, GIF, WebP{_with(flag)}"
         )
+    return Image(_source(kind, data))
+
+
+def attachment(given: str, flag: str = "--file") -> Image | Document:
+    """A PDF, or a picture of a kind that models accept. Raises `UsageProblem`."""
+    data = read_input(given, flag, MOST_DOCUMENT_BYTES)
+    kind = kind_of(data)
+    if kind == PDF:
+        return Document(_source(kind, data), Path(encodable(given)).name)
+    if not kind:
+        raise UsageProblem(
+            f"{encodable(given)} is not a picture of a kind that models accept (PNG, JPEG, GIF, WebP), and not a PDF: "
+            f"put the text of other files into the prompt, or name the file there{_with(flag)}"
+        )
+    return picture(given, flag)
+
+
+def _with(flag: str) -> str:
+    return f" ({flag})" if flag else ""
+
+
+def _source(kind: str, data: bytes) -> Base64Source:
     from base64 import b64encode
 
-    return Image(Base64Image(kind, b64encode(data).decode()))
+    return Base64Source(kind, b64encode(data).decode())
 
 
-def refuse_blind(model: ModelSpec, what_to_do: str = "leave --image out") -> None:
-    """Raises `UsageProblem` before anything is sent if the model is known not to accept pictures."""
-    sees: bool | None = False
-    if model.provider != "local":
-        from swink_agent.adapters.catalog import ModelCatalog
+def refuse_unsendable(
+    model: ModelSpec, attached: Sequence[Image | Document], *, picture: str = "leave --image out", document: str
+) -> None:
+    """Raises `UsageProblem` before anything is sent if the model is known not to accept what is attached.
 
-        info = ModelCatalog.load().find(model)
-        sees = None if info is None else info.capabilities.images
-    if sees is False:
-        raise UsageProblem(f"{model} sees no pictures: {what_to_do}, or choose another model (`swink models`)")
+    `picture` and `document` say what to do.
+    """
+    if not attached:
+        return
+    sees = _sees(model)
+    if sees is False and any(isinstance(block, Image) for block in attached):
+        raise UsageProblem(f"{model} sees no pictures: {picture}, or choose another model (`swink models`)")
+    if any(isinstance(block, Document) for block in attached) and not _takes_documents(model, sees):
+        from swink_agent.adapters.registry import PROVIDERS, proxy
+
+        takers = ", ".join(
+            [provider.name for provider in PROVIDERS if provider.takes_documents and provider is not proxy]
+        )
+        raise UsageProblem(f"{model} takes no documents: {document}, or choose a model of another provider ({takers})")
+
+
+def _sees(model: ModelSpec) -> bool | None:
+    if model.provider == "local":
+        return False
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    info = ModelCatalog.load().find(model)
+    return None if info is None else info.capabilities.images
+
+
+def _takes_documents(model: ModelSpec, sees: bool | None) -> bool:
+    """Whether it may take documents. A provider without a description decides when it is asked."""
+    from swink_agent.core.providers import description_of
+
+    if model.provider in ("openai", "openai-responses") and sees is False:
+        return False
+    description = description_of(model.provider)
+    return description is None or description.takes_documents

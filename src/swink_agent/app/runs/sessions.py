@@ -126,7 +126,7 @@ def _newest_first(store: JsonlSessionStore) -> Iterator[SessionInfo]:
 def session_ids(folder: Path, wanted: Sequence[str] | None = None) -> list[str]:
     """The ids in file names, newest first; or the full ids of the wanted ones, each given by its beginning. Raises
     `UsageProblem` and `SessionProblem`, before anything is read."""
-    from swink_agent.memory.log.files import is_file
+    from swink_agent.memory.storage.files import is_file
 
     try:
         with os.scandir(folder) as entries:
@@ -367,7 +367,7 @@ class RunSession:
     def _make_folder(self) -> None:
         """Created at once: a folder that does not exist cannot be hidden from commands."""
         from swink_agent.memory import SessionError
-        from swink_agent.memory.sessions.opening import make_folder
+        from swink_agent.memory.storage.folder import make_folder
 
         try:
             make_folder(sessions_folder(self._settings))

@@ -18,7 +18,7 @@ from msgspec import structs
 from swink_agent.app.agent.models import model_of_settings
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.runs.input_files import encodable, picture
+from swink_agent.app.runs.input_files import attachment, encodable, picture
 from swink_agent.app.runs.sessions import RunSession, WantedSession
 from swink_agent.core.extras import install
 
@@ -44,11 +44,13 @@ def run_talk(options: Mapping[str, Any], prompt: str) -> int:
     if opening.settings.value("model") is not None:
         model_of_settings(opening.settings)  # an unusable model is reported here too
     for name in options["image"]:
-        picture(name)  # an unusable picture is reported here, not in the middle of a conversation
+        picture(name)  # an unusable file is reported here, not in the middle of a conversation
+    for name in options["file"]:
+        attachment(name)
     from swink_agent.tui import run_tui
     from swink_agent.tui.talk.options import TalkOptions
 
-    images = tuple(options["image"])
+    images = (*options["image"], *options["file"])
     with _session_to_go_on_with(opening) as session:
         talk = TalkOptions(opening=opening, session=session, prompt=encodable(prompt), images=images)
         return run_tui(talk, inline=inline)

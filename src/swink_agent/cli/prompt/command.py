@@ -59,7 +59,7 @@ class _Prompt:
         self._opening = Opening(OpeningOptions.of(options))
         self._settings = self._opening.settings
         unanswered.format_name = self._settings.value("output")
-        self._inputs = PromptInputs(options["prompt"], images=options["image"])
+        self._inputs = PromptInputs(options["prompt"], images=options["image"], files=options["file"])
         self._schema = self._inputs.schema(options["schema"])
         self._screen = Screen(sys.stderr)
         self._loudness: Loudness = "verbose" if options["verbose"] else "quiet" if options["quiet"] else "normal"

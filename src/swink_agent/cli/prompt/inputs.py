@@ -1,4 +1,4 @@
-"""Reads and checks what a prompt consists of: the text, stdin, pictures, and a schema.
+"""Reads and checks what a prompt consists of: the text, stdin, pictures, documents, and a schema.
 
 Whatever is wrong is a `UsageProblem` that names the flag.
 """
@@ -12,7 +12,7 @@ import msgspec
 
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.runs.headless import PromptFn
-from swink_agent.app.runs.input_files import encodable, picture, read_input, refuse_blind
+from swink_agent.app.runs.input_files import attachment, encodable, picture, read_input, refuse_unsendable
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.types import ModelSpec, Text, UserMessage
 
@@ -24,11 +24,11 @@ _LARGEST_SCHEMA = 1024 * 1024
 
 
 class PromptInputs:
-    """The inputs of one prompt. Pictures are checked when it is created, stdin is read when the prompt is needed."""
+    """The inputs of one prompt. Files are checked when it is created, stdin is read when the prompt is needed."""
 
-    def __init__(self, given: str | None, *, images: Sequence[str]) -> None:
+    def __init__(self, given: str | None, *, images: Sequence[str], files: Sequence[str] = ()) -> None:
         self._given = None if given is None else encodable(given)
-        self._images = [picture(name) for name in images]
+        self._attached = [*[picture(name) for name in images], *[attachment(name) for name in files]]
 
     def prompt(self, model: ModelSpec, warn: Callable[[str], None], note: Callable[[str], None]) -> PromptFn:
         """Waits for stdin and returns the whole prompt. Raises `UsageProblem` if the prompt is not usable.
@@ -36,16 +36,15 @@ class PromptInputs:
         Without a text, stdin is the prompt; if that is empty too, there is no prompt. With `-` the user types it if
         stdin is a terminal.
         """
-        if self._images:
-            refuse_blind(model)
+        refuse_unsendable(model, self._attached, document="leave --file out")
 
         def read(cancel: CancellationToken) -> str | list[UserMessage] | None:
             typed = (lambda: note("type the prompt; Ctrl+D on an empty line ends it")) if self._given == "-" else None
             piped = read_stdin(warn, cancel=cancel, at_terminal=typed)
-            if self._given is None and not piped.strip() and not self._images:
+            if self._given is None and not piped.strip() and not self._attached:
                 return None
-            text = _together(self._given or "", piped, has_images=bool(self._images))
-            return [UserMessage([Text(text), *self._images])] if self._images else text
+            text = _together(self._given or "", piped, has_files=bool(self._attached))
+            return [UserMessage([Text(text), *self._attached])] if self._attached else text
 
         return read
 
@@ -78,10 +77,10 @@ class PromptInputs:
         return schema
 
 
-def _together(given: str, piped: str, *, has_images: bool) -> str:
+def _together(given: str, piped: str, *, has_files: bool) -> str:
     prompt, piped = (piped, "") if given == "-" else (given, piped)
     if not prompt.strip() and not piped.strip():
-        if has_images and given != "-":
+        if has_files and given != "-":
             return "Look at this."
         raise UsageProblem(
             "the prompt is empty" if given != "-" else "the prompt is to come from stdin, and nothing came"

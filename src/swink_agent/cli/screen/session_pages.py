@@ -18,6 +18,7 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
+    Document,
     Image,
     Text,
     Thinking,
@@ -205,5 +206,7 @@ def _block(block: Any) -> tuple[str, str]:
             return "  ▸ ", f"{block.name} {summary_of(block.name, block.arguments)}".rstrip()
         case Image():
             return _TEXT, "(a picture)"
+        case Document():
+            return _TEXT, f"(the document {block.shown_name})"
         case _:
             return _TEXT, msgspec.json.encode(block).decode()

@@ -44,8 +44,6 @@ from ..types import (
     AgentResult,
     AssistantMessage,
     Cost,
-    Image,
-    ImageSource,
     ModelSpec,
     ThinkingLevel,
     Usage,
@@ -54,9 +52,19 @@ from ..types import (
 from ..values import hints
 from ..values.parameters import Deps
 from ..values.value import copy_json
-from .arguments import Prompt, as_history, as_model, check_provider, policies_by_slot, prompts_with_images, stream_fns
+from .arguments import Prompt, as_history, as_model, check_provider, policies_by_slot, stream_fns
 from .claim import Claim, Claims
-from .given import Given, OverrideOptions, RunOptions, check_given, config_of, given_to, overriding
+from .given import (
+    Given,
+    OverrideOptions,
+    PromptOptions,
+    RunOptions,
+    check_given,
+    config_of,
+    given_to,
+    overriding,
+    prompts_of,
+)
 from .history import History
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription, Subscriptions
@@ -365,30 +373,25 @@ class Agent(ValueRuns[Deps]):
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    async def prompt(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
-    ) -> AgentResult:
+    async def prompt(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
         """Runs until the agent stops. An error on the way is in the result.
 
+        `images` and `documents` are attached to a prompt that is a string: blocks, sources, bytes, or paths of files.
         `deps`, `model`, `tools`, `system_prompt` and `stream_options` are for this run alone, as in every way to run.
 
         Raises an `AgentError` before anything has happened: `AlreadyRunning` (but it waits for the end of an aborted or
         abandoned run), `AuthError` for a missing key, `UnknownProvider` for a model without an adapter. Raises
-        `ValueError` for a prompt without any content.
+        `ValueError` for a prompt without any content and for a file of an unknown kind, `OSError` for a missing file.
         """
-        return await self._drive(self._order(given, prompts_with_images(prompt, images)))
+        return await self._drive(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_stream(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
-    ) -> EventStream:
+    def prompt_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
-        return self._stream(self._order(given, prompts_with_images(prompt, images)))
+        return self._stream(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_sync(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
-    ) -> AgentResult:
+    def prompt_sync(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
-        return self._sync(self._order(given, prompts_with_images(prompt, images)))
+        return self._sync(self._order(given, prompts_of(prompt, given)))
 
     async def continue_loop(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
@@ -422,22 +425,20 @@ class Agent(ValueRuns[Deps]):
         """The same for code that is not async."""
         return self._sync(self._order(given, answers=answers))
 
-    def text_stream(
-        self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = (), **given: Unpack[RunOptions[Deps]]
-    ) -> hints.TextStream:
+    def text_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> hints.TextStream:
         """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
         from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
 
-        order = self._order(given, prompts_with_images(prompt, images))
+        order = self._order(given, prompts_of(prompt, given))
         order.view = view_of_text
         return TextStream(self._stream(order))
 
     def _value_order(
-        self, given: Mapping[str, Any], prompt: PromptOrAnswers, request: hints.StructuredOutput
+        self, given: PromptOptions[Deps], prompt: PromptOrAnswers, request: hints.StructuredOutput
     ) -> _Order:
         if isinstance(prompt, Mapping):
             return self._order(given, None, request, prompt)
-        return self._order(given, as_prompts(prompt), request)
+        return self._order(given, prompts_of(prompt, given), request)
 
     def _order(
         self,

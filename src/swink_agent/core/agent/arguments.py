@@ -13,7 +13,8 @@ from ..config import AgentLoopConfig
 from ..errors import ProviderMismatch
 from ..providers import ProviderStreamFn, parsed_model
 from ..stream import StreamFn
-from ..types import AgentMessage, Image, ImageSource, ModelSpec, Text, UserMessage, as_messages, as_prompts
+from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_prompts
+from ..values import hints
 from .queues import MessageQueues
 
 __all__ = [
@@ -101,14 +102,25 @@ def as_history(given: Iterable[str | AgentMessage]) -> tuple[AgentMessage, ...]:
     return as_messages(list(given) if is_several else cast("Any", given))
 
 
-def prompts_with_images(prompt: Prompt, images: Sequence[Image | ImageSource]) -> tuple[AgentMessage, ...]:
-    """Returns the messages of a prompt. Raises `ValueError` for one without any content."""
-    if not images:
+def prompts_with_images(
+    prompt: Prompt, images: Sequence[hints.ImageInput] = (), documents: Sequence[hints.DocumentInput] = ()
+) -> tuple[AgentMessage, ...]:
+    """Returns the messages of a prompt, with what is attached to it behind its text.
+
+    Raises `ValueError` for a prompt without any content, and for an attachment what `core.media` raises.
+    """
+    if images == () and documents == ():
+        return as_prompts(prompt)
+    from ..media import documents_of, images_of  # on use: most prompts are text
+
+    attached = [*images_of(images), *documents_of(documents)]
+    if not attached:
         return as_prompts(prompt)
     if not isinstance(prompt, str):
-        raise TypeError("images go with a prompt that is a string; put them into the messages' content instead")
-    pictures = [image if isinstance(image, Image) else Image(image) for image in images]
-    return (UserMessage([Text(prompt), *pictures] if prompt.strip() else pictures),)
+        raise TypeError(
+            "images and documents go with a prompt that is a string; put them into the messages' content instead"
+        )
+    return (UserMessage([Text(prompt), *attached] if prompt.strip() else attached),)
 
 
 def arguments_of(

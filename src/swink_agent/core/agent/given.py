@@ -5,7 +5,7 @@ Owns the names, their conversion, and which of them holds. What a run does with 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeAlias, TypedDict
@@ -17,11 +17,22 @@ from ..config import AgentLoopConfig, SystemPrompt
 from ..stream import StreamFn, StreamOptions
 from ..tool import Toolbox
 from ..turn import Tools, TurnTools, as_toolbox, check_prompt
-from ..types import ModelSpec
+from ..types import AgentMessage, ModelSpec
+from ..values import hints
 from ..values.parameters import Deps
-from .arguments import as_model, check_model, check_provider
+from .arguments import Prompt, as_model, check_model, check_provider, prompts_with_images
 
-__all__ = ["Given", "OverrideOptions", "RunOptions", "check_given", "config_of", "given_to", "overriding"]
+__all__ = [
+    "Given",
+    "OverrideOptions",
+    "PromptOptions",
+    "RunOptions",
+    "check_given",
+    "config_of",
+    "given_to",
+    "overriding",
+    "prompts_of",
+]
 
 
 class RunOptions(TypedDict, Generic[Deps], total=False):
@@ -32,6 +43,13 @@ class RunOptions(TypedDict, Generic[Deps], total=False):
     tools: Tools[Deps] | None
     system_prompt: SystemPrompt[Deps] | None
     stream_options: StreamOptions | None
+
+
+class PromptOptions(RunOptions[Deps], total=False):
+    """What the ways to run a prompt take besides: what is attached to it."""
+
+    images: Sequence[hints.ImageInput]
+    documents: Sequence[hints.DocumentInput]
 
 
 class OverrideOptions(RunOptions[Deps], total=False):
@@ -47,6 +65,14 @@ _NAMES = ("deps", "model", "tools", "system_prompt", "stream_options")
 _IN_CONFIG = ("model", "stream_options", "stream_fn")
 _OVERRIDES: ContextVar[tuple[tuple[object, Given], ...]] = ContextVar("swink_agent_overrides", default=())
 """The overrides that hold in this context, the innermost last, each with its agent."""
+
+
+def prompts_of(prompt: Prompt, given: PromptOptions[Any]) -> tuple[AgentMessage, ...]:
+    """Returns the messages of a prompt with what is attached to it, which is taken out of `given`.
+
+    Raises `ValueError`, `TypeError` and, for a file that cannot be read, `OSError`.
+    """
+    return prompts_with_images(prompt, given.pop("images", ()), given.pop("documents", ()))
 
 
 def given_to(agent: object, options: Mapping[str, Any]) -> Given | None:

@@ -10,7 +10,7 @@ from ..types import AgentResult
 from ..values import hints
 from ..values.parameters import Deps
 from .arguments import Prompt
-from .given import RunOptions
+from .given import PromptOptions
 
 __all__ = ["PromptOrAnswers", "ValueOptions", "ValueRuns"]
 
@@ -19,8 +19,8 @@ PromptOrAnswers: TypeAlias = Prompt | Mapping[str, Any]
 Schema: TypeAlias = dict[str, Any]
 
 
-class ValueOptions(RunOptions[Deps], total=False):
-    """What every way to run for a value takes: what any run takes, and the functions that check the value."""
+class ValueOptions(PromptOptions[Deps], total=False):
+    """What every way to run for a value takes: what any prompt takes, and the functions that check the value."""
 
     validate: hints.ValidateFn | Sequence[hints.ValidateFn]
 
@@ -142,7 +142,7 @@ class ValueRuns(Generic[Deps]):
 
         return StructuredOutput(target, max_retries, given.pop("validate", ()))
 
-    def _value_order(self, given: Mapping[str, Any], prompt: PromptOrAnswers, request: hints.StructuredOutput) -> Any:
+    def _value_order(self, given: PromptOptions[Deps], prompt: PromptOrAnswers, request: hints.StructuredOutput) -> Any:
         raise NotImplementedError
 
     def _drive(self, order: Any) -> Awaitable[AgentResult]:

@@ -15,9 +15,12 @@ import msgspec
 from ..types import (
     AgentMessage,
     AssistantMessage,
+    Base64Source,
     CustomMessage,
+    Document,
     Image,
     LlmMessage,
+    Source,
     Text,
     Thinking,
     ToolCall,
@@ -28,9 +31,13 @@ from ..types import (
 from ..values.value import show
 
 __all__ = [
+    "SentMessages",
     "Snapshot",
+    "answered",
     "default_convert_to_llm",
+    "document_tokens",
     "estimate_tokens",
+    "failed_before",
     "has_unclosed",
     "is_answered",
     "is_empty",
@@ -94,6 +101,29 @@ class Snapshot(Sequence[M]):
 
 def _rebuild(messages: list[Any]) -> Snapshot[Any]:
     return Snapshot(messages)
+
+
+class SentMessages(Snapshot[M]):
+    """Messages as they are sent, if a reply to the first `answered` of them failed and is not among them."""
+
+    __slots__ = ("answered",)
+
+    def __init__(self, messages: list[M], answered: int) -> None:
+        super().__init__(messages)
+        self.answered = answered
+
+
+def answered(messages: Sequence[AgentMessage]) -> int:
+    """How many of the messages came before the last reply, or before one that failed and is not among them."""
+    for position in range(len(messages) - 1, -1, -1):
+        if type(messages[position]) is AssistantMessage:
+            return max(position, failed_before(messages))
+    return failed_before(messages)
+
+
+def failed_before(messages: Sequence[AgentMessage]) -> int:
+    """How many of the messages came before a reply that failed and is not among them."""
+    return cast("int", getattr(messages, "answered", 0))
 
 
 def default_convert_to_llm(message: AgentMessage) -> LlmMessage | None:
@@ -216,6 +246,11 @@ def is_empty(message: AssistantMessage) -> bool:
 _IMAGE_TOKENS = 1_200
 _MESSAGE_TOKENS = 4
 _MOST_IMAGE_TOKENS = 6000
+_LEAST_OF_A_DOCUMENT, _MOST_OF_A_DOCUMENT = 20_000, 300_000
+_PAGE_BYTES = 40_000
+_PAGE_TOKENS = 2_000
+_UNKNOWN_PAGES = 5
+_MOST_PAGES = 100
 
 
 def estimate_tokens(messages: AgentMessage | Iterable[AgentMessage]) -> int:
@@ -240,15 +275,34 @@ def _estimate(message: AgentMessage) -> int:
                 characters += len(block.name) + len(block.partial_json or msgspec.json.encode(block.arguments))
             case Image():
                 tokens += _IMAGE_TOKENS
+            case Document():
+                tokens += document_tokens(block)
             case _:
                 pass
     return tokens + (characters + 3) // 4
+
+
+def document_tokens(document: Document) -> int:
+    """Estimates the tokens of a PDF by its size: its pages are not counted, since that would mean to parse it."""
+    source = document.source
+    pages = -(-len(source.data) * 3 // 4 // _PAGE_BYTES) if type(source) is Base64Source else _UNKNOWN_PAGES
+    return min(max(pages, 1), _MOST_PAGES) * _PAGE_TOKENS
 
 
 def most_tokens(message: AgentMessage) -> int:
     """The most tokens that a message can be: a token of text is at least a byte."""
     if isinstance(message, CustomMessage):
         return len(msgspec.json.encode(message))  # it may be converted, to about what it holds
-    images = sum(isinstance(block, Image) for block in message.content)
-    others = [block for block in message.content if not isinstance(block, Image)]
-    return len(msgspec.json.encode(others)) + images * _MOST_IMAGE_TOKENS + 4 * _MESSAGE_TOKENS
+    attached = sum(
+        _MOST_IMAGE_TOKENS if isinstance(block, Image) else _most_document_tokens(block.source)
+        for block in message.content
+        if isinstance(block, (Image, Document))
+    )
+    others = [block for block in message.content if not isinstance(block, (Image, Document))]
+    return len(msgspec.json.encode(others)) + attached + 4 * _MESSAGE_TOKENS
+
+
+def _most_document_tokens(source: Source) -> int:
+    """A bound by the size: its text is compressed, but most of a large PDF is pictures and fonts."""
+    size = len(source.data) if type(source) is Base64Source else _MOST_OF_A_DOCUMENT
+    return min(max(size, _LEAST_OF_A_DOCUMENT), _MOST_OF_A_DOCUMENT)

@@ -11,7 +11,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..types import AgentMessage, AssistantMessage, CustomMessage, ModelSpec, Text, ToolResultMessage, UserMessage
+from ..types import (
+    AgentMessage,
+    AssistantMessage,
+    CustomMessage,
+    Image,
+    ModelSpec,
+    Text,
+    ToolResultMessage,
+    UserBlock,
+    UserMessage,
+)
 from .compaction import CompactionContext
 from .context import estimate_tokens
 
@@ -272,15 +282,16 @@ def last_exchange(messages: Sequence[AgentMessage]) -> int:
 def _shorter(message: ToolResultMessage, longest: int, count: Callable[[AgentMessage], int]) -> ToolResultMessage:
     """Keeps the beginning and the end of a result, which matter most, and a note on what is missing.
 
-    Images stay as long as they leave some space for the text.
+    Images and documents stay as long as they leave some space for the text.
     """
     whole = "\n".join([block.text for block in message.content if isinstance(block, Text)])
     others = [block for block in message.content if not isinstance(block, Text)]
-    images, most = len(others), longest - min(longest // 2, _LEAST_RESULT)
+    most = longest - min(longest // 2, _LEAST_RESULT)
+    left_out: list[UserBlock] = []
     while others and count(msgspec.structs.replace(message, content=tuple(others))) > most:
-        others.pop()
-    images -= len(others)
-    note = f"[… {images:,} images left out to save room …]" if images else ""
+        left_out.append(others.pop())
+    nouns = "images" if all(isinstance(block, Image) for block in left_out) else "images or documents"
+    note = f"[… {len(left_out):,} {nouns} left out to save room …]" if left_out else ""
 
     def with_ends(half: int) -> ToolResultMessage:
         text = "\n".join(filter(None, (_ends(whole, half), note)))

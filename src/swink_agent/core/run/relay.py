@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..cancel import call_in, running_loop
 from ..events import ToolExecutionUpdate
 from ..tool import AgentToolResult
-from ..types import Extension, Text, UserBlock, extract_text
+from ..types import Document, Extension, Text, UserBlock, extract_text
 from ..values.nesting import kept_shallow
 
 if TYPE_CHECKING:
@@ -167,6 +167,9 @@ def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResul
         elif type(block) is Extension and (data := redactor.redact_value(kept_shallow(block.data))) != block.data:
             is_clean = False
             block = Extension(block.type_name, data)
+        elif type(block) is Document and (name := redactor.redact(block.name)) != block.name:
+            is_clean = False
+            block = Document(block.source, name)
         content.append(block)
     if is_clean:
         return result

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..context.context import Snapshot, is_empty, repair_pairs
+from ..context.context import SentMessages, Snapshot, is_empty, repair_pairs
 from ..types import FAILURES, LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolCall, ToolResultMessage
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Transcript:
     """One history, its context, and its conversation."""
 
     __slots__ = (
+        "_answered",
         "_checked",
         "_context",
         "_converted",
@@ -61,6 +62,8 @@ class Transcript:
         self._converted = 0
         self._llm: list[LlmMessage] = []
         self._sent: list[LlmMessage] = []
+        self._answered = 0
+        """How many of the sent messages came before a reply that failed and is not sent itself."""
         self._checked = 0
         """How many of the converted messages are in what was sent, repaired or as they were."""
 
@@ -166,7 +169,7 @@ class Transcript:
         """What to send now: a valid conversation, which the next one begins with."""
         if not self._extend_in_order():
             self._repair()
-        return Snapshot(self._sent)
+        return SentMessages(self._sent, self._answered) if self._answered else Snapshot(self._sent)
 
     def _extend_in_order(self) -> bool:
         """Adds the new messages if they are valid as they are; returns whether they were."""
@@ -200,6 +203,10 @@ class Transcript:
             self._sent = []  # a new list: snapshots of the old one stay as they are
         self._sent.extend(repaired[len(self._sent) :])
         self._checked = end
+        newest = 0
+        while newest < end and type(self._llm[end - newest - 1]) is not AssistantMessage:
+            newest += 1
+        self._answered = max(0, len(repaired) - newest) if newest < end else 0
 
 
 def _is_answered(reply: LlmMessage, result: LlmMessage) -> bool:

@@ -1,7 +1,7 @@
 """Masks messages before they are stored.
 
 What people, models and tools said is masked, the names of called tools included. What records and providers refer to is
-not: ids, image data, and the signature of unchanged thinking.
+not: ids, the data of images and documents, and the signature of unchanged thinking.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from msgspec.json import decode, encode
 from ..types import (
     AgentMessage,
     AssistantMessage,
+    Document,
     Extension,
-    FileImage,
     Image,
     Text,
     Thinking,
     ToolCall,
     ToolOutcome,
     ToolResultMessage,
-    UrlImage,
     UserMessage,
 )
 from ..values.nesting import kept_shallow
+from .attached import masked_document, masked_place
 from .redaction import SHORTEST_TEXT, Redactor
 
 __all__ = ["hold_text", "masked_data", "masked_message", "masked_texts", "with_fields"]
@@ -150,7 +150,7 @@ def _several(content: tuple[Any, ...], redactor: Redactor) -> list[Any]:
     return blocks
 
 
-def _block(block: Text | Thinking | ToolCall | Image | Extension, redactor: Redactor) -> Any:
+def _block(block: Text | Thinking | ToolCall | Image | Document | Extension, redactor: Redactor) -> Any:
     if type(block) is Text:
         text = redactor.redact(block.text)
         return block if text == block.text else Text(text)
@@ -164,19 +164,10 @@ def _block(block: Text | Thinking | ToolCall | Image | Extension, redactor: Reda
         return block if thinking == block.thinking else Thinking(thinking)
     if type(block) is Extension:
         return with_fields(block, data=masked_data(block.data, redactor))
-    return _picture(block, redactor) if type(block) is Image else block
-
-
-def _picture(block: Image, redactor: Redactor) -> Image | Text:
-    """Returns the image, or a note if its address holds a secret: a masked address would not work."""
-    source = block.source
-    if type(source) is UrlImage:
-        address = redactor.redact(source.url)
-        return block if address == source.url else Text(f"[image at {address}]")
-    if type(source) is FileImage:
-        path = redactor.redact(str(source.path))
-        return block if path == str(source.path) else Text(f"[image in the file {path}]")
-    return block
+    if type(block) is Image:
+        place = masked_place(block.source, redactor.redact)
+        return block if place is None else Text(f"[image {place}]")
+    return masked_document(block, redactor.redact) if type(block) is Document else block
 
 
 def with_fields(value: Any, **fields: Any) -> Any:

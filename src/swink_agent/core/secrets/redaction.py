@@ -19,9 +19,10 @@ from msgspec import structs
 
 from ..events import AgentEnd, AgentEvent, DelegateEvent, MessageUpdate
 from ..stream import AssistantMessageDelta
-from ..types import AgentMessage
+from ..types import AgentMessage, Base64Source, Document
 from ..values.several import several_texts
 from ..values.value import is_secret_name
+from .attached import masked_document
 from .forms import Found, SecretForms
 from .ordinary import is_ordinary
 from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, placeholder
@@ -362,6 +363,10 @@ class Redactor:
         return placeholder(value, name if self.redact(name) == name else "", self._key)  # a name may hold a secret
 
     def _redact_struct(self, value: msgspec.Struct) -> msgspec.Struct:
+        if type(value) is Base64Source:
+            return value  # the data of pictures and documents is not searched
+        if type(value) is Document:
+            return masked_document(value, self.redact)
         changed = {
             name: new
             for name in value.__struct_fields__

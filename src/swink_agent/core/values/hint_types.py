@@ -6,6 +6,8 @@ from ..agent.delegate import MakeRunFn as MakeRunFn
 from ..config import SystemPrompt as SystemPrompt
 from ..journal import Journal as Journal
 from ..journal import Past as Past
+from ..media import DocumentInput as DocumentInput
+from ..media import ImageInput as ImageInput
 from ..pending import Answer as Answer
 from ..policy import Policy as Policy
 from ..run.state import Run as Run

@@ -15,11 +15,13 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from swink_agent.core.context.documents import document_note
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import (
     AgentContext,
     AgentMessage,
     AssistantMessage,
+    Document,
     Image,
     LlmMessage,
     ToolCall,
@@ -213,7 +215,13 @@ def turns(messages: Sequence[LlmMessage], *, with_tools: bool, result_characters
 def _said(message: UserMessage) -> str:
     text = plain(extract_text(message.content))
     images = sum(type(block) is Image for block in message.content)
-    return text + f"\n({images} image{'s' * (images > 1)}, which you cannot see)" if images else text
+    if images:
+        text += f"\n({images} image{'s' * (images > 1)}, which you cannot see)"
+    return "\n".join([text, *_documents(message)])
+
+
+def _documents(message: UserMessage | ToolResultMessage) -> list[str]:
+    return [plain(document_note(block)) for block in message.content if type(block) is Document]
 
 
 def _spoken(message: AssistantMessage, *, with_tools: bool) -> str:
@@ -234,6 +242,7 @@ def _result(message: ToolResultMessage, most: int, *, with_tools: bool) -> str:
     text = plain(extract_text(message.content).strip())
     if any(type(block) is Image for block in message.content):
         text += "\n(an image, which you cannot see)"
+    text = "\n".join([text, *_documents(message)])
     text = _shortened(text or "(no output)", most)
     hint = (_AFTER_FAILURE if message.is_error else _AFTER_SUCCESS) if with_tools else ""
     return f"<tool_response>\n{text}\n</tool_response>" + (f"\n{hint}" if hint else "")

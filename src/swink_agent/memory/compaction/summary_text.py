@@ -16,7 +16,9 @@ import msgspec
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
+    ContentBlock,
     CustomMessage,
+    Document,
     Image,
     Text,
     ToolCall,
@@ -170,12 +172,19 @@ def _call(call: ToolCall, length: int) -> str:
 def _text(message: AgentMessage) -> str:
     if isinstance(message, CustomMessage):
         return ""
-    pieces = [
-        block.text if isinstance(block, Text) else "(an image)"
-        for block in message.content
-        if isinstance(block, (Text, Image))
-    ]
-    return "\n".join(pieces)
+    return "\n".join([piece for block in message.content if (piece := _said(block)) is not None])
+
+
+def _said(block: ContentBlock) -> str | None:
+    match block:
+        case Text():
+            return block.text
+        case Image():
+            return "(an image)"
+        case Document():
+            return f"(the document {block.shown_name})"
+        case _:
+            return None
 
 
 def _clipped(text: str, length: int) -> str:

@@ -12,8 +12,9 @@ from typing import Protocol
 
 import msgspec
 
+from swink_agent.core.context.context import document_tokens
 from swink_agent.core.extras import require
-from swink_agent.core.types import AgentMessage, CustomMessage, Image, Text, Thinking, ToolCall
+from swink_agent.core.types import AgentMessage, CustomMessage, Document, Image, Text, Thinking, ToolCall
 
 __all__ = ["tiktoken_counter"]
 
@@ -59,6 +60,8 @@ def tiktoken_counter(model: str = "gpt-4o", *, encoding: Encoding | None = None)
                     tokens += tokens_of(block.name) + tokens_of(arguments)
                 case Image():
                     tokens += _IMAGE
+                case Document():
+                    tokens += document_tokens(block)
                 case _:
                     pass
         return tokens

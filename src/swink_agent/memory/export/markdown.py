@@ -11,14 +11,16 @@ from typing import Any
 
 from swink_agent.core.types import (
     AgentMessage,
-    Base64Image,
+    Base64Source,
     ContentBlock,
+    Document,
     Extension,
     Image,
+    Source,
     Text,
     Thinking,
     ToolCall,
-    UrlImage,
+    UrlSource,
 )
 from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.characters import one_line, visible
@@ -121,20 +123,21 @@ def _content(blocks: Sequence[ContentBlock]) -> list[str]:
             quoted = visible(block.thinking).strip("\n").replace("\n", "\n    ")
             parts.append(f"Thinking:\n\n    {quoted}" if quoted.strip() else "")
         elif type(block) is Image:
-            parts.append(_image(block))
+            parts.append(_attached("image", block.source))
+        elif type(block) is Document:
+            parts.append(_attached(f"document {code_span(one_line(block.shown_name, 200))}", block.source))
         elif type(block) is Extension:
             parts.append(f"Extension {code_span(one_line(block.type_name, 60))}:\n\n{_json(block.data)}")
     return parts
 
 
-def _image(block: Image) -> str:
-    """A picture is named and not shown: a document of text has no place for its data."""
-    source = block.source
-    if isinstance(source, Base64Image):
-        return f"[image, {escaped(one_line(source.media_type, 60))}, {size_of(source)}]"
-    if isinstance(source, UrlImage):
-        return f"[image at {code_span(one_line(source.url, 300))}]"
-    return f"[image in the file {code_span(one_line(source.path, 300))}]"
+def _attached(what: str, source: Source) -> str:
+    """A picture or document is named and not shown: a page of text has no place for its data."""
+    if isinstance(source, Base64Source):
+        return f"[{what}, {escaped(one_line(source.media_type, 60))}, {size_of(source)}]"
+    if isinstance(source, UrlSource):
+        return f"[{what} at {code_span(one_line(source.url, 300))}]"
+    return f"[{what} in the file {code_span(one_line(source.path, 300))}]"
 
 
 def _tool(use: ToolUse) -> list[str]:

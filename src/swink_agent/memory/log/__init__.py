@@ -1,1 +1,1 @@
-"""The file of a session: its records, how they are written and read, and what they add up to."""
+"""The records of a session: how they are written and read, and what they add up to."""

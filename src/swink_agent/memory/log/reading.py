@@ -21,7 +21,7 @@ from ..sessions.info import Problem
 from .decoding import EntryDecoder
 from .records import VERSION, SessionRecord, SessionStarted
 
-__all__ = ["ByteRange", "ParsedFile", "problems_of_version", "read_records", "whole_lines"]
+__all__ = ["ByteRange", "ParsedFile", "instead_of_records", "problems_of_version", "read_records", "whole_lines"]
 
 _HEAD = re.compile(rb'\{"seq":(\d{1,18}),"at":(\d{1,18}),')
 _END = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
@@ -125,6 +125,11 @@ def whole_lines(data: bytes) -> list[bytes]:
     for line in data.split(b"\n"):
         lines += [line[span.start : span.end] for span in _salvaged(line)]
     return lines
+
+
+def instead_of_records(data: bytes) -> str:
+    """What the bytes are, of which nothing is a record."""
+    return f"nothing in its {len(data)} bytes is a record" if data else "it is empty"
 
 
 def _numbers_of(line: bytes) -> tuple[int, int]:

@@ -1,6 +1,6 @@
-"""Full text search over all sessions of a folder, with an index file in that folder.
+"""Full text search over all sessions of a store, with an index file beside them.
 
-The index is a cache. Every search first updates it, and reads only sessions whose files have changed. If it is missing,
+The index is a cache. Every search first updates it, and reads only sessions whose logs have changed. If it is missing,
 damaged or of another version, the search creates it anew; if it cannot be written, the search uses an index in memory.
 
 Owns the index file. `words` splits texts and queries; the session store finds and loads sessions.
@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from swink_agent.core.types import AgentMessage
 from swink_agent.core.values.decoders import json_decoder
 
-from ..errors import SessionDamaged, SessionError, SessionNotFound, reason_of
+from ..errors import SessionDamaged, SessionError, SessionNotFound
 from ..sessions.info import SearchHit, SessionInfo
+from ..storage.folder import INDEX_NAME, file_states
+from ..storage.protocols import LogState
 from .words import Query, parse_query, snippet_of, text_of, words_of
 
 if TYPE_CHECKING:
@@ -34,15 +35,12 @@ else:
     except ImportError:  # Python was built without it; the first search reports that
         sqlite3 = None
 
-__all__ = ["LoadFn", "SearchHit", "Searchable", "SessionIndex"]
-
-INDEX_NAME = "search-index.sqlite3"
+__all__ = ["INDEX_NAME", "LoadFn", "SearchHit", "Searchable", "SessionIndex"]
 
 _VERSION = 3
 """Version of the tables and of the splitting into words. Increase it when either changes."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
 """The range of SQLite's integers."""
-_SESSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
 _LONGEST_TEXT = 1_000_000
 """The most characters of one message that are indexed."""
 _PATIENCE = 2.0
@@ -81,19 +79,24 @@ LoadFn = Callable[[str], Searchable]
 ProgressFn = Callable[[int, int], None]
 
 
-_State: TypeAlias = tuple[int, int, int]
-"""Size, change time and inode of a session file: if they are equal, the file has not changed since it was indexed.
-The change time is `ctime`, because copying a file can set its modification time back. A plain tuple saves memory."""
-
-
 class SessionIndex:
-    """The index of one folder of sessions. It keeps no file open between searches."""
+    """The index of one folder of sessions, or of another store. It keeps no file open between searches.
+
+    `path` is the index file, by default one in the folder. `states` tells the state of each session by its id, by
+    default that of its file: sessions whose states have changed since they were indexed are read again.
+    """
 
     def __init__(
-        self, folder: str | os.PathLike[str], *, connect: Callable[..., sqlite3.Connection] | None = None
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        path: Path | None = None,
+        states: Callable[[], dict[str, LogState]] | None = None,
+        connect: Callable[..., sqlite3.Connection] | None = None,
     ) -> None:
         self.folder = Path(folder)
-        self.path = self.folder / INDEX_NAME
+        self.path = self.folder / INDEX_NAME if path is None else path
+        self._states = partial(file_states, self.folder) if states is None else states
         self._connect = connect
 
     def __repr__(self) -> str:
@@ -111,10 +114,10 @@ class SessionIndex:
         wanted = parse_query(query)
         if not wanted.terms or limit <= 0:
             return []
-        files = self._files()
-        if not files:
+        states = self._states()
+        if not states:
             return []
-        return self._with_index(lambda database: self._search(database, files, load, wanted, limit, on_progress))
+        return self._with_index(lambda database: self._search(database, states, load, wanted, limit, on_progress))
 
     def forget(self, *session_ids: str) -> None:
         """Removes sessions from the index now, not at the next search. Ignores errors of SQLite and the disk."""
@@ -129,37 +132,14 @@ class SessionIndex:
     def _search(
         self,
         database: sqlite3.Connection,
-        files: dict[str, _State],
+        states: dict[str, LogState],
         load: LoadFn,
         query: Query,
         limit: int,
         on_progress: ProgressFn | None,
     ) -> list[SearchHit]:
-        _refresh(database, files, load, on_progress)
+        _refresh(database, states, load, on_progress)
         return _hits(database, query, limit)
-
-    def _files(self) -> dict[str, _State]:
-        """Returns the state of each file that may be a session, by session id."""
-        found: dict[str, _State] = {}
-        try:
-            with os.scandir(self.folder) as entries:
-                for entry in entries:
-                    match = _SESSION.fullmatch(entry.name)
-                    if match is None:
-                        continue
-                    try:
-                        status = entry.stat()
-                    except OSError as error:
-                        if isinstance(error, PermissionError) and not entry.is_symlink():
-                            raise  # the folder denies access to all its files
-                        continue  # deleted in the meantime, or a broken link
-                    if stat.S_ISREG(status.st_mode):
-                        found[match[1]] = (status.st_size, status.st_ctime_ns, status.st_ino)
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise SessionError(f"{self.folder} cannot be read: {reason_of(error)}", path=str(self.folder)) from error
-        return found
 
     # -- the index file ----------------------------------------------------------------------------------------
 
@@ -280,21 +260,21 @@ class _ReadSession(NamedTuple):
     """A session that was read and will be written to the index."""
 
     id: str
-    state: _State
+    state: LogState
     info: SessionInfo | None
     rows: list[tuple[int, str, str]]
 
 
 def _refresh(
-    database: sqlite3.Connection, files: dict[str, _State], load: LoadFn, on_progress: ProgressFn | None = None
+    database: sqlite3.Connection, states: dict[str, LogState], load: LoadFn, on_progress: ProgressFn | None = None
 ) -> None:
     """Indexes changed sessions and drops deleted ones, in short transactions, so other processes do not wait long."""
-    known: dict[str, _State] = {row[0]: row[1:] for row in database.execute(_STATES)}
-    for session_id in known.keys() - files.keys():
+    known: dict[str, LogState] = {row[0]: row[1:] for row in database.execute(_STATES)}
+    for session_id in known.keys() - states.keys():
         _drop(database, session_id)
     fresh: list[_ReadSession] = []
     size = 0
-    changed = [(session_id, state) for session_id, state in files.items() if known.get(session_id) != state]
+    changed = [(session_id, state) for session_id, state in states.items() if known.get(session_id) != state]
     for done, (session_id, state) in enumerate(changed):
         if on_progress is not None:
             on_progress(done, len(changed))
@@ -322,7 +302,7 @@ def _refresh(
         on_progress(len(changed), len(changed))
 
 
-def _is_indexed(database: sqlite3.Connection, session_id: str, state: _State) -> bool:
+def _is_indexed(database: sqlite3.Connection, session_id: str, state: LogState) -> bool:
     """Whether another process has indexed this state of the session in the meantime."""
     row = database.execute(f"{_STATES} WHERE id = ?", (session_id,)).fetchone()
     return row is not None and row[1:] == state

@@ -20,16 +20,18 @@ from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
-    Base64Image,
+    Base64Source,
     CustomMessage,
+    Document,
     Extension,
-    FileImage,
+    FileSource,
     Image,
+    Source,
     Text,
     Thinking,
     ToolCall,
     ToolResultMessage,
-    UrlImage,
+    UrlSource,
     UserMessage,
 )
 
@@ -165,17 +167,27 @@ def _blocks(blocks: Iterable[object]) -> Iterator[str]:
                 yield block.name
                 yield from _strings(block.arguments)
                 yield block.partial_json or ""
-            case Image(source=UrlImage() as source):
-                yield source.url
-            case Image(source=FileImage() as source):
-                yield str(source.path)
-            case Image(source=Base64Image()):
-                pass  # image data is not searchable
+            case Image(source=source):
+                yield _address(source)
+            case Document(source=source):
+                yield block.name
+                yield _address(source)
             case Extension():
                 yield block.type_name
                 yield from _strings(block.data)
             case _:
                 pass
+
+
+def _address(source: Source) -> str:
+    """Returns the address or path of a picture or document; its data is not searchable."""
+    match source:
+        case UrlSource():
+            return source.url if source.url[:5].lower() != "data:" else ""
+        case FileSource():
+            return str(source.path)
+        case Base64Source():
+            return ""
 
 
 def _strings(value: Any, *, only_texts: bool = False) -> Iterator[str]:

@@ -1,77 +1,112 @@
-"""Reads what a list shows of a session from the first and the last lines of its file.
+"""Reads what a list shows of a session from the first and the last lines of its log.
 
 The log writes a summary of itself from time to time; the records after the last summary are folded onto it. If that is
-not enough (an older file, a change of the history since, damage), the whole file is read.
+not enough (an older log, a change of the history since, damage), the whole log is read.
 
-Owns the fast way to a `SessionInfo`. The slow one is `opening.read_contents`.
+Owns the fast way to a `SessionInfo`, and which sessions a list is asked for. The slow way is `opening.read_contents`.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
 
 from swink_agent.core.types import CustomMessage
 
 from ..log.fold import Fold
 from ..log.reading import problems_of_version, read_records
 from ..log.records import SessionStarted, Summary
+from ..storage.protocols import LogReader, Storage
 from .info import SessionInfo
 from .opening import read_contents
 from .session import info_of
 
-__all__ = ["info_from_file", "used_last"]
+__all__ = ["Wanted", "info_from_log", "used_last"]
 
 _HEAD = 16 * 1024
 _TAIL = 16 * 1024
 _AHEAD = 5 * 60_000
-"""Milliseconds by which the clocks of machines that share a folder may differ."""
+"""Milliseconds by which the clocks of machines that share sessions may differ."""
+_FOLDER = re.compile(
+    rb'\{"seq":0,"at":\d+,"type":"session","id":"[\w-]*","version":\d+,"created":-?\d+,"cwd":("(?:[^"\\\x00-\x1f]|\\.)*"),'
+)
 _MARK = b',"type":"summary",'
 _SUMMARY_LINE = re.compile(rb'\{"seq":\d+,"at":\d+,"type":"summary",')
 
 
-def info_from_file(path: Path, types: Sequence[type[CustomMessage]], cwd: str | None = None) -> SessionInfo | None:
-    """What is known of a session; `None` if it is of another folder than `cwd`.
+class Wanted(NamedTuple):
+    """Which sessions a list is asked for."""
+
+    cwd: str | None = None
+    metadata: Mapping[str, Any] = {}
+    """Keys that the metadata must have, with these values."""
+
+    def includes(self, cwd: str, metadata: Mapping[str, Any]) -> bool:
+        if self.cwd is not None and self.cwd != cwd:
+            return False
+        return all(key in metadata and _is_same(metadata[key], value) for key, value in self.metadata.items())
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON. In Python, `1 == True`."""
+    return one == other and _sorted_json(one) == _sorted_json(other)
+
+
+def _sorted_json(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="deterministic")
+
+
+def info_from_log(
+    reader: LogReader, storage: Storage, session_id: str, types: Sequence[type[CustomMessage]], wanted: Wanted
+) -> SessionInfo | None:
+    """What is known of a session; `None` if it is not wanted.
 
     Raises `SessionError`s and `OSError`.
     """
-    with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        head = file.read(_HEAD)
-        start = _start_of(head)
-        if start is not None and cwd is not None and start.cwd != cwd:
+    with reader.glance(session_id) as log:
+        head = log.head(_HEAD)
+        if wanted.cwd is not None and _is_of_another_folder(head, wanted.cwd):
             return None
+        start = _start_of(head)
         if start is not None:
+            if not wanted.includes(start.cwd, start.metadata):
+                return None
             window = _TAIL
-            while window < size:
-                tail = os.pread(file.fileno(), window, size - window)
+            while window < log.size:
+                tail = log.tail(window)
                 found = _last_summary(tail)
                 if found is not None:
-                    info = _folded(path, start, tail[found:], types)
+                    info = _folded(session_id, start, tail[found:], types)
                     if info is not None:
-                        return info if cwd is None or info.cwd == cwd else None
+                        return info
                     break
                 window *= 4
-    contents = read_contents(path, types)
-    info = info_of(path, contents.start, contents.fold, contents.reading.problems)
-    return info if cwd is None or info.cwd == cwd else None
+    contents = read_contents(reader, storage, session_id, types)
+    info = info_of(session_id, contents.start, contents.fold, contents.reading.problems)
+    return info if wanted.includes(info.cwd, info.metadata) else None
 
 
-def used_last(path: Path, info: SessionInfo, now: int) -> int:
+def used_last(written: int, info: SessionInfo, now: int) -> int:
     """When a session was used last, in milliseconds, to sort a list.
 
-    A time in the future comes from a clock that ran ahead. Then the file's time is used; if that is in the future too,
-    the session is sorted last.
+    A time in the future comes from a clock that ran ahead. Then the time when the log was written is used; if that is
+    in the future too, the session is sorted last.
     """
     if info.updated <= now + _AHEAD:
         return info.updated
-    try:
-        written = path.stat().st_mtime_ns // 1_000_000
-    except OSError:
-        return 0
     return written if written <= now + _AHEAD else 0
+
+
+def _is_of_another_folder(head: bytes, cwd: str) -> bool:
+    """Whether the first line names another folder. A quick look, for a list of one folder among many."""
+    found = _FOLDER.match(head)
+    try:
+        return found is not None and msgspec.json.decode(found[1], type=str) != cwd
+    except (msgspec.MsgspecError, UnicodeError):
+        return False
 
 
 def _start_of(head: bytes) -> SessionStarted | None:
@@ -92,7 +127,9 @@ def _last_summary(tail: bytes) -> int | None:
     return None
 
 
-def _folded(path: Path, start: SessionStarted, data: bytes, types: Sequence[type[CustomMessage]]) -> SessionInfo | None:
+def _folded(
+    session_id: str, start: SessionStarted, data: bytes, types: Sequence[type[CustomMessage]]
+) -> SessionInfo | None:
     """Folds the lines from a summary on; `None` if the lines before them are needed."""
     reading = read_records(data, types, is_whole=False)
     if not reading.records or not isinstance(summary := reading.records[0].entry, Summary):
@@ -100,4 +137,6 @@ def _folded(path: Path, start: SessionStarted, data: bytes, types: Sequence[type
     fold = Fold(summary)
     for record in reading.records[1:]:
         fold.add(record.number, record.entry, record.at)
-    return None if fold.needs_all else info_of(path, start, fold, [*problems_of_version(start), *reading.problems])
+    return (
+        None if fold.needs_all else info_of(session_id, start, fold, [*problems_of_version(start), *reading.problems])
+    )

@@ -1,6 +1,6 @@
 """One session: what an agent said and did, to go on with (`Session`) or to look at (`LoadedSession`).
 
-Owns attaching to an agent, and what an application adds of its own. The file is behind `log` and `opening`.
+Owns attaching to an agent, and what an application adds of its own. The log is behind `log` and `opening`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,18 +21,19 @@ from swink_agent.core.errors import AlreadyRunning
 from swink_agent.core.journal import decoded_state
 from swink_agent.core.record import RunRecord
 from swink_agent.core.secrets.placeholders import holds_placeholder
-from swink_agent.core.types import AgentMessage, CustomMessage
+from swink_agent.core.types import AgentMessage
 from swink_agent.core.values.nesting import is_too_deep, too_deep
 from swink_agent.core.values.value import copy_json
 
 from ..errors import SessionError
-from ..log.file_journal import SessionLog
 from ..log.fold import Fold
 from ..log.reading import ParsedFile
 from ..log.records import LabelAdded, NoteAdded, SessionRecord, SessionStarted, TitleChanged
 from ..log.runs import run_records
+from ..log.session_log import SessionLog
+from ..storage.protocols import LogName
 from .info import Problem, SessionInfo
-from .opening import SessionOnDisk, read_contents
+from .opening import SessionOnDisk
 from .resuming import past_of
 
 __all__ = ["LoadedSession", "Session"]
@@ -47,8 +48,9 @@ _LONGEST_NAME = 10_000
 class LoadedSession:
     """A session as it was when it was read. It holds no file open, and nothing of it can be changed."""
 
-    def __init__(self, path: Path, contents: SessionOnDisk) -> None:
-        self.path = path
+    def __init__(self, name: LogName, contents: SessionOnDisk) -> None:
+        self.id = name.id
+        self.path = name.path
         self.fold = contents.fold
         """What the records come to; for the rest of this package."""
         self._contents = contents
@@ -58,12 +60,8 @@ class LoadedSession:
         return f"<LoadedSession {self.id}, {len(self._messages)} messages>"
 
     @property
-    def id(self) -> str:
-        return self.path.stem
-
-    @property
     def info(self) -> SessionInfo:
-        return info_of(self.path, self._contents.start, self.fold, self._contents.reading.problems)
+        return info_of(self.id, self._contents.start, self.fold, self._contents.reading.problems)
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
@@ -97,20 +95,21 @@ class LoadedSession:
 
 
 class Session:
-    """A session that goes on. It is its file's one writer until it is closed."""
+    """A session that goes on. It is its log's one writer until it is closed."""
 
     def __init__(
         self,
         log: SessionLog,
         start: SessionStarted,
+        read: Callable[[], SessionOnDisk],
         *,
-        types: Sequence[type[CustomMessage]] = (),
         problems: Sequence[Problem] = (),
     ) -> None:
         self.log = log
         """Where it is written; for the rest of this package."""
         self._start = start
-        self._types = types
+        self._read = read
+        """Reads all of it again."""
         self._problems = tuple(problems)
         self._agent: Agent | None = None
 
@@ -145,7 +144,7 @@ class Session:
 
     @property
     def id(self) -> str:
-        return self.path.stem
+        return self.log.id
 
     @property
     def path(self) -> Path:
@@ -156,7 +155,7 @@ class Session:
     @property
     def info(self) -> SessionInfo:
         with self.log.guard:
-            return info_of(self.path, self._start, self.log.fold, self._problems)
+            return info_of(self.id, self._start, self.log.fold, self._problems)
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
@@ -189,7 +188,7 @@ class Session:
         """All that is on record, in order, as it is on disk."""
         if not self.log.is_closed:
             self.log.flush(_CLOSING)
-        return records_of(read_contents(self.path, self._types).reading)
+        return records_of(self._read().reading)
 
     def runs(self) -> tuple[RunRecord, ...]:
         """What each run did, in order: the records that its events gave."""
@@ -218,7 +217,7 @@ class Session:
             raise AlreadyRunning()
         other = agent.journal
         if other is not None and not (isinstance(other, SessionLog) and other.is_closed):
-            what = f"session {other.path.stem}" if isinstance(other, SessionLog) else "a journal of its own"
+            what = f"session {other.id}" if isinstance(other, SessionLog) else "a journal of its own"
             raise SessionError(
                 f"the agent is attached to {what} already: detach that before it goes to session {self.id}",
                 path=str(self.path),
@@ -292,7 +291,7 @@ class Session:
     # -- the end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Waits for the disk, 30 s at most, and lets go of the file, and of the agent.
+        """Waits for the disk, 30 s at most, and lets go of the log, and of the agent.
 
         A run that still goes on ends with an error, since nothing of it would be on record. Raises `SessionError` if
         something could not be written, which is known to the last run too.
@@ -343,11 +342,11 @@ def records_of(reading: ParsedFile) -> tuple[SessionRecord, ...]:
     return tuple(reading.records)
 
 
-def info_of(path: Path, start: SessionStarted, fold: Fold, problems: Sequence[Problem]) -> SessionInfo:
+def info_of(session_id: str, start: SessionStarted, fold: Fold, problems: Sequence[Problem]) -> SessionInfo:
     """What a list shows of the session."""
     known = [*problems, *fold.problems]
     return SessionInfo(
-        id=path.stem,
+        id=session_id,
         title=fold.title or fold.first,
         created=start.created,
         updated=max(fold.updated, start.created),

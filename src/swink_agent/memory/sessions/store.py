@@ -1,18 +1,20 @@
-"""Session stores: a folder with one JSONL file for each session.
+"""Session stores: creating, finding, listing, forking and deleting sessions, and the same as coroutines.
 
-Owns creating, finding, listing, forking and deleting sessions, and the same as coroutines. `opening`, `listing` and
-`session` read and write the contents of the files.
+`SessionStore` has all of it. A `JsonlSessionStore` keeps its sessions in the files of a folder, a `SqlSessionStore` in
+an SQLite database: they differ in nothing but the `Storage`.
+
+Owns what a store does with sessions. `opening`, `listing` and `session` read and write their logs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,62 +24,40 @@ from swink_agent.core.types import CustomMessage
 from swink_agent.core.values.value import copy_json
 
 from ..errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
-from ..log.files import FileOperations, close_quietly, is_file
+from ..storage.files import FileOperations
+from ..storage.folder import FolderStorage
+from ..storage.protocols import LogReader, LogState, Storage
 from .forking import copy_into
 from .info import SearchHit, SessionInfo, folder_name
-from .listing import info_from_file, used_last
-from .opening import (
-    SUFFIX,
-    clear_unfinished,
-    create_log,
-    files_beside,
-    finished,
-    lock_file,
-    open_log,
-    read_contents,
-    refuse_foreign,
-)
+from .listing import Wanted, info_from_log, used_last
+from .opening import SessionOnDisk, create_log, is_id, open_log, read_contents
 from .session import LoadedSession, Session, checked_json, checked_text
 
 if TYPE_CHECKING:
     from ..search.index import SessionIndex
 
-__all__ = ["AsyncSessionStore", "ExportFormat", "JsonlSessionStore"]
+__all__ = ["AsyncSessionStore", "ExportFormat", "JsonlSessionStore", "SessionStore", "SqlSessionStore"]
 
 ExportFormat = Literal["markdown", "html", "json"]
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _DATA_VARIABLE = "SWINK_DATA_DIR"
-_NEWEST = 2**63
+_DATABASE = "sessions.sqlite3"
 _CLOCK = 2_000
-"""Milliseconds by which a file's time may be earlier than its last record's, though that is taken before the write."""
+"""Milliseconds by which a log's time may be earlier than its last record's, though that is taken before the write."""
 _FORKING = 30.0
 """The most seconds that a fork waits for the disk."""
 
 
-class JsonlSessionStore:
-    """Stores sessions as JSONL files in a folder.
+class SessionStore:
+    """Stores sessions. Make a `JsonlSessionStore` or a `SqlSessionStore`; this is what they share."""
 
-    `folder=None` is `sessions/` in the user's data folder (`SWINK_DATA_DIR`, else the platform's usual place). `types`
-    are the application's message types. With `sync=False` files are not synced and no thread is used: records survive
-    a crash of the program, but perhaps not a crash of the machine.
-    """
-
-    def __init__(
-        self,
-        folder: str | os.PathLike[str] | None = None,
-        types: Sequence[type[CustomMessage]] = (),
-        *,
-        sync: bool = True,
-        files: FileOperations | None = None,
-    ) -> None:
-        self.folder = _default_folder() if folder is None else _expanded(folder)
+    def __init__(self, storage: Storage, types: Sequence[type[CustomMessage]], *, sync: bool) -> None:
+        self._storage = storage
         self._types = checked_types(types)
         self._sync = sync
-        self._files = FileOperations() if files is None else files
 
     def __repr__(self) -> str:
-        return f"JsonlSessionStore({str(self.folder)!r})"
+        return f"{type(self).__name__}({str(self._storage.place)!r})"
 
     # -- one session -------------------------------------------------------------------------------------------
 
@@ -86,39 +66,62 @@ class JsonlSessionStore:
         cwd: str | os.PathLike[str] | None = None,
         title: str = "",
         metadata: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the specification's name
     ) -> Session:
-        """Creates a session. `cwd` is the folder that it is about, by default the current one. Raises `SessionError`.
+        """Creates a session. `cwd` is the folder that it is about, by default the current one.
 
-        When an agent is attached, its redactor masks secrets in title and metadata. Until then the file contains them
+        `id` is the session's id, by default one that is made of the time. It has 1 to 128 letters, digits, `-` and `_`,
+        and begins with a letter or a digit. The id is recorded unmasked.
+
+        When an agent is attached, its redactor masks secrets in title and metadata. Until then the log contains them
         unmasked.
+
+        Raises `SessionExists` if a session has the id, another `SessionError` if the session cannot be created, and
+        `ValueError` for an id that no session can have.
         """
-        return self._create(_folder_text(cwd, default=True), checked_text(title, "a title"), _checked(metadata), None)
+        session_id = None if id is None else _checked_id(id)
+        folder = _folder_text(cwd, default=True)
+        return self._create(session_id, folder, checked_text(title, "a title"), _checked(metadata), None)
 
     def _create(
-        self, cwd: str, title: str, metadata: dict[str, Any], parent: str | None, *, is_unfinished: bool = False
+        self,
+        session_id: str | None,
+        cwd: str,
+        title: str,
+        metadata: dict[str, Any],
+        parent: str | None,
+        *,
+        is_unfinished: bool = False,
     ) -> Session:
         log, start = create_log(
-            self.folder,
-            files=self._files,
+            self._storage,
             sync=self._sync,
+            session_id=session_id,
             cwd=cwd,
             title=title,
             metadata=metadata,
             parent=parent,
             is_unfinished=is_unfinished,
         )
-        return Session(log, start, types=self._types)
+        return Session(log, start, partial(self._contents, log.id))
+
+    def _contents(self, session_id: str) -> SessionOnDisk:
+        with self._storage.reading() as reader:
+            return read_contents(reader, self._storage, session_id, self._types)
 
     def open(self, session_id: str, *, cwd: str | os.PathLike[str] | None = None) -> Session:
         """Opens a session for writing. The beginning of its id is enough if no other id begins so.
 
-        If the file is damaged and has lost the session's folder, `cwd` is the folder from now on.
+        If the log is damaged and has lost the session's folder, `cwd` is the folder from now on.
 
         Raises `SessionNotFound`, `SessionAmbiguous`, `SessionInUse`, `SessionDamaged` or another `SessionError`.
         """
         folder = _folder_text(cwd, default=False)
-        log, contents = open_log(self._find(session_id), self._types, files=self._files, sync=self._sync, cwd=folder)
-        return Session(log, contents.start, types=self._types, problems=contents.reading.problems)
+        whole_id = self._find(session_id)
+        log, contents = open_log(self._storage, whole_id, self._types, sync=self._sync, cwd=folder)
+        read = partial(self._contents, whole_id)
+        return Session(log, contents.start, read, problems=contents.reading.problems)
 
     def load(self, session_id: str) -> LoadedSession:
         """Reads a session, even while a process writes to it. The beginning of its id is enough if it is unique.
@@ -126,12 +129,13 @@ class JsonlSessionStore:
         A call without a result is shown as perhaps still running if a process has the session open. Only Linux reports
         that.
         """
-        path = self._find(session_id)
-        # Checked before reading: a writer that ends during the read may write records that this read misses.
-        is_in_use = self._files.is_locked(path)
-        contents = read_contents(path, self._types)
+        with self._storage.reading() as reader:
+            whole_id = self._find(session_id, reader)
+            # Checked before reading: a writer that ends during the read may write records that this read misses.
+            is_in_use = self._storage.is_in_use(whole_id)
+            contents = read_contents(reader, self._storage, whole_id, self._types)
         contents.fold.is_in_use = is_in_use
-        return LoadedSession(path, contents)
+        return LoadedSession(self._storage.name_of(whole_id), contents)
 
     def rename(self, session_id: str, title: str) -> None:
         """Changes the title of a session. Raises `SessionInUse` if a process has it open for writing."""
@@ -139,10 +143,10 @@ class JsonlSessionStore:
             session.rename(title)
 
     def delete(self, session_id: str) -> None:
-        """Deletes a session, the saved damaged parts of its file, and its entries in the search index.
+        """Deletes a session, the saved damaged parts of its log, and its entries in the search index.
 
         Raises `SessionInUse` if a process has it open for writing, and another `SessionError` for a file that is not a
-        session: it contains no record, and its name does not look like a session's.
+        session: it contains no record, and its name does not look like one that a store made.
         """
         for problem in self.delete_all([session_id]).values():
             raise problem
@@ -153,41 +157,21 @@ class JsonlSessionStore:
         Returns the errors of the sessions that could not be deleted, by the ids that the caller gave.
         """
         kept: dict[str, SessionError] = {}
-        gone: list[Path] = []
+        gone: list[str] = []
         try:
             for session_id in [session_ids] if isinstance(session_ids, str) else session_ids:
                 try:
-                    gone.append(self._delete_files(self._find(session_id)))
+                    whole_id = self._find(session_id)
+                    self._storage.delete(whole_id)
+                    gone.append(whole_id)
                 except SessionError as error:
                     kept[session_id] = error
         finally:
             if gone:
-                self._forget(gone)
+                self._storage.settle(gone)
+                with suppress(SessionError):  # a Python without SQLite cannot search either
+                    _index_of(self._storage, self._states).forget(*gone)
         return kept
-
-    def _delete_files(self, path: Path) -> Path:
-        descriptor = lock_file(path, self._files)
-        try:
-            refuse_foreign(path)
-            for beside in files_beside(path):
-                self._files.unlink(beside)
-            self._files.unlink(path)
-        except OSError as error:
-            raise SessionError(f"{path} cannot be deleted: {reason_of(error)}", path=str(path)) from error
-        finally:
-            close_quietly(self._files, descriptor)
-        return path
-
-    def _forget(self, paths: Sequence[Path]) -> None:
-        """Syncs the folder, so that the deletion is permanent, and removes the sessions from the search index."""
-        if self._sync:
-            try:
-                self._files.sync_folder(self.folder)
-            except OSError as error:
-                words = f"{paths[0]} was deleted, but may reappear after a power failure: {reason_of(error)}"
-                raise SessionError(words, path=str(paths[0])) from error
-        with suppress(SessionError):  # a Python without SQLite cannot search either
-            _index_of(self.folder).forget(*[path.stem for path in paths])
 
     def fork(self, session_id: str, at: int | None = None) -> Session:
         """Creates a session that begins with the first `at` messages of another, or with all of them.
@@ -200,58 +184,73 @@ class JsonlSessionStore:
         if at is not None and (type(at) is not int or not 0 <= at <= count):
             raise ValueError(f"session {loaded.id} has {count} messages: it cannot be forked at {at}")
         info = loaded.info
-        clear_unfinished(self.folder, self._files)
+        self._storage.clear_unfinished()
         metadata = copy_json(dict(info.metadata))
-        session = self._create(info.cwd, loaded.fold.title, metadata, loaded.id, is_unfinished=True)
+        session = self._create(None, info.cwd, loaded.fold.title, metadata, loaded.id, is_unfinished=True)
         try:
             copy_into(session, loaded, count if at is None else at)
-            session.log.finish(finished(session.path), _FORKING)
+            session.log.finish(_FORKING)
         except BaseException:
             with suppress(SessionError):
-                session.close()
-            with suppress(OSError):
-                self._files.unlink(session.path)
+                session.log.discard(_FORKING)
             raise
         return session
 
     # -- all sessions ------------------------------------------------------------------------------------------
 
-    def list(self, cwd: str | os.PathLike[str] | None = None, limit: int | None = None) -> list[SessionInfo]:
-        """Returns the sessions, most recently used first; with `cwd`, only those of that folder.
+    def list(
+        self,
+        cwd: str | os.PathLike[str] | None = None,
+        limit: int | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[SessionInfo]:
+        """Returns the sessions, most recently used first.
 
-        If a session's last use is in the future, its file's time counts, and if that is in the future too, the session
-        comes last. So a clock that was once wrong does not change the order for ever.
+        With `cwd`, only those of that folder. With `metadata`, only those whose metadata has all these keys with the
+        same values.
 
-        With a `limit`, the most recently written files are read first, and only as many as necessary: a file's time is
-        not earlier than the last use that it records, unless a user set the file's time back.
+        If a session's last use is in the future, the time when its log was written counts, and if that is in the future
+        too, the session comes last. So a clock that was once wrong does not change the order for ever.
 
-        Files without any readable record are left out. Raises `SessionError` if the folder cannot be read.
+        With a `limit`, the most recently written logs are read first, and only as many as necessary: a log is not
+        written earlier than the last use that it records, unless a user set a file's time back.
+
+        Logs without any readable record are left out. Raises `SessionError` if the sessions cannot be read.
         """
-        wanted = None if cwd is None else _folder_text(cwd, default=False)
+        wanted = Wanted(None if cwd is None else _folder_text(cwd, default=False), _checked(metadata))
         found: list[tuple[int, int, str, SessionInfo]] = []
         now = time.time_ns() // 1_000_000
         most = None if limit is None else max(limit, 0)
         places: list[int] = []
         """The negated times of last use of the sessions found so far, sorted."""
-        for written, path in self._paths_by_time():
-            if most is not None and len(found) >= most and (not most or -places[most - 1] > written + _CLOCK):
-                break
-            try:
-                info = info_from_file(path, self._types, wanted)
-            except (SessionDamaged, SessionNotFound, FileNotFoundError):
-                continue  # not a session, or deleted in the meantime
-            except (OSError, SessionError) as error:
-                unread = (f"it cannot be read: {reason_of(error)}",)
-                info = SessionInfo(id=path.stem, problems=unread, damage=unread)
-            if info is not None and (wanted is None or info.cwd == wanted):
-                found.append((used_last(path, info, now), info.updated, info.id, info))
-                insort(places, -found[-1][0])
+        with self._storage.reading() as reader:
+            for written, session_id in reader.by_time(wanted.cwd):
+                if most is not None and len(found) >= most and (not most or -places[most - 1] > written + _CLOCK):
+                    break
+                info = self._info(reader, session_id, wanted)
+                if info is not None:
+                    found.append((used_last(written, info, now), info.updated, info.id, info))
+                    insort(places, -found[-1][0])
         found.sort(key=itemgetter(0, 1, 2), reverse=True)
         return [info for _, _, _, info in found[:most]]
 
-    def latest(self, cwd: str | os.PathLike[str] | None = None) -> SessionInfo | None:
-        """Returns the most recently used session; with `cwd`, of that folder."""
-        found = self.list(cwd, 1)
+    def _info(self, reader: LogReader, session_id: str, wanted: Wanted) -> SessionInfo | None:
+        """What a list shows of the session; `None` if it is not wanted, or not a session."""
+        try:
+            return info_from_log(reader, self._storage, session_id, self._types, wanted)
+        except (SessionDamaged, SessionNotFound, FileNotFoundError):
+            return None  # not a session, or deleted in the meantime
+        except (OSError, SessionError) as error:
+            unread = (f"it cannot be read: {reason_of(error)}",)
+            info = SessionInfo(id=session_id, problems=unread, damage=unread)
+            return info if wanted.includes(info.cwd, info.metadata) else None
+
+    def latest(
+        self, cwd: str | os.PathLike[str] | None = None, *, metadata: Mapping[str, Any] | None = None
+    ) -> SessionInfo | None:
+        """Returns the most recently used session; with `cwd` and `metadata`, of those that `list` would return."""
+        found = self.list(cwd, 1, metadata=metadata)
         return found[0] if found else None
 
     def search(
@@ -263,7 +262,7 @@ class JsonlSessionStore:
         changed sessions are read first; the first search reads all sessions. `on_progress` is called with the number
         of sessions read so far and the number to read.
         """
-        return _index_of(self.folder).search(query, limit, self.load, on_progress)
+        return _index_of(self._storage, self._states).search(query, limit, self.load, on_progress)
 
     def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
         """Returns the session as a document."""
@@ -281,56 +280,87 @@ class JsonlSessionStore:
 
     # -- finding -----------------------------------------------------------------------------------------------
 
-    def _paths(self) -> list[Path]:
-        """Returns the files that may be sessions, sorted by name."""
-        try:
-            with os.scandir(self.folder) as entries:
-                names = [entry.name for entry in entries if entry.name.endswith(SUFFIX) and is_file(entry)]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise SessionError(f"{self.folder} cannot be read: {reason_of(error)}", path=str(self.folder)) from error
-        stems = [name.removesuffix(SUFFIX) for name in names]
-        return [self.folder / (stem + SUFFIX) for stem in sorted(stems) if _ID.fullmatch(stem)]
+    def _states(self) -> dict[str, LogState]:
+        with self._storage.reading() as reader:
+            return reader.states()
 
-    def _paths_by_time(self) -> list[tuple[int, Path]]:
-        """Returns these files with their modification times in milliseconds, newest first."""
-        timed: list[tuple[int, Path]] = []
-        for path in self._paths():
-            try:
-                timed.append((path.stat().st_mtime_ns // 1_000_000, path))
-            except FileNotFoundError:
-                pass  # deleted in the meantime
-            except OSError:
-                timed.append((_NEWEST, path))  # the attempt to read it will report the error
-        timed.sort(key=itemgetter(0), reverse=True)
-        return timed
-
-    def _find(self, session_id: str) -> Path:
-        """Returns the file of a session. An id cannot contain a path."""
+    def _find(self, session_id: str, reader: LogReader | None = None) -> str:
+        """Returns the whole id of a session. An id cannot contain a path."""
+        if reader is None:
+            with self._storage.reading() as opened:
+                return self._find(session_id, opened)
         if not isinstance(session_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a session id must be a string, not {type(session_id).__name__}")
-        if not _ID.fullmatch(session_id):
-            raise SessionNotFound(f"there is no session {session_id[:100]!r} in {self.folder}", path=str(self.folder))
-        whole = self.folder / (session_id + SUFFIX)
-        if os.path.isfile(whole):
-            return whole  # without listing the folder: a search may load every session
-        found = [path for path in self._paths() if path.stem.startswith(session_id)]
+        place = self._storage.place
+        if not is_id(session_id):
+            raise SessionNotFound(f"there is no session {session_id[:100]!r} in {place}", path=str(place))
+        if reader.has(session_id):
+            return session_id  # without listing all: a search may load every session
+        found = reader.ids(session_id)
         if not found:
-            raise SessionNotFound(f"there is no session {session_id!r} in {self.folder}", path=str(self.folder))
+            raise SessionNotFound(f"there is no session {session_id!r} in {place}", path=str(place))
         if len(found) > 1:
-            some = ", ".join(path.stem for path in found[:5]) + (", …" if len(found) > 5 else "")
+            some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
             raise SessionAmbiguous(
-                f"{session_id!r} is the beginning of {len(found)} sessions in {self.folder}: {some}",
-                path=str(self.folder),
+                f"{session_id!r} is the beginning of {len(found)} sessions in {place}: {some}", path=str(place)
             )
         return found[0]
 
 
-class AsyncSessionStore:
-    """A `JsonlSessionStore` with coroutines, which do their disk access in a thread."""
+class JsonlSessionStore(SessionStore):
+    """Stores sessions as JSONL files in a folder.
 
-    def __init__(self, store: JsonlSessionStore) -> None:
+    `folder=None` is `sessions/` in the user's data folder (`SWINK_DATA_DIR`, else the platform's usual place). `types`
+    are the application's message types. With `sync=False` files are not synced and no thread is used: records survive
+    a crash of the program, but perhaps not a crash of the machine.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        types: Sequence[type[CustomMessage]] = (),
+        *,
+        sync: bool = True,
+        files: FileOperations | None = None,
+    ) -> None:
+        self.folder = _data_folder() / "sessions" if folder is None else _expanded(folder, "folder")
+        operations = FileOperations() if files is None else files
+        super().__init__(FolderStorage(self.folder, operations, sync=sync), types, sync=sync)
+
+
+class SqlSessionStore(SessionStore):
+    """Stores sessions in an SQLite database, with Python's `sqlite3`. It does what a `JsonlSessionStore` does.
+
+    `path` is the database file, which is created when the first session is; a folder stands for `sessions.sqlite3` in
+    it, and `None` for that file in the user's data folder. `types` are the application's message types. With
+    `sync=False` no thread is used: records survive a crash of the program, but perhaps not a crash of the machine.
+
+    The database must be on a disk of this machine. Its tables are named `swink_session…`, so that an application's own
+    tables can be in the same file. `connect` replaces `sqlite3.connect`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        types: Sequence[type[CustomMessage]] = (),
+        *,
+        sync: bool = True,
+        connect: Callable[..., Any] | None = None,
+    ) -> None:
+        try:
+            from ..storage.database import DatabaseStorage  # imported here because it loads SQLite
+        except ImportError as error:
+            words = "a SqlSessionStore needs Python's sqlite3 module, which this Python was built without"
+            raise SessionError(words) from error
+        given = _data_folder() / _DATABASE if path is None else _expanded(path, "file")
+        self.path = given / _DATABASE if given.is_dir() else given
+        super().__init__(DatabaseStorage(self.path, sync=sync, connect=connect), types, sync=sync)
+
+
+class AsyncSessionStore:
+    """A `SessionStore` with coroutines, which do their disk access in a thread."""
+
+    def __init__(self, store: SessionStore) -> None:
         self.store = store
 
     def __repr__(self) -> str:
@@ -341,8 +371,10 @@ class AsyncSessionStore:
         cwd: str | os.PathLike[str] | None = None,
         title: str = "",
         metadata: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the specification's name
     ) -> Session:
-        return await asyncio.to_thread(self.store.create, cwd, title, metadata)
+        return await asyncio.to_thread(self.store.create, cwd, title, metadata, id=id)
 
     async def open(self, session_id: str, *, cwd: str | os.PathLike[str] | None = None) -> Session:
         return await asyncio.to_thread(self.store.open, session_id, cwd=cwd)
@@ -362,44 +394,64 @@ class AsyncSessionStore:
     async def fork(self, session_id: str, at: int | None = None) -> Session:
         return await asyncio.to_thread(self.store.fork, session_id, at)
 
-    async def list(self, cwd: str | os.PathLike[str] | None = None, limit: int | None = None) -> list[SessionInfo]:
-        return await asyncio.to_thread(self.store.list, cwd, limit)
+    async def list(
+        self,
+        cwd: str | os.PathLike[str] | None = None,
+        limit: int | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[SessionInfo]:
+        return await asyncio.to_thread(self.store.list, cwd, limit, metadata=metadata)
 
-    async def latest(self, cwd: str | os.PathLike[str] | None = None) -> SessionInfo | None:
-        return await asyncio.to_thread(self.store.latest, cwd)
+    async def latest(
+        self, cwd: str | os.PathLike[str] | None = None, *, metadata: Mapping[str, Any] | None = None
+    ) -> SessionInfo | None:
+        return await asyncio.to_thread(self.store.latest, cwd, metadata=metadata)
 
     async def search(
         self, query: str, limit: int = 20, *, on_progress: Callable[[int, int], None] | None = None
     ) -> list[SearchHit]:
-        """As `JsonlSessionStore.search`; `on_progress` is called in the thread that reads."""
+        """As `SessionStore.search`; `on_progress` is called in the thread that reads."""
         return await asyncio.to_thread(self.store.search, query, limit, on_progress=on_progress)
 
     async def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
         return await asyncio.to_thread(self.store.export, session_id, format)
 
 
-def _index_of(folder: Path) -> SessionIndex:
+def _index_of(storage: Storage, states: Callable[[], dict[str, LogState]]) -> SessionIndex:
     from ..search.index import SessionIndex  # imported here because it loads SQLite
 
-    return SessionIndex(folder)
+    return SessionIndex(storage.index_path.parent, path=storage.index_path, states=states)
 
 
-def _expanded(folder: str | os.PathLike[str]) -> Path:
+def _expanded(path: str | os.PathLike[str], what: str) -> Path:
     """Returns the absolute path, with `~` expanded. Raises `SessionError` if that user does not exist."""
     try:
-        return Path(folder).expanduser().absolute()
+        return Path(path).expanduser().absolute()
     except RuntimeError as error:
-        raise SessionError(f"{folder} cannot be a folder for sessions: there is no user of that name") from error
+        raise SessionError(f"{path} cannot be a {what} for sessions: there is no user of that name") from error
 
 
-def _default_folder() -> Path:
-    """Returns `sessions/` in the data folder that the command line program uses, too."""
+def _data_folder() -> Path:
+    """Returns the data folder that the command line program uses, too."""
     given = os.environ.get(_DATA_VARIABLE)
     if given:
-        return Path(given).expanduser().absolute() / "sessions"
+        return Path(given).expanduser().absolute()
     import platformdirs
 
-    return Path(platformdirs.user_data_dir("swink-agent", appauthor=False)) / "sessions"
+    return Path(platformdirs.user_data_dir("swink-agent", appauthor=False))
+
+
+def _checked_id(session_id: object) -> str:
+    """Raises `TypeError` or `ValueError` for what cannot be the id of a session."""
+    if not isinstance(session_id, str):
+        raise TypeError(f"the id of a session must be a string, not {type(session_id).__name__}")
+    if not is_id(session_id):
+        raise ValueError(
+            f"{session_id[:200]!r} cannot be the id of a session: an id has 1 to 128 letters, digits, '-' and '_', and "
+            "begins with a letter or a digit"
+        )
+    return session_id
 
 
 def _folder_text(cwd: str | os.PathLike[str] | None, *, default: bool) -> str:

@@ -46,6 +46,7 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _MOST_CACHE_MARKS = 4
+_LONGEST_TITLE = 500
 
 _BODY = Shape(
     {
@@ -242,6 +243,8 @@ def _check_block(block: dict[str, Any], kind: str, role: str, where: str, found:
             _check_text(block, where, found)
         case "image":
             _check_image(mapping(block.get("source")), where, found)
+        case "document":
+            _check_document(block, where, found)
         case "tool_use":
             _check_call(block, where, found)
         case "tool_result":
@@ -276,6 +279,25 @@ def _check_image(source: dict[str, Any], where: str, found: list[str]) -> None:
             pass
         case other:
             found.append(f"{where}.source.type: {other!r} is not a source of an image")
+
+
+def _check_document(block: dict[str, Any], where: str, found: list[str]) -> None:
+    source = mapping(block.get("source"))
+    match source.get("type"):
+        case "base64":
+            if source.get("media_type") != "application/pdf":
+                found.append(f"{where}.source.media_type: {source.get('media_type')!r} is not 'application/pdf'")
+            if not string(source.get("data")):
+                found.append(f"{where}.source.data: document data is required")
+        case "url":
+            if not string(source.get("url")):
+                found.append(f"{where}.source.url: a URL is required")
+        case "text" | "content" | "file":
+            pass
+        case other:
+            found.append(f"{where}.source.type: {other!r} is not a source of a document")
+    if block.get("title") is not None and not 1 <= len(string(block["title"])) <= _LONGEST_TITLE:
+        found.append(f"{where}.title: must have 1 to {_LONGEST_TITLE} characters")
 
 
 def _check_call(block: dict[str, Any], where: str, found: list[str]) -> None:

@@ -89,7 +89,17 @@ _TOOL_SPEC = Shape(
     {"name": str, "description": str, "inputSchema": dict, "strict": bool}, required=("name", "inputSchema")
 )
 _SYSTEM = Shape({"text": str, "guardContent": dict, "cachePoint": dict})
-_ROLES = {"toolUse": "assistant", "reasoningContent": "assistant", "toolResult": "user", "image": "user"}
+_ROLES = {
+    "toolUse": "assistant",
+    "reasoningContent": "assistant",
+    "toolResult": "user",
+    "image": "user",
+    "document": "user",
+}
+_DOCUMENT = Shape(
+    {"format": str, "name": str, "source": dict, "context": str, "citations": dict}, required=("name", "source")
+)
+_DOCUMENT_NAME = re.compile(r"(?!.*\s\s)[A-Za-z0-9\s()\[\]-]{1,200}")
 
 
 def problems(body: dict[str, Any], model: str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0") -> list[str]:
@@ -131,6 +141,7 @@ def _check_messages(body: dict[str, Any], model: str, thinking: dict[str, Any], 
     for where, message in messages:
         _MESSAGE.check(message, where, found)
         _check_content(message, model, where, found)
+    _check_documents(messages, found)
     _check_roles([string(message.get("role")) for _, message in messages], found)
     turns = [_turn(where, message) for where, message in messages]
     check_pairs(turns, found)
@@ -175,6 +186,8 @@ def _check_content(message: dict[str, Any], model: str, where: str, found: list[
                 _check_text(block, path, found)
             case "image":
                 _check_image(mapping(block["image"]), f"{path}.image", found)
+            case "document":
+                _check_document(mapping(block["document"]), f"{path}.document", found)
             case "toolUse":
                 _check_tool_use(mapping(block["toolUse"]), f"{path}.toolUse", found)
             case "toolResult":
@@ -198,6 +211,34 @@ def _check_image(image: dict[str, Any], where: str, found: list[str]) -> None:
         found.append(f"{where}.source: bytes are required")
 
 
+def _check_document(document: dict[str, Any], where: str, found: list[str]) -> None:
+    _DOCUMENT.check(document, where, found)
+    if not _DOCUMENT_NAME.fullmatch(string(document.get("name"))):
+        found.append(
+            f"{where}.name: the document file name can only contain alphanumeric characters, single whitespace "
+            "characters, hyphens, parentheses, and square brackets"
+        )
+    source = mapping(document.get("source"))
+    if not string(source.get("bytes")) and "s3Location" not in source:
+        found.append(f"{where}.source: bytes are required")
+
+
+def _check_documents(messages: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
+    """Checks that a message with a document has text, and that no name of a document comes twice."""
+    names: list[str] = []
+    for where, message in messages:
+        content = [mapping(block) for block in items(message.get("content"))]
+        results = [
+            mapping(part) for block in content for part in items(mapping(block.get("toolResult")).get("content"))
+        ]
+        documents = [mapping(block["document"]) for block in (*content, *results) if "document" in block]
+        if documents and not any("text" in block for block in (*content, *results)):
+            found.append(f"{where}: include a text content block with a document")
+        names += [string(document.get("name")).lower() for document in documents]
+    if len(set(names)) < len(names):
+        found.append("messages: can't contain duplicate document names; rename the document and retry your request")
+
+
 def _check_tool_use(call: dict[str, Any], where: str, found: list[str]) -> None:
     _TOOL_USE.check(call, where, found)
     _check_id(call, where, found)
@@ -215,6 +256,8 @@ def _check_tool_result(result: dict[str, Any], where: str, found: list[str]) -> 
             _check_text(part, path, found)
         elif kind == "image":
             _check_image(mapping(part["image"]), f"{path}.image", found)
+        elif kind == "document":
+            _check_document(mapping(part["document"]), f"{path}.document", found)
 
 
 def _check_id(block: dict[str, Any], where: str, found: list[str]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from swink_agent.core.types import StopReason, Usage
 
 from .kit.api import FakeApi, needs_bearer
+from .kit.chat import check_file
 from .kit.checks import (
     STRICT_KEYWORDS,
     Shape,
@@ -224,6 +225,8 @@ def _check_parts(content: object, allowed: tuple[str, ...], where: str, found: l
             found.append(f"{path}.text: this field is required")
         elif kind == "input_image" and not (string(part.get("image_url")) or string(part.get("file_id"))):
             found.append(f"{path}.image_url: expected a URL, as a string")
+        elif kind == "input_file" and not string(part.get("file_url")):
+            check_file(part, path, found)
 
 
 def _check_call_item(item: dict[str, Any], kind: str, where: str, found: list[str]) -> None:

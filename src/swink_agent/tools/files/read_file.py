@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from swink_agent.core.errors import ToolError
+from swink_agent.core.media import kind_of
 from swink_agent.core.tool import AgentToolResult
-from swink_agent.core.types import Base64Image, Image, Text
+from swink_agent.core.types import PDF, Base64Source, Image, Text
 
 from .._bounded import OUTPUT_LIMIT, cut_bytes, show_name, show_size
 from ..workspace.seen import seen_by
@@ -70,7 +71,7 @@ class ReadFileTool(FileTool):
             data = read_whole(file)
             if data is None:
                 result = _show_part_of_large(file, call, first, most)
-            elif (media_type := _image_type(data[:16])) is not None:
+            elif (media_type := kind_of(data[:16])).startswith("image/"):
                 result = _show_image(file, media_type, data)
             else:
                 result = _show_lines(file, data, first, most, call.redactor)
@@ -110,7 +111,7 @@ class _Lines(NamedTuple):
 def _show_lines(file: OpenFile, data: bytes, first: int, most: int, redactor: Redactor | None) -> AgentToolResult:
     decoded = decode_text(data)
     if decoded is None:
-        raise _binary(file)
+        raise _binary(file, kind_of(data))
     if not decoded.text:
         return AgentToolResult.text("[the file is empty]", _details(file, 0, 0, 0))
     # Masked as a whole before a part is taken: a secret may begin before the part, or end behind it.
@@ -167,7 +168,7 @@ def _fitting(lines: Sequence[str]) -> tuple[str, int, int]:
 def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> AgentToolResult:
     """Lines of a file that is too large for memory: reads up to the last of them, and no further."""
     head = file.read(16)
-    if _image_type(head) is not None:
+    if kind_of(head).startswith("image/"):
         raise _too_large_image(file)
     pending, context, before, is_end = _seek_line(file, call, head, first)
     if not pending and is_end:
@@ -186,7 +187,7 @@ def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> Ag
     wanted = wanted[: cut_bytes(wanted, _ROOM + 1)]
     decoded = decode_text(wanted)
     if decoded is None:
-        raise _binary(file)
+        raise _binary(file, kind_of(head))
     # Includes what surrounds the lines, for a secret that begins before them or ends behind them.
     after = pending[len(wanted) : len(wanted) + _AROUND].decode(decoded.format.encoding, "replace")
     masked = mask_text(context.decode(decoded.format.encoding, "replace") + decoded.text + after, call.redactor)
@@ -232,23 +233,11 @@ def _seek_line(file: OpenFile, call: Call, data: bytes, first: int) -> tuple[byt
 # -- files that are not text ---------------------------------------------------------------------------------------
 
 
-def _image_type(head: bytes) -> str | None:
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "image/webp"
-    return None
-
-
 def _show_image(file: OpenFile, media_type: str, data: bytes) -> AgentToolResult:
     if len(data) > IMAGE_LIMIT:
         raise _too_large_image(file)
     note = f"[{show_name(file.path)}: {media_type}, {show_size(len(data))}]"
-    image = Image(Base64Image(media_type, base64.b64encode(data).decode()))
+    image = Image(Base64Source(media_type, base64.b64encode(data).decode()))
     return AgentToolResult((Text(note), image), {"path": as_json(file.path), "media_type": media_type})
 
 
@@ -259,7 +248,12 @@ def _too_large_image(file: OpenFile) -> ToolError:
     )
 
 
-def _binary(file: OpenFile) -> ToolError:
+def _binary(file: OpenFile, kind: str = "") -> ToolError:
+    if kind == PDF:
+        return ToolError(
+            f"{show_name(file.path)} is a PDF of {show_size(file.stat.st_size)}, not text: read it with a command, "
+            "such as pdftotext, or ask the user to attach it"
+        )
     return ToolError(
         f"{show_name(file.path)} is a binary file of {show_size(file.stat.st_size)}, not text: look into it with a "
         "command, such as file or hexdump"

@@ -1,6 +1,6 @@
-"""Decides what becomes of pasted text: inserted, folded into a token, or attached as pictures.
+"""Decides what becomes of pasted text: inserted, folded into a token, or attached as pictures and documents.
 
-Owns when a paste is folded, and which text names picture files. Does not read pictures; the conversation does.
+Owns when a paste is folded, and which text names such files. Does not read them; the conversation does.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["folded_label", "image_files", "image_label", "may_name_images"]
+__all__ = ["folded_label", "image_files", "image_label", "may_name_images", "mentioned_documents"]
 
 MOST_LINES = 10
 """A paste of more lines is folded."""
 MOST_CHARACTERS = 4000
 """So is one of more characters, which may be a single line."""
-_KINDS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_KINDS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
 _LONGEST_NAMES = 8000
 _MOST_IMAGES = 20
-_NAMED = re.compile(r"\.(?:png|jpe?g|gif|webp)[\"']?\s*$", re.IGNORECASE)
+_NAMED = re.compile(r"\.(?:png|jpe?g|gif|webp|pdf)[\"']?\s*$", re.IGNORECASE)
+_MENTIONED = re.compile(
+    r"""(?:^|(?<=[\s(\[{<,;:"']))@(?:"([^"\n]+\.pdf)"|([^\s"]+\.pdf)(?=[)\]}>,;:.!?"']*(?:\s|$)))""", re.IGNORECASE
+)
 
 
 def folded_label(text: str) -> str | None:
@@ -36,18 +39,18 @@ def folded_label(text: str) -> str | None:
 
 
 def image_label(path: str) -> str:
-    """What a picture is shown as, and named in the text that is sent."""
+    """What a picture or document is shown as, and named in the text that is sent."""
     name = "".join([part if part.isprintable() and part not in "#[]" else "_" for part in os.path.basename(path)])
-    return f"[image #: {name}]"
+    return f"[{'document' if name.lower().endswith('.pdf') else 'image'} #: {name}]"
 
 
 def may_name_images(text: str) -> bool:
-    """Whether the text may be nothing but the names of picture files, as terminals paste what is dropped on them."""
+    """Whether the text may be only names of pictures and PDFs, as terminals paste what is dropped on them."""
     return len(text) <= _LONGEST_NAMES and _NAMED.search(text) is not None
 
 
 def image_files(text: str, folder: Path) -> list[str]:
-    """The picture files that the text names, if it names nothing else; looks at the disk.
+    """The pictures and PDFs that the text names, if it names nothing else; looks at the disk.
 
     One name a line, or several on one as a shell would take them (quoted, with backslashes), or `file:` addresses.
     """
@@ -58,6 +61,12 @@ def image_files(text: str, folder: Path) -> list[str]:
         if all(path is not None for path in paths):
             return [str(path) for path in paths if path is not None]
     return []
+
+
+def mentioned_documents(text: str, folder: Path) -> list[str]:
+    """The PDF files that the text mentions with `@`, as the composer completes them; looks at the disk."""
+    found = [_path_of(quoted or plain, folder) for quoted, plain in _MENTIONED.findall(text)] if "@" in text else []
+    return list(dict.fromkeys([str(path) for path in found if path is not None]))
 
 
 def _readings(text: str) -> Sequence[list[str]]:

@@ -11,16 +11,18 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from swink_agent.app.errors import ApplicationError, SettingsError
-from swink_agent.app.runs.input_files import picture, refuse_blind
+from swink_agent.app.runs.input_files import attachment, refuse_unsendable
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.core.agent.subscriptions import Subscription
 from swink_agent.core.events import AgentEvent, DelegateEvent, MessageEnd, MessagesInjected, MessageUpdate
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import AgentMessage, Cost, Image, Text, Usage, UserMessage, extract_text
+from swink_agent.core.types import AgentMessage, Cost, Document, Image, Text, Usage, UserMessage, extract_text
 
+from ..composing.pasting import mentioned_documents
 from ..transcript import ToolBlock, Transcript, UserBlock
 from ..transcript.messages import ChoiceBlock
 from .commands import command_in, is_command, run_command
@@ -331,6 +333,7 @@ class Conversation:
             message, was_masked = await _user_message(
                 text,
                 (*self._first_images, *images),
+                folder=self.opening.folder,
                 redactor=self.opened.redactor,
                 model=self.opened.agent.model,
             )
@@ -359,7 +362,8 @@ class Conversation:
         if message is not None:
             prompts = [*self._shells.take(), message]
             position = len(agent.messages) + len(prompts) - 1
-            self.transcript.add(UserBlock(extract_text(message.content), images=tuple(images), position=position))
+            shown = (*images, *_mentioned(message, images))
+            self.transcript.add(UserBlock(extract_text(message.content), images=shown, position=position))
             self.usage.said(prompts)
         self.begin(self._run(AgentRun(self.opened, prompts, notice=self.notice, stop=self.stop), images))
 
@@ -555,14 +559,26 @@ class Conversation:
 
 
 async def _user_message(
-    text: str, images: Sequence[str], *, redactor: Redactor, model: ModelSpec
+    text: str, images: Sequence[str], *, folder: Path, redactor: Redactor, model: ModelSpec
 ) -> tuple[UserMessage, bool]:
-    """Returns the masked message, and whether anything was masked. Raises `UsageProblem` for an unusable picture."""
+    """Returns the masked message with its pictures and documents, and whether anything was masked.
 
-    def read() -> list[Image]:
-        refuse_blind(model, "leave the picture out")
-        return [picture(name, "") for name in images]
+    Raises `UsageProblem` for a file that cannot be sent.
+    """
 
-    pictures = await asyncio.to_thread(read) if images else []
+    def read() -> list[Image | Document]:
+        attached = [attachment(name, "") for name in dict.fromkeys([*images, *mentioned_documents(text, folder)])]
+        refuse_unsendable(
+            model, attached, picture="leave the picture out", document="leave the document out (no @ before its name)"
+        )
+        return attached
+
+    attached = await asyncio.to_thread(read) if images or "@" in text else []
     masked = redactor.redact(text)
-    return UserMessage([Text(masked or "Look at this."), *pictures]), masked != text
+    return UserMessage([Text(masked or "Look at this."), *attached]), masked != text
+
+
+def _mentioned(message: UserMessage, attached: Sequence[str]) -> list[str]:
+    """The names of the documents that came from mentions in the text, and not as attached files."""
+    known = {Path(path).name for path in attached}
+    return [block.name for block in message.content if type(block) is Document and block.name not in known]

@@ -14,7 +14,8 @@ from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
-    FileImage,
+    Document,
+    FileSource,
     Image,
     StopReason,
     Text,
@@ -22,7 +23,7 @@ from swink_agent.core.types import (
     ToolCall,
     ToolOutcome,
     ToolResultMessage,
-    UrlImage,
+    UrlSource,
     UserMessage,
     extract_text,
 )
@@ -106,16 +107,20 @@ def _summary(call: ToolCall, summary_of: Callable[[str, dict[str, Any]], str] | 
 
 def _prompt(message: UserMessage, position: int, redact: Callable[[str], str]) -> UserBlock:
     text = extract_text(message.content)
-    images = [_image_name(block) for block in message.content if type(block) is Image]
+    images = [_name(block) for block in message.content if type(block) is Image or type(block) is Document]
     block = UserBlock(text, images=images, position=position)
     block.restore_with(lambda: block.set_content(redact(text), [redact(image) for image in images]))
     return block
 
 
-def _image_name(image: Image) -> str:
-    if isinstance(image.source, FileImage):
-        return image.source.path
-    return image.source.url if isinstance(image.source, UrlImage) else "image"
+def _name(block: Image | Document) -> str:
+    if type(block) is Document and block.name:
+        return block.shown_name
+    if isinstance(block.source, FileSource):
+        return block.source.path
+    if isinstance(block.source, UrlSource):
+        return block.source.url
+    return "image" if type(block) is Image else "document"
 
 
 def _reply(message: AssistantMessage, redact: Callable[[str], str]) -> list[ReplyBlock]:

@@ -30,7 +30,7 @@ from .checks import (
 from .replies import Block, FakeReply, blocks, new_id, pieces
 from .wire import sse
 
-__all__ = ["ChatChunks", "ChatRules"]
+__all__ = ["ChatChunks", "ChatRules", "check_file"]
 
 _UNKNOWN = "unrecognized request argument supplied: {path}"
 _CALL = Shape({"id": str, "type": str, "function": dict, "index": int}, required=("id", "function"), unknown=_UNKNOWN)
@@ -225,6 +225,8 @@ class ChatRules:
             found.append(f"{where}.text: a string is required")
         elif kind == "image_url" and not _image_url(part):
             found.append(f"{where}.image_url.url: a URL is required")
+        elif kind == "file" and "file" in part:
+            check_file(mapping(part.get("file")), f"{where}.file", found)
 
     def check_call(self, call: dict[str, Any], where: str, found: list[str]) -> None:
         _CALL.check(call, where, found)
@@ -262,6 +264,16 @@ def _is_empty(content: object) -> bool:
     if isinstance(content, str):
         return not content
     return all(mapping(part).get("type") == "text" and not mapping(part).get("text") for part in items(content))
+
+
+def check_file(file: dict[str, Any], where: str, found: list[str]) -> None:
+    """Checks a file in a message of OpenAI: an uploaded one, or a PDF as a data URL with its name."""
+    if string(file.get("file_id")):
+        return
+    if not string(file.get("file_data")).startswith("data:application/pdf;base64,"):
+        found.append(f"{where}.file_data: expected a PDF as a base64 data URL")
+    if not string(file.get("filename")):
+        found.append(f"{where}.filename: this field is required")
 
 
 def _image_url(part: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """All file operations of sessions, each in one place, so that a test can make any of them fail.
 
-Owns opening, locking, writing, syncing and replacing files. What is written, and when, is in `file_journal` and
-`sessions/opening`.
+Owns opening, locking, writing, syncing and replacing files. What is written, and when, is in `folder` and
+`log/session_log`.
 """
 
 from __future__ import annotations

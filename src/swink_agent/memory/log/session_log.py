@@ -1,13 +1,13 @@
-"""The journal of a session: a file, to which a separate thread writes entries.
+"""The journal of a session: its log, to which a separate thread writes entries.
 
     record      numbers the entry and queues it, without waiting for the disk
-    the thread  masks it, encodes it and writes it at once, with one write; it syncs when a caller waits for that
+    the thread  masks it, encodes it and writes it at once; it syncs when a caller waits for that
     durable     waits until all that was recorded so far is written and synced; one sync serves all waiting callers
 
 After a write or a sync that failed, the log accepts nothing more, because it no longer knows what is on disk. Every
 waiting caller gets the error. Opening the session again reads what is there.
 
-Owns the order, the thread and the waiting. `session_file` has the open file, `records` the format of a line.
+Owns the order, the thread and the waiting. `line_writer` makes lines, and `storage` has the open log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from time import monotonic, time_ns
@@ -28,11 +27,11 @@ from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.secrets.redaction import Redactor
 
 from ..errors import SessionError, reason_of
-from .files import FileOperations
+from ..storage.protocols import LogName, OpenLog
 from .fold import Fold
+from .line_writer import LineWriter
 from .masking import masked
 from .records import RecordEntry, SessionStarted
-from .session_file import SessionFile
 
 __all__ = ["SessionLog"]
 
@@ -49,18 +48,18 @@ class _Waiter(NamedTuple):
 
 
 class SessionLog:
-    """One session's file, open for its one writer. A `Journal`; safe from any thread."""
+    """One session's log, open for its one writer. A `Journal`; safe from any thread."""
 
     __slots__ = (
         "__weakref__",
         "_failure",
-        "_file",
         "_is_abandoned",
         "_is_closed",
         "_is_idle",
         "_is_inherited",
         "_lock",
         "_number",
+        "_open",
         "_queue",
         "_redactor",
         "_start_line",
@@ -73,35 +72,34 @@ class SessionLog:
         "_waiters",
         "_wake",
         "_write_now",
+        "_writer",
         "_written",
         "fold",
+        "id",
         "is_durable",
-        "path",
     )
 
     def __init__(
         self,
-        path: Path,
-        descriptor: int,
+        log: OpenLog,
         fold: Fold,
         number: int,
         *,
-        files: FileOperations,
         sync: bool = True,
-        folders: Sequence[Path] | None = None,
         prefix: bytes = b"",
         start: SessionStarted | None = None,
     ) -> None:
-        self.path = path
+        self.id = log.name.id
         self.fold = fold
         """What all entries so far add up to. Hold `guard` to read it."""
-        self._file = SessionFile(descriptor, files, new_names=folders or (), prefix=prefix)
-        """Written by the thread or, without sync, by the caller that holds the lock."""
+        self._open = log
+        self._writer = LineWriter(log.append, prefix=prefix)
+        """Used by the thread or, without sync, by the caller that holds the lock."""
         self._sync = sync
-        self._write_now = None if sync else self._file.write
+        self._write_now = None if sync else self._writer.write
         """Writes a record at once; `None` if the thread does that, or the log accepts nothing more."""
         self._start_line = start
-        """The first line of a new file, while it is the only one: no redactor has seen it yet."""
+        """The first line of a new log, while it is the only one: no redactor has seen it yet."""
         self._is_inherited = False
         """Whether this process was forked from the one whose session it is."""
         self._lock = threading.RLock()
@@ -109,8 +107,8 @@ class SessionLog:
         self._number = number
         """The number of the last recorded entry."""
         self._written = number
-        self._synced = number if folders is None else -1
-        self.is_durable = not sync or folders is None
+        self._synced = number if log.is_synced else -1
+        self.is_durable = not sync or log.is_synced
         """Whether `durable` would return at once."""
         self._queue: deque[tuple[int, int, RecordEntry, Redactor | None]] = deque()
         """What the thread has to write: number, time, entry, and the redactor."""
@@ -131,15 +129,24 @@ class SessionLog:
         _open_logs().add(self)
 
     def __repr__(self) -> str:
-        return f"<SessionLog {self.path.name}, {self._number} recorded>"
+        return f"<SessionLog {self.id}, {self._number} recorded>"
 
     def __del__(self) -> None:
         try:
             if not self._is_closed:
                 with self.guard:
-                    self._file.close(is_inherited=self._is_inherited)
+                    self._open.close(is_inherited=self._is_inherited)
         except Exception:
             pass  # the interpreter is shutting down: the system closes the file
+
+    @property
+    def path(self) -> Path:
+        """The file that the log is in."""
+        return self._open.name.path
+
+    @property
+    def name(self) -> LogName:
+        return self._open.name
 
     @property
     def guard(self) -> threading.RLock:
@@ -156,7 +163,7 @@ class SessionLog:
         self._queue.clear()
         self._waiters.clear()
         self._failure = (
-            f"{self.path} is written by the process that this one was forked from: "
+            f"{self._open.name} is written by the process that this one was forked from: "
             "open or create a session of its own here"
         )
 
@@ -200,8 +207,8 @@ class SessionLog:
         new = masked(start, redactor)
         if new is not start:
             try:
-                self._file.empty()
-                self._file.write(0, start.created, new, None)
+                self._open.empty()
+                self._writer.write(0, start.created, new, None)
             except Exception as error:
                 self._fail(error, "written")
 
@@ -265,22 +272,30 @@ class SessionLog:
                 rest = deadline - monotonic()
                 if rest <= 0:
                     raise SessionError(
-                        f"{self.path} takes longer than {seconds:g} s to write: the disk may be slow or gone",
+                        f"{self._open.name} takes longer than {seconds:g} s to write: the disk may be slow or gone",
                         path=str(self.path),
                     )
                 self._wake.wait(rest)
 
-    def finish(self, path: Path, seconds: float) -> None:
-        """Gives the file its final name once all of it is written. Raises `SessionError`."""
+    def finish(self, seconds: float) -> None:
+        """Lists an unfinished session once all of it is written. Raises `SessionError`."""
         self.flush(seconds)
         with self.guard:
             self._check()
             try:
-                self._file.rename(self.path, path, sync=self._sync)
+                self._open.finish(sync=self._sync)
             except OSError as error:
                 self._fail(error, "finished")
                 self._check()
-            self.path = path
+
+    def discard(self, seconds: float) -> None:
+        """Closes an unfinished session and deletes it. Raises `SessionError`."""
+        try:
+            self._open.discard()
+        except OSError as error:
+            raise SessionError(f"{self.name} cannot be deleted: {reason_of(error)}", path=str(self.path)) from error
+        finally:
+            self.close(seconds)
 
     def check(self) -> None:
         """Raises `SessionError` if the log accepts nothing more."""
@@ -292,7 +307,7 @@ class SessionLog:
             raise SessionError(self._failure, path=str(self.path))
         if not self._takes_more:
             raise SessionError(
-                f"the session in {self.path} was closed: open it again to go on with it", path=str(self.path)
+                f"the session in {self._open.name} was closed: open it again to go on with it", path=str(self.path)
             )
 
     @property
@@ -312,7 +327,7 @@ class SessionLog:
                 return
             if self._is_inherited:
                 self._is_closed = True
-                self._file.close(is_inherited=True)
+                self._open.close(is_inherited=True)
                 return  # the parent process writes what is left
             is_due = self._failure is None and self._summarized < self._number
             if is_due and not self.fold.is_open and self.fold.count:
@@ -329,7 +344,7 @@ class SessionLog:
                 return
             if problem is None and self._sync and self._synced < last:
                 try:
-                    self._file.sync()
+                    self._open.sync()
                     self._synced = self._written
                 except Exception as error:
                     self._fail(error, "synced")
@@ -349,13 +364,13 @@ class SessionLog:
             # A thread that still waits for the disk closes the file itself, when it can.
             self._is_abandoned = self._thread is not None
         if not self._is_abandoned:
-            self._file.close()
+            self._open.close()
         if problem is not None:
             raise problem
 
     def _closed_error(self) -> SessionError:
         return SessionError(
-            f"the session in {self.path} was closed while it was in use: open it again to go on with it",
+            f"the session in {self._open.name} was closed while it was in use: open it again to go on with it",
             path=str(self.path),
         )
 
@@ -366,7 +381,7 @@ class SessionLog:
             self._is_idle = False
             self._wake.notify_all()
             return
-        self._thread = threading.Thread(target=self._run, name=f"session {self.path.stem}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"session {self.id}", daemon=True)
         try:
             self._thread.start()
         except RuntimeError as error:  # the system has no more threads
@@ -383,7 +398,7 @@ class SessionLog:
                 if self._is_closed or self._failure is not None or not (self._queue or self._waiters):
                     self._thread = None
                     if self._is_abandoned:
-                        self._file.close()
+                        self._open.close()
                     return
                 queued = list(self._queue)
                 self._queue.clear()
@@ -396,7 +411,7 @@ class SessionLog:
                 written = self._written
             if is_due:
                 try:
-                    self._file.sync()
+                    self._open.sync()
                     self._release(written)
                 except Exception as error:
                     with self._lock:
@@ -404,17 +419,23 @@ class SessionLog:
 
     def _write_all(self, queued: list[tuple[int, int, RecordEntry, Redactor | None]]) -> int:
         """Writes records one by one; returns how many bytes they took. An error ends the log."""
-        size = 0
+        size, written = 0, self._written
         for number, at, entry, redactor in queued:
             if self._is_closed or self._failure is not None:
                 break
             try:
-                size += self._file.write(number, at, entry, redactor)
+                size += self._writer.write(number, at, entry, redactor)
             except Exception as error:
                 with self._lock:
                     self._fail(error, "written")
-                break
-            self._written = number
+                return size
+            written = number
+        try:
+            self._open.push()
+            self._written = written
+        except Exception as error:
+            with self._lock:
+                self._fail(error, "written")
         return size
 
     def _release(self, written: int) -> None:
@@ -434,7 +455,7 @@ class SessionLog:
         self.is_durable, self._write_now, self._takes_more = False, None, False
         if self._failure is None:
             self._failure = (
-                f"{self.path} could not be {what}: {reason_of(error)}. What was said after that is not on record: "
+                f"{self.name} could not be {what}: {reason_of(error)}. What was said after that is not on record: "
                 "make room or mend the disk, then open the session again to go on from what is"
             )
         self._queue.clear()

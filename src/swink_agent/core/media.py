@@ -1,0 +1,152 @@
+"""Pictures and documents from bytes and from files.
+
+Owns what the first bytes of a file say about its kind, and the reading of such files: only ordinary files, without
+waiting, and no more than providers accept. Who sends them is not known here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from base64 import b64encode
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, cast
+
+from .types import PDF, Base64Source, Document, FileSource, Image, Source, UrlSource
+
+__all__ = [
+    "MOST_DOCUMENT_BYTES",
+    "MOST_IMAGE_BYTES",
+    "DocumentInput",
+    "ImageInput",
+    "document_of",
+    "documents_of",
+    "image_of",
+    "images_of",
+    "kind_of",
+    "read_media",
+]
+
+MOST_IMAGE_BYTES = 20 * 1024 * 1024
+MOST_DOCUMENT_BYTES = 32 * 1024 * 1024
+
+ImageInput: TypeAlias = Image | Source | bytes | str | Path
+"""A picture, where it is, its bytes, or the path of its file."""
+DocumentInput: TypeAlias = Document | Source | bytes | str | Path
+"""A document, where it is, its bytes, or the path of its file."""
+
+_KINDS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+_BEFORE_A_PDF = b"\xef\xbb\xbf \t\r\n\0"
+_LOOKED_AT = 1024
+
+
+def kind_of(data: bytes) -> str:
+    """Returns the media type by the first bytes: PNG, JPEG, GIF, WebP or PDF. It is empty for any other."""
+    for start, kind in _KINDS:
+        if data.startswith(start):
+            return kind
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return PDF if data[:_LOOKED_AT].lstrip(_BEFORE_A_PDF).startswith(b"%PDF-") else ""
+
+
+def read_media(path: str | os.PathLike[str], most: int) -> bytes:
+    """Reads a file. Raises `OSError`, or `ValueError` with a text that follows the file's name."""
+    try:
+        # This opens a named pipe at once, so that it can be refused; a plain open would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except ValueError:
+        raise ValueError("is not a valid file name") from None
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise ValueError("is a folder")
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("is not an ordinary file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(most + 1) if status.st_size <= most else b""
+    finally:
+        os.close(descriptor)
+    if status.st_size > most or len(data) > most:
+        raise ValueError(f"is larger than {most // 1024**2} MB")
+    return data
+
+
+# -- what an application gives -------------------------------------------------------------------------------
+
+_Block = TypeVar("_Block", Image, Document)
+
+
+def images_of(given: Iterable[ImageInput]) -> list[Image]:
+    """Returns what was given as pictures. Raises what `image_of` raises, and `TypeError` for what is not a list."""
+    return _several(given, "images", image_of)
+
+
+def documents_of(given: Iterable[DocumentInput]) -> list[Document]:
+    """Returns what was given as documents. Raises what `document_of` raises, and `TypeError` for what is not a list."""
+    return _several(given, "documents", document_of)
+
+
+def _several(given: Any, name: str, convert: Callable[[Any], _Block]) -> list[_Block]:
+    if isinstance(given, (str, bytes, Path, Image, Document, Base64Source, UrlSource, FileSource)):
+        raise TypeError(f"{name} is a {type(given).__name__}; give a list of what to attach: {name}=[…]")
+    return [convert(item) for item in cast("Iterable[Any]", given)]
+
+
+def image_of(given: ImageInput) -> Image:
+    """Returns a picture: itself, from its source, or with the data of the bytes or of the file.
+
+    Raises `OSError` for a path without a file, `ValueError` for data of a kind that models do not take, `TypeError` for
+    anything that is not a picture. The file of a `FileSource` is read when it is sent.
+    """
+    if isinstance(given, (bytes, bytearray, str, Path)):
+        data, place = _data(given, MOST_IMAGE_BYTES)
+        kind = kind_of(data)
+        if kind == PDF:
+            raise ValueError(f"{place} is a PDF: give it as one of the documents")
+        if not kind:
+            raise ValueError(f"{place} is not a picture of a kind that models take: PNG, JPEG, GIF, WebP")
+        return Image(Base64Source(kind, b64encode(data).decode()))
+    return given if isinstance(given, Image) else Image(given)
+
+
+def document_of(given: DocumentInput) -> Document:
+    """Returns a document: itself, from its source, or with the data of the bytes or of the file, named as the file.
+
+    Raises `OSError` for a path without a file, `ValueError` for data that is not a PDF, `TypeError` for anything that
+    is not a document. The file of a `FileSource` is read when it is sent.
+    """
+    if isinstance(given, (bytes, bytearray, str, Path)):
+        data, place = _data(given, MOST_DOCUMENT_BYTES)
+        kind = kind_of(data)
+        if kind and kind != PDF:
+            raise ValueError(f"{place} is a picture ({kind}): give it as one of the images")
+        if not kind:
+            raise ValueError(f"{place} is not a PDF, and other kinds of documents are not taken")
+        name = "" if isinstance(given, (bytes, bytearray)) else Path(given).name
+        return Document(Base64Source(PDF, b64encode(data).decode()), name)
+    return given if isinstance(given, Document) else Document(given)
+
+
+def _data(given: bytes | bytearray | str | Path, most: int) -> tuple[bytes, str]:
+    """Returns the data and how to call it in an error."""
+    if isinstance(given, (bytes, bytearray)):
+        place = f"what was given as {len(given):,} bytes"
+        if len(given) > most:
+            raise ValueError(f"{place} is larger than {most // 1024**2} MB")
+        return bytes(given), place
+    shown = repr(str(given)[:300])
+    if not str(given):
+        raise ValueError("an empty string is not the path of a file")
+    if isinstance(given, str) and given.startswith(("http://", "https://", "data:")):
+        raise TypeError(f"{shown[:100]} is an address, not a path: give UrlSource(…)")
+    try:
+        return read_media(given, most), shown
+    except ValueError as error:
+        raise ValueError(f"{shown} {error}") from None

@@ -1,0 +1,276 @@
+"""Connections to the SQLite database of a session store: how they are opened, and kept apart from forks.
+
+Owns the tables and their version, transactions, and errors of SQLite as errors of sessions.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakSet
+
+from ..errors import SessionError, reason_of
+
+__all__ = ["PATIENCE", "Connected", "Database", "close_while_forking", "never_while_forking"]
+
+_VERSION = 1
+PATIENCE = 30.0
+"""Seconds to wait while another process writes."""
+_AGAIN = 0.01
+"""Seconds between attempts, where SQLite does not wait itself."""
+_TABLES = (
+    """CREATE TABLE swink_sessions (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, cwd TEXT, size INTEGER NOT NULL,
+        written INTEGER NOT NULL, changes INTEGER NOT NULL, is_unfinished INTEGER NOT NULL)""",
+    "CREATE INDEX swink_sessions_by_folder ON swink_sessions (cwd, written)",
+    """CREATE TABLE swink_session_lines (
+        session INTEGER NOT NULL, position INTEGER NOT NULL, line BLOB NOT NULL, PRIMARY KEY (session, position)
+        ) WITHOUT ROWID""",
+    "CREATE TABLE swink_session_damage (session INTEGER NOT NULL, damage BLOB NOT NULL)",
+    "CREATE TABLE swink_session_schema (version INTEGER NOT NULL)",
+    f"INSERT INTO swink_session_schema VALUES ({_VERSION})",
+)
+_NO_DATABASE = "file is not a database"
+
+
+class Database:
+    """One database file. Opens connections to it; holds none."""
+
+    def __init__(self, path: Path, *, sync: bool, connect: Callable[..., sqlite3.Connection] | None) -> None:
+        self.path = path
+        self.sync = sync
+        self._connect = sqlite3.connect if connect is None else connect
+        self.turn = threading.Lock()
+        """Held by who writes. SQLite has one writer, and would make the others try again and again."""
+        _forks().databases.add(self)
+
+    @contextmanager
+    def reading(self) -> Generator[sqlite3.Connection | None, None, None]:
+        """A connection that changes nothing; `None` if there are no sessions. Raises `SessionError`."""
+        if not self.path.exists():
+            yield None
+            return
+        with never_while_forking():
+            with self.told("read"):
+                connection = self._reader()
+            try:
+                with self.told("read"):
+                    is_empty = self._version(connection) is None
+                yield None if is_empty else connection
+            finally:
+                connection.close()
+
+    @contextmanager
+    def writing(self) -> Generator[sqlite3.Connection, None, None]:
+        """A connection for one transaction or two. Raises `SessionError`."""
+        with never_while_forking(), self.told("written"):
+            connection = self.writer()
+            try:
+                yield connection
+            finally:
+                connection.close()
+
+    def _reader(self) -> sqlite3.Connection:
+        """A connection that changes nothing. In a folder that cannot be written, SQLite must be told that nobody else
+        writes, or it wants to create its other files there."""
+        uri = self.path.as_uri()
+        connection = self._connected(f"{uri}?mode=ro")
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if not _is_named(error, "CANTOPEN", "READONLY") or _size_of(Path(f"{self.path}-wal")):
+                raise
+            connection = self._connected(f"{uri}?immutable=1")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def writer(self) -> sqlite3.Connection:
+        """A connection for writing to a database that has the tables. Raises `sqlite3.Error`, `OSError` and
+        `SessionError`."""
+        connection = self._connected(f"{self.path.as_uri()}?mode=rw")
+        try:
+            version = self._version(connection)  # before anything is changed
+            self._prepare(connection)
+            if version is None:
+                self._make_tables(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connected(self, uri: str) -> sqlite3.Connection:
+        return self._connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        # Readers do not wait for a writer in this mode, and a transaction needs one sync.
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                if not _is_named(error, "BUSY", "LOCKED") or time.monotonic() > deadline:
+                    raise
+                time.sleep(_AGAIN)  # another process is creating the database
+        # Without a sync for each transaction, the last ones may be lost with the power; the database stays whole.
+        connection.execute(f"PRAGMA synchronous = {'FULL' if self.sync else 'NORMAL'}")
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("PRAGMA secure_delete = ON")
+
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        with self.transaction(connection):
+            if self._version(connection) is None:  # no other process did it while this one waited
+                for statement in _TABLES:
+                    connection.execute(statement)
+
+    def _version(self, connection: sqlite3.Connection) -> int | None:
+        """The version of the tables; `None` if there are none. Raises `SessionError` for that of a newer program."""
+        size = _size_of(self.path)
+        found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'swink_session_schema'").fetchone()
+        if found is None:
+            if size and not connection.execute("PRAGMA page_count").fetchone()[0]:
+                raise sqlite3.DatabaseError(_NO_DATABASE)  # SQLite takes a short file for an empty database
+            return None
+        (version,) = connection.execute("SELECT max(version) FROM swink_session_schema").fetchone()
+        if type(version) is not int or version > _VERSION:
+            raise SessionError(
+                f"{self.path} was written by a newer version (tables {version}; this one knows {_VERSION}): "
+                "install that version. It was left as it is",
+                path=str(self.path),
+            )
+        return version
+
+    @contextmanager
+    def transaction(self, connection: sqlite3.Connection) -> Generator[None, None, None]:
+        """One transaction, which is there whole or not at all."""
+        with self.turn:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    with suppress(sqlite3.Error):  # else the first error would be hidden
+                        connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def told(self, what: str) -> Generator[None, None, None]:
+        """Errors of SQLite and the disk as `SessionError`s."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            words = f"{self.path} cannot be {what}: {reason_of(error)}"
+            if str(error) == _NO_DATABASE:
+                words += ". It was left as it is"
+            raise SessionError(words, path=str(self.path)) from error
+
+
+# -- forks -------------------------------------------------------------------------------------------------------
+
+
+class Connected(Protocol):
+    """What holds a connection for longer."""
+
+    def before_fork(self) -> bool:
+        """Closes the connection, and uses none until `after_fork`. `False` if it cannot in time."""
+        ...
+
+    def after_fork(self, *, is_child: bool) -> None: ...
+
+
+class _Forks:
+    """Keeps connections and forks of this process apart.
+
+    SQLite forbids to use or to close a connection in a forked child. The child would even believe that it has the locks
+    of its parent, so that all connections are closed while the process forks.
+    """
+
+    def __init__(self) -> None:
+        self.connected: WeakSet[Connected] = WeakSet()
+        self.databases: WeakSet[Database] = WeakSet()
+        self._held: list[Connected] = []
+        self._reset()
+        os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._after_in_child)
+
+    def _reset(self) -> None:
+        self._one_fork = threading.Lock()
+        """Held while the process forks: two threads may want to."""
+        self._changed = threading.Condition()
+        self._in_use = 0
+        self._is_forking = False
+
+    @contextmanager
+    def without(self) -> Generator[None, None, None]:
+        """Within this, the process does not fork."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_forking, PATIENCE)
+            self._in_use += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._in_use -= 1
+                self._changed.notify_all()
+
+    def _before(self) -> None:
+        self._one_fork.acquire()
+        with self._changed:
+            self._is_forking = True
+            self._changed.wait_for(lambda: not self._in_use, PATIENCE)
+        self._held = [log for log in list(self.connected) if log.before_fork()]
+
+    def _after(self) -> None:
+        for log in self._held:
+            log.after_fork(is_child=False)
+        self._held = []
+        with self._changed:
+            self._is_forking = False
+            self._changed.notify_all()
+        self._one_fork.release()
+
+    def _after_in_child(self) -> None:
+        for log in list(self.connected):
+            log.after_fork(is_child=True)
+        for database in list(self.databases):
+            database.turn = threading.Lock()
+        self._held = []
+        self._reset()
+
+
+@cache
+def _forks() -> _Forks:
+    return _Forks()
+
+
+def never_while_forking() -> AbstractContextManager[None]:
+    """Within this, the process does not fork, and a connection may be used."""
+    return _forks().without()
+
+
+def close_while_forking(held: Connected) -> None:
+    """Whenever the process forks, the connection is closed before and may be opened again after."""
+    _forks().connected.add(held)
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _is_named(error: sqlite3.Error, *names: str) -> bool:
+    """Whether SQLite gives the error one of these names."""
+    name: str = getattr(error, "sqlite_errorname", None) or ""
+    return name.removeprefix("SQLITE_").startswith(names)

@@ -1,0 +1,488 @@
+"""An SQLite database with a table for the lines of all sessions.
+
+    swink_sessions          one row for each session: its id, its folder, and when it was written
+    swink_session_lines     the lines of the logs, in order
+    swink_session_damage    damaged bytes that were in a log
+    swink_session_schema    the version of these tables
+
+A batch of lines is one transaction. In SQLite's write-ahead mode a transaction survives a crash of the program at any
+moment and, with sync, a loss of power when it has returned. Who opens a session holds the lock of a file in the folder
+beside the database, which the system releases when the process ends.
+
+Owns the rows and the locks. Reading opens a connection and closes it again; an open session has one of its own.
+`connections` opens them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound
+from .connections import PATIENCE, Database, close_while_forking, never_while_forking
+from .files import FileOperations, close_quietly
+from .folder import INDEX_NAME, lock_file, make_folder
+from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog
+
+__all__ = ["DatabaseStorage"]
+
+_ABANDONED = 3_600_000
+"""Milliseconds after which an unfinished session counts as left by a process that died."""
+_LISTED = "FROM swink_sessions WHERE NOT is_unfinished"
+_OF_SESSION = (
+    "FROM swink_session_lines JOIN swink_sessions ON number = session WHERE id = ? AND NOT is_unfinished "
+    "ORDER BY position"
+)
+
+
+class DatabaseStorage:
+    """The logs of a store in a database. A `Storage`."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        sync: bool,
+        connect: Callable[..., sqlite3.Connection] | None = None,
+        files: FileOperations | None = None,
+    ) -> None:
+        self.place = path
+        self.index_path = path.with_name(f"{path.stem}-{INDEX_NAME}")
+        self._database = Database(path, sync=sync, connect=connect)
+        self._locks = path.with_name(path.name + ".locks")
+        self._files = FileOperations() if files is None else files
+
+    def name_of(self, session_id: str) -> LogName:
+        return LogName(session_id, self.place, is_shared=True)
+
+    def is_in_use(self, session_id: str) -> bool:
+        return self._files.is_locked(self._lock_path(session_id))
+
+    def _lock_path(self, session_id: str) -> Path:
+        return self._locks / session_id
+
+    @contextmanager
+    def reading(self) -> Generator[LogReader, None, None]:
+        with self._database.reading() as connection:
+            yield _DatabaseReader(connection, self.place)
+
+    # -- creating ----------------------------------------------------------------------------------------------
+
+    def create(self, new: NewLog) -> OpenLog:
+        self._make_file()
+        lock = self._locked(new.id, is_new=True)
+        try:
+            with never_while_forking(), self._database.told("written"):
+                connection = self._database.writer()
+                try:
+                    number = self._insert(connection, new)
+                except BaseException:
+                    connection.close()
+                    raise
+                return _DatabaseLog(self, self.name_of(new.id), self._database, connection, number, lock, position=1)
+        except BaseException:
+            self.unlock(new.id, lock)
+            raise
+
+    def _insert(self, connection: sqlite3.Connection, new: NewLog) -> int:
+        try:
+            with self._database.transaction(connection):
+                made = connection.execute(
+                    "INSERT INTO swink_sessions (id, cwd, size, written, changes, is_unfinished) "
+                    "VALUES (?, ?, ?, ?, 0, ?)",
+                    (new.id, new.cwd, len(new.line), _now(), new.is_unfinished),
+                )
+                number = made.lastrowid or 0
+                connection.execute("INSERT INTO swink_session_lines VALUES (?, 0, ?)", (number, new.line))
+                return number
+        except sqlite3.IntegrityError:
+            raise self._exists(new.id) from None
+
+    def _exists(self, session_id: str) -> SessionExists:
+        words = f"there is a session {session_id!r} in {self.place} already: open it, or choose another id"
+        return SessionExists(words, path=str(self.place))
+
+    def _make_file(self) -> None:
+        """Creates an empty database, which only this user can read, and the folder of the locks."""
+        missing = [place for place in (self.place.parent, *self.place.parent.parents) if not os.path.exists(place)]
+        make_folder(self.place.parent)
+        make_folder(self._locks)
+        with self._database.told("made"), suppress(FileExistsError):
+            self._files.close(self._files.open(self.place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            if self._database.sync:
+                for folder in (self.place.parent, *[place.parent for place in missing]):
+                    self._files.sync_folder(folder)
+
+    def clear_unfinished(self) -> None:
+        if not self.place.exists():
+            return
+        with (
+            suppress(SessionError),
+            self._database.writing() as connection,
+            self._database.transaction(connection),
+        ):
+            found = connection.execute(
+                "SELECT number FROM swink_sessions WHERE is_unfinished AND written < ?", (_now() - _ABANDONED,)
+            )
+            for (number,) in found.fetchall():
+                _delete_rows(connection, number)
+
+    # -- locks -------------------------------------------------------------------------------------------------
+
+    def _locked(self, session_id: str, *, is_new: bool = False) -> int:
+        """Takes the lock of a session. Raises `SessionInUse`, or `SessionExists` for a new session."""
+        try:
+            path = self._lock_path(session_id)
+            return lock_file(path, session_id, self.place, self._files, flags=os.O_CREAT)
+        except SessionInUse as error:
+            if is_new:
+                raise self._exists(session_id) from None
+            raise SessionInUse(str(error), path=str(self.place)) from None
+
+    def unlock(self, session_id: str, lock: int) -> None:
+        """Releases the lock. Its file goes first: who opens the file later makes another."""
+        with suppress(OSError):
+            self._files.unlink(self._lock_path(session_id))
+        close_quietly(self._files, lock)
+
+    def leave_locked(self, lock: int) -> None:
+        """Closes the file of a lock that belongs to the process that this one was forked from."""
+        with suppress(OSError):
+            self._files.close(lock)
+
+    # -- opening and deleting ----------------------------------------------------------------------------------
+
+    def open(self, session_id: str) -> OpenLog:
+        with self.reading() as reader:
+            if not reader.has(session_id):
+                raise _missing(session_id, self.place)
+        make_folder(self._locks)
+        lock = self._locked(session_id)
+        try:
+            with never_while_forking(), self._database.told("opened"):
+                connection = self._database.writer()
+                try:
+                    number = _number_of(connection, session_id)
+                    if number is None:
+                        raise _missing(session_id, self.place)  # deleted in the meantime
+                    position = _next_position(connection, number)
+                except BaseException:
+                    connection.close()
+                    raise
+                name = self.name_of(session_id)
+                return _DatabaseLog(self, name, self._database, connection, number, lock, position=position)
+        except BaseException:
+            self.unlock(session_id, lock)
+            raise
+
+    def delete(self, session_id: str) -> None:
+        make_folder(self._locks)
+        lock = self._locked(session_id)
+        try:
+            with self._database.writing() as connection:
+                with self._database.transaction(connection):
+                    number = _number_of(connection, session_id)
+                    if number is None:
+                        raise _missing(session_id, self.place)
+                    _delete_rows(connection, number)
+                _truncate_wal(connection)
+        finally:
+            self.unlock(session_id, lock)
+
+    def settle(self, deleted: Sequence[str]) -> None:
+        """Nothing to do: a transaction that has returned stays."""
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+class _DatabaseReader:
+    """Reads logs with one connection; without one, there are no sessions. A `LogReader`."""
+
+    def __init__(self, connection: sqlite3.Connection | None, place: Path) -> None:
+        self._connection = connection
+        self._place = place
+
+    def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        if self._connection is None:
+            return []
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise SessionError(f"{self._place} cannot be read: {error}", path=str(self._place)) from error
+
+    def has(self, session_id: str) -> bool:
+        return bool(self._rows(f"SELECT 1 {_LISTED} AND id = ?", session_id))
+
+    def ids(self, beginning: str = "") -> list[str]:
+        # Ids are ASCII: what begins so is before the beginning with the last character of all.
+        rows = self._rows(f"SELECT id {_LISTED} AND id >= ? AND id < ? ORDER BY id", beginning, beginning + "\x7f")
+        return [session_id for (session_id,) in rows]
+
+    def by_time(self, cwd: str | None = None) -> list[tuple[int, str]]:
+        # The folder of a repaired log is unknown here: whoever lists it looks into the log.
+        condition, values = ("", ()) if cwd is None else ("AND (cwd = ? OR cwd IS NULL)", (cwd,))
+        return [
+            (written, session_id)
+            for written, session_id in self._rows(
+                f"SELECT written, id {_LISTED} {condition} ORDER BY written DESC, number DESC", *values
+            )
+        ]
+
+    def states(self) -> dict[str, LogState]:
+        rows = self._rows(f"SELECT id, size, changes, number {_LISTED}")
+        return {session_id: (size, changes, number) for session_id, size, changes, number in rows}
+
+    def read(self, session_id: str) -> bytes:
+        rows = self._rows(f"SELECT CAST(line AS BLOB) {_OF_SESSION}", session_id)
+        if not rows and not self.has(session_id):
+            raise _missing(session_id, self._place)
+        return _joined(rows)
+
+    @contextmanager
+    def glance(self, session_id: str) -> Generator[LogGlance, None, None]:
+        rows = self._rows(f"SELECT number, size {_LISTED} AND id = ?", session_id)
+        if self._connection is None or not rows:
+            raise _missing(session_id, self._place)
+        yield _RowGlance(self._connection, *rows[0])
+
+
+class _RowGlance:
+    """The ends of a log."""
+
+    def __init__(self, connection: sqlite3.Connection, number: int, size: int) -> None:
+        self._connection = connection
+        self._number = number
+        self.size = size
+
+    def _lines(self, order: str) -> Iterator[bytes]:
+        statement = f"SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position {order}"
+        try:
+            for (line,) in self._connection.execute(statement, (self._number,)):
+                yield line or b""
+        except sqlite3.Error as error:
+            raise OSError(str(error)) from error
+
+    def head(self, most: int) -> bytes:
+        return next(self._lines("ASC"), b"")[:most]
+
+    def tail(self, count: int) -> bytes:
+        lines: list[bytes] = []
+        left = count
+        for line in self._lines("DESC"):
+            lines.append(line)
+            left -= len(line)
+            if left <= 0:
+                break
+        return b"".join(reversed(lines))[-count:]
+
+
+# -- an open session -----------------------------------------------------------------------------------------------
+
+
+class _DatabaseLog:
+    """The log of one session, locked, with a connection of its own. An `OpenLog`; safe from any thread."""
+
+    is_synced = True
+
+    def __init__(
+        self,
+        storage: DatabaseStorage,
+        name: LogName,
+        database: Database,
+        connection: sqlite3.Connection,
+        number: int,
+        lock: int,
+        *,
+        position: int,
+    ) -> None:
+        self.name = name
+        self._storage = storage
+        self._database = database
+        self._connection: sqlite3.Connection | None = connection
+        """`None` while the process forks, and until it is used again."""
+        self._file = os.stat(name.path)
+        self._number = number
+        self._lock = lock
+        self._position = position
+        """Of the next line."""
+        self._lines: list[bytes] = []
+        """What is to be written with the next transaction."""
+        self._is_emptied = False
+        """Whether all earlier lines are to be deleted with it."""
+        self._guard = threading.RLock()
+        close_while_forking(self)
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._database.writer()
+        return self._connection
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection, None, None]:
+        with self._guard, _as_os_errors():
+            connection = self._connected()
+            with self._database.transaction(connection):
+                yield connection
+
+    def append(self, line: bytearray) -> int:
+        with self._guard:
+            self._lines.append(bytes(line))
+            if not self._database.sync:
+                self.push()
+        return len(line)
+
+    def push(self) -> None:
+        with self._guard:
+            if not self._lines:
+                return
+            lines, self._lines = self._lines, []
+            if self._is_emptied:
+                self._replace(lines, "size = ?")
+                self._is_emptied = False
+                _truncate_wal(self._connected())  # what was masked is in it
+                return
+            with self._transaction() as connection:
+                self._insert(connection, lines)
+                self._change(connection, "size = size + ?", sum(map(len, lines)))
+            self._position += len(lines)
+
+    def _replace(self, lines: Sequence[bytes], change: str, damaged: Sequence[bytes] = ()) -> None:
+        """Writes these lines in place of all, in one transaction."""
+        number, kept = self._number, [(self._number, part) for part in damaged]
+        with self._transaction() as connection:
+            connection.executemany("INSERT INTO swink_session_damage VALUES (?, ?)", kept)
+            connection.execute("DELETE FROM swink_session_lines WHERE session = ?", (number,))
+            self._position = 0
+            self._insert(connection, lines)
+            self._change(connection, change, sum(map(len, lines)))
+        self._position = len(lines)
+
+    def _insert(self, connection: sqlite3.Connection, lines: Iterable[bytes]) -> None:
+        rows = [(self._number, position, line) for position, line in enumerate(lines, self._position)]
+        connection.executemany("INSERT INTO swink_session_lines VALUES (?, ?, ?)", rows)
+
+    def _change(self, connection: sqlite3.Connection, change: str, *values: int) -> None:
+        changed = connection.execute(
+            f"UPDATE swink_sessions SET {change}, written = ?, changes = changes + 1 WHERE number = ?",
+            (*values, _now(), self._number),
+        )
+        if not changed.rowcount:
+            raise OSError("somebody deleted the session")
+
+    def sync(self) -> None:
+        self.push()
+        try:
+            is_there = os.path.samestat(os.stat(self.name.path), self._file)
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            raise OSError("somebody deleted the file")  # nothing could ever be read from it
+
+    def empty(self) -> None:
+        """Nothing changes before the next push: then it is one step."""
+        with self._guard:
+            self._lines.clear()
+            self._is_emptied = True
+
+    def read(self) -> bytes:
+        with self._guard, _as_os_errors():
+            rows = self._connected().execute(
+                "SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position",
+                (self._number,),
+            )
+            return _joined(rows.fetchall())
+
+    def mend(self, damaged: Sequence[bytes], lines: Sequence[bytes], cut: int | None) -> None:
+        with self._guard:
+            self._replace([line + b"\n" for line in lines], "cwd = NULL, size = ?", damaged)
+
+    def finish(self, *, sync: bool) -> None:
+        with self._transaction() as connection:
+            self._change(connection, "is_unfinished = 0")
+
+    def discard(self) -> None:
+        with self._transaction() as connection:
+            _delete_rows(connection, self._number)
+
+    def close(self, *, is_inherited: bool = False) -> None:
+        if is_inherited:
+            self._storage.leave_locked(self._lock)
+            return
+        with self._guard:
+            self._disconnect()
+            self._storage.unlock(self.name.id, self._lock)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    def before_fork(self) -> bool:
+        """Closes the connection, and uses none until `after_fork`. `False` if a write takes too long for that."""
+        if not self._guard.acquire(timeout=PATIENCE):
+            return False
+        self._disconnect()
+        return True
+
+    def after_fork(self, *, is_child: bool) -> None:
+        if is_child:
+            self._guard = threading.RLock()
+        else:
+            self._guard.release()
+
+
+@contextmanager
+def _as_os_errors() -> Generator[None, None, None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise OSError(str(error)) from error
+
+
+# -- the tables ------------------------------------------------------------------------------------------------------
+
+
+def _delete_rows(connection: sqlite3.Connection, number: int) -> None:
+    """Deletes all rows of a session, in a transaction of the caller."""
+    for statement in (
+        "DELETE FROM swink_session_lines WHERE session = ?",
+        "DELETE FROM swink_session_damage WHERE session = ?",
+        "DELETE FROM swink_sessions WHERE number = ?",
+    ):
+        connection.execute(statement, (number,))
+
+
+def _truncate_wal(connection: sqlite3.Connection) -> None:
+    """Empties the file in which SQLite keeps the last transactions, if nobody reads from it."""
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+
+def _number_of(connection: sqlite3.Connection, session_id: str) -> int | None:
+    row = connection.execute(f"SELECT number {_LISTED} AND id = ?", (session_id,)).fetchone()
+    return None if row is None else row[0]
+
+
+def _next_position(connection: sqlite3.Connection, number: int) -> int:
+    row = connection.execute("SELECT max(position) FROM swink_session_lines WHERE session = ?", (number,)).fetchone()
+    return 0 if row[0] is None else row[0] + 1
+
+
+def _missing(session_id: str, place: Path) -> SessionNotFound:
+    return SessionNotFound(f"there is no session {session_id!r} in {place}", path=str(place))
+
+
+def _joined(rows: Iterable[tuple[Any, ...]]) -> bytes:
+    return b"".join([line or b"" for (line,) in rows])
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,184 @@
+"""What a session store needs from the place where the logs of its sessions are kept.
+
+A log is a sequence of bytes: the lines of `log.records`. A `Storage` finds, creates, locks and deletes logs; a
+`LogReader` reads them; an `OpenLog` belongs to the one writer of a session. Nothing here knows what the lines mean.
+
+Owns the protocols. `folder` keeps each log in a file, `database` keeps the lines of all logs in one SQLite database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias
+
+__all__ = ["LogGlance", "LogName", "LogReader", "LogState", "NewLog", "OpenLog", "Storage"]
+
+LogState: TypeAlias = tuple[int, int, int]
+"""Three numbers of a log. If they are equal, the log has not changed in between. A plain tuple saves memory."""
+
+
+class LogName(NamedTuple):
+    """Which log it is. As a string, how messages name it."""
+
+    id: str
+    """The session's."""
+    path: Path
+    """The file that the log is in."""
+    is_shared: bool = False
+    """Whether the file holds other logs too."""
+
+    def __str__(self) -> str:
+        return f"{self.path} (session {self.id})" if self.is_shared else str(self.path)
+
+
+class LogGlance(Protocol):
+    """The ends of a log, without the rest of it. Its methods raise `OSError`."""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        ...
+
+    def head(self, most: int) -> bytes:
+        """The first bytes: the first line or more of it, and `most` bytes at most."""
+        ...
+
+    def tail(self, count: int) -> bytes:
+        """The last `count` bytes."""
+        ...
+
+
+class LogReader(Protocol):
+    """Reads logs. It takes no lock and changes nothing. Its methods raise `SessionError`s."""
+
+    def has(self, session_id: str, /) -> bool:
+        """Whether there is a session with exactly this id."""
+        ...
+
+    def ids(self, beginning: str = "", /) -> list[str]:
+        """The ids that begin so, sorted."""
+        ...
+
+    def by_time(self, cwd: str | None = None, /) -> list[tuple[int, str]]:
+        """When each log was written last, in milliseconds, and its id, newest first.
+
+        Storage that knows the folders of sessions leaves out those of other folders than `cwd`.
+        """
+        ...
+
+    def states(self) -> dict[str, LogState]:
+        """The state of each log, by session id."""
+        ...
+
+    def read(self, session_id: str, /) -> bytes:
+        """All bytes of a log."""
+        ...
+
+    def glance(self, session_id: str, /) -> AbstractContextManager[LogGlance]:
+        """The ends of a log. Raises `OSError` too."""
+        ...
+
+
+class OpenLog(Protocol):
+    """A log that is locked by its one writer. Used by one thread at a time. Its methods raise `OSError`."""
+
+    @property
+    def name(self) -> LogName: ...
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether all of it survives a loss of power."""
+        ...
+
+    @property
+    def append(self) -> Callable[[bytearray], int]:
+        """Takes a line and returns how many bytes were taken. The buffer is used again after it returns."""
+        ...
+
+    def push(self) -> None:
+        """Returns when the lines survive a crash of the program, and others can read them."""
+        ...
+
+    def sync(self) -> None:
+        """Returns when the lines survive a loss of power."""
+        ...
+
+    def empty(self) -> None:
+        """Deletes all lines, to write the first one again."""
+        ...
+
+    def read(self) -> bytes: ...
+
+    def mend(self, damaged: Sequence[bytes], lines: Sequence[bytes], cut: int | None) -> None:
+        """Keeps the damaged bytes outside the log, and leaves only these lines in it.
+
+        If the only damage is an incomplete last line, `cut` is where that begins.
+        """
+        ...
+
+    def finish(self, *, sync: bool) -> None:
+        """Lists a session that was created as an unfinished one."""
+        ...
+
+    def discard(self) -> None:
+        """Deletes an unfinished log."""
+        ...
+
+    def close(self, *, is_inherited: bool = False) -> None:
+        """Releases the lock, unless it belongs to the process that this one was forked from. Raises nothing."""
+        ...
+
+
+class NewLog(NamedTuple):
+    """What a log begins as."""
+
+    id: str
+    cwd: str
+    line: bytes
+    """The first line."""
+    is_unfinished: bool = False
+    """Whether no list and no `open` shall find the session before `OpenLog.finish`."""
+
+
+class Storage(Protocol):
+    """The place where a store keeps its logs. Its methods raise `SessionError`s."""
+
+    @property
+    def place(self) -> Path:
+        """The folder or the database, for messages."""
+        ...
+
+    @property
+    def index_path(self) -> Path:
+        """The file of the search index."""
+        ...
+
+    def reading(self) -> AbstractContextManager[LogReader]: ...
+
+    def name_of(self, session_id: str, /) -> LogName: ...
+
+    def is_in_use(self, session_id: str, /) -> bool:
+        """Whether a process has the session open for writing, as far as the system reports that."""
+        ...
+
+    def create(self, new: NewLog, /) -> OpenLog:
+        """A new log with its first line, locked. Raises `SessionExists`."""
+        ...
+
+    def open(self, session_id: str, /) -> OpenLog:
+        """A log, locked. Raises `SessionInUse` and `SessionNotFound`."""
+        ...
+
+    def delete(self, session_id: str, /) -> None:
+        """Deletes a log and the damaged bytes that were kept of it. Raises `SessionInUse`."""
+        ...
+
+    def settle(self, deleted: Sequence[str], /) -> None:
+        """Returns when the deletions survive a loss of power."""
+        ...
+
+    def clear_unfinished(self) -> None:
+        """Removes unfinished logs of processes that died, once they are old enough."""
+        ...

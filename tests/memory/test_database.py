@@ -1,0 +1,347 @@
+"""What only a store in a database must do: its file, its tables, its connections."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import Agent
+from swink_agent.memory import SessionError, SqlSessionStore
+from swink_agent.testing import scripted, text
+
+
+def test_the_database_is_a_file_that_only_its_user_can_read(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path / "deep" / "talks.db")
+    assert (store.list(), store.latest(), store.search("x")) == ([], None, [])
+    assert list(tmp_path.iterdir()) == [], "asking makes nothing"
+    mask = os.umask(0)
+    try:
+        with store.create() as session:
+            modes = [path.stat().st_mode for path in tmp_path.rglob("*")]
+    finally:
+        os.umask(mask)
+    assert len(modes) > 3, "the database, SQLite's own files, and the lock"
+    assert not any(stat.S_IMODE(mode) & 0o077 for mode in modes)
+    assert session.path == store.path == tmp_path / "deep" / "talks.db"
+    assert repr(store) == f"SqlSessionStore({str(store.path)!r})"
+
+
+def test_a_folder_stands_for_a_database_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SqlSessionStore(tmp_path).path == tmp_path / "sessions.sqlite3"
+    monkeypatch.setenv("SWINK_DATA_DIR", str(tmp_path / "data"))
+    assert SqlSessionStore().path == tmp_path / "data" / "sessions.sqlite3"
+    with pytest.raises(SessionError, match="cannot be a file for sessions: there is no user"):
+        SqlSessionStore("~nobody-of-this-name/x")
+
+
+@pytest.mark.parametrize("data", [b"hello, this is no database\n" * 100, b"x"])
+def test_a_file_that_is_no_database_stays_as_it_is(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(data)
+    store = SqlSessionStore(path)
+    for use in (store.list, store.create, lambda: store.load("x"), lambda: store.search("x")):
+        with pytest.raises(SessionError, match=r"notes.txt cannot be .*: file is not a database. It was left as it is"):
+            use()
+    assert path.read_bytes() == data
+
+
+def test_tables_of_a_newer_version_are_left_as_they_are(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path / "db")
+    store.create(id="old").close()
+    with closing(sqlite3.connect(store.path)) as database, database:
+        database.execute("UPDATE swink_session_schema SET version = 2")
+    before = store.path.read_bytes()
+    for use in (store.list, store.create, lambda: store.open("old"), lambda: store.delete("old")):
+        with pytest.raises(SessionError, match=r"newer version \(tables 2; this one knows 1\): install that version"):
+            use()
+    assert store.path.read_bytes() == before
+
+
+def test_an_applications_own_tables_stay_beside_those_of_sessions(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE sessions (id TEXT)")
+        database.execute("INSERT INTO sessions VALUES ('theirs')")
+        database.execute("PRAGMA user_version = 7")
+    store = SqlSessionStore(path)
+    assert store.list() == []
+    store.create(id="ours").close()
+    assert [info.id for info in store.list()] == ["ours"]
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT * FROM sessions").fetchall() == [("theirs",)]
+        assert database.execute("PRAGMA user_version").fetchone() == (7,)
+
+
+def test_a_damaged_database_is_one_clear_error(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path / "db", sync=False)
+    with store.create(id="one") as session:
+        for number in range(200):
+            session.note("x", "word " * 100 + str(number))
+    data = bytearray(store.path.read_bytes())
+    data[4096:] = os.urandom(len(data) - 4096)
+    store.path.write_bytes(data)
+    for use in (lambda: store.load("one"), lambda: store.open("one"), store.create):
+        with pytest.raises(SessionError, match=str(store.path)):
+            use()
+
+
+def test_a_database_that_cannot_be_written_can_be_read(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path / "db")
+    with store.create(id="one") as session:
+        session.note("kept")
+    os.chmod(store.path, 0o400)
+    os.chmod(tmp_path, 0o500)
+    try:
+        if os.access(tmp_path, os.W_OK):
+            pytest.skip("nothing is denied to this user")
+        assert [info.id for info in store.list()] == ["one"]
+        assert len(store.load("one").notes) == 1
+        with pytest.raises(SessionError):
+            store.open("one")
+    finally:
+        os.chmod(tmp_path, 0o700)
+
+
+# -- durability ------------------------------------------------------------------------------------------------
+
+
+class Disk:
+    """Connections that note what they do, and fail where they should."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self.fails_at = ""
+        disk = self
+
+        class Connection(sqlite3.Connection):
+            def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+                disk.statements.append(sql)
+                if disk.fails_at and sql.startswith(disk.fails_at):
+                    raise sqlite3.OperationalError("database or disk is full")
+                return super().execute(sql, *values)
+
+        self.connect = partial(sqlite3.connect, factory=Connection)
+
+
+async def test_what_is_relied_on_is_in_a_finished_transaction_that_was_synced(tmp_path: Path) -> None:
+    disk = Disk()
+    store = SqlSessionStore(tmp_path, connect=disk.connect)
+    other = SqlSessionStore(tmp_path)
+    seen: list[int] = []
+
+    def reply(_: Any) -> Any:
+        seen.append(len(other.load("one").messages))
+        return text("yes")
+
+    agent = Agent("test:model", stream_fn=scripted(reply, reply))
+    with store.create(id="one") as session:
+        session.attach(agent)
+        await agent.prompt("first")
+        assert len(other.load("one").messages) == 2
+        await agent.prompt("second")
+    assert seen == [1, 3], "the user's message is there before the model is asked"
+    assert "PRAGMA synchronous = FULL" in disk.statements
+    assert "PRAGMA synchronous = NORMAL" not in disk.statements
+
+
+@pytest.mark.parametrize("statement", ["BEGIN", "UPDATE", "COMMIT"])
+async def test_a_run_whose_records_cannot_be_written_ends_with_an_error(tmp_path: Path, statement: str) -> None:
+    disk = Disk()
+    store = SqlSessionStore(tmp_path, connect=disk.connect)
+    model = scripted("one", "two")
+    agent = Agent("test:model", stream_fn=model)
+    session = store.create(id="one")
+    session.attach(agent)
+    assert (await agent.prompt("first")).error is None
+    disk.fails_at = statement
+    result = await agent.prompt("second")
+    assert result.error is not None
+    assert result.error.startswith(f"{store.path} (session one) could not be written: database or disk is full")
+    assert len(model.requests) == 1, "the model is not asked"
+    with pytest.raises(SessionError, match="disk is full"):
+        session.close()
+    disk.fails_at = ""
+    with store.open("one") as again:
+        assert len(again.messages) == 2
+        again.note("goes on")
+    assert len(store.load("one").notes) == 1
+
+
+@pytest.mark.parametrize("statement", ["BEGIN", "INSERT", "COMMIT"])
+def test_a_session_that_cannot_be_created_leaves_nothing(tmp_path: Path, statement: str) -> None:
+    disk = Disk()
+    store = SqlSessionStore(tmp_path, connect=disk.connect)
+    store.create(id="first").close()
+    disk.fails_at = statement
+    with pytest.raises(SessionError, match="cannot be written: database or disk is full"):
+        store.create(id="one")
+    with pytest.raises(SessionError, match="cannot be written: database or disk is full"):
+        store.fork("first")
+    disk.fails_at = ""
+    assert [info.id for info in store.list()] == ["first"]
+    store.create(id="one").close()
+
+
+async def test_a_run_whose_session_was_deleted_by_hand_ends_with_an_error(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path)
+    agent = Agent("test:model", stream_fn=scripted("one", "two", "three"))
+    session = store.create(id="one")
+    session.attach(agent)
+    assert (await agent.prompt("first")).error is None
+    with closing(sqlite3.connect(store.path)) as database, database:
+        database.execute("DELETE FROM swink_sessions")
+    result = await agent.prompt("second")
+    assert "somebody deleted the session" in (result.error or "")
+    with pytest.raises(SessionError, match="deleted"):
+        session.close()
+
+
+async def test_a_run_whose_database_was_deleted_by_hand_ends_with_an_error(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path)
+    agent = Agent("test:model", stream_fn=scripted("one", "two"))
+    session = store.create(id="one")
+    session.attach(agent)
+    assert (await agent.prompt("first")).error is None
+    for suffix in ("", "-wal", "-shm"):
+        os.unlink(f"{store.path}{suffix}")
+    result = await agent.prompt("second")
+    assert result.error is not None
+    with pytest.raises(SessionError):
+        session.close()
+
+
+# -- several at once ---------------------------------------------------------------------------------------------
+
+
+async def test_many_sessions_of_one_database_are_written_at_once(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path)
+
+    async def one(number: int) -> None:
+        agent = Agent("test:model", stream_fn=scripted(*["yes"] * 3))
+        async with store.create(id=f"n{number}") as session:
+            session.attach(agent)
+            for turn in range(3):
+                assert (await agent.prompt(f"{number} {turn}")).error is None
+
+    await asyncio.gather(*[one(number) for number in range(20)])
+    assert {(info.messages, info.problems) for info in store.list()} == {(6, ())}
+    assert len(store.list()) == 20
+
+
+WRITER = """
+import sys
+from swink_agent.memory import SqlSessionStore
+store = SqlSessionStore(sys.argv[1])
+for number in range(5):
+    with store.create(id=f"{sys.argv[2]}-{number}") as session:
+        for note in range(5):
+            session.note("n", note)
+            session.log.flush(60)
+"""
+
+
+def test_many_processes_create_and_write_one_database_at_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "db")]
+    running = [subprocess.Popen([*command, f"p{number}"], stderr=subprocess.PIPE, text=True) for number in range(3)]
+    for process in running:
+        _, said = process.communicate(timeout=120)
+        assert (process.returncode, said) == (0, "")
+    store = SqlSessionStore(tmp_path / "db")
+    assert len(store.list()) == 15
+    for info in store.list():
+        assert [note.data for note in store.load(info.id).notes] == list(range(5))
+
+
+FORKED = """
+import os, sys, threading, warnings
+from swink_agent.memory import SqlSessionStore
+warnings.simplefilter("ignore")
+store = SqlSessionStore(sys.argv[1])
+parent = store.create(id="parent")
+parent.note("before")
+parent.log.flush(60)
+stop = threading.Event()
+def look():
+    while not stop.is_set():
+        store.list()
+looking = threading.Thread(target=look)
+looking.start()
+ready, let = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    with store.create(id="child") as session:
+        session.note("one")
+        session.log.flush(60)
+        os.write(ready[1], b"x")
+        os.read(let[0], 1)  # the parent has closed its last connection
+        session.note("two")
+    os._exit(0)
+os.read(ready[0], 1)
+stop.set()
+looking.join()
+parent.note("after")
+parent.close()
+os.write(let[1], b"x")
+os.waitpid(child, 0)
+print([len(store.load(name).notes) for name in ("parent", "child")])
+"""
+
+
+def test_a_forked_child_writes_sessions_of_its_own_to_the_same_database(tmp_path: Path) -> None:
+    """SQLite forbids to carry connections into a child: it would not know that its parent's locks are not its own."""
+    command = [sys.executable, "-c", FORKED, str(tmp_path / "db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "[2, 2]\n"
+    with closing(sqlite3.connect(tmp_path / "db")) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_threads_share_a_store(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path, sync=False)
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(5):
+                with store.create(id=f"t{number}-{turn}", metadata={"thread": number}) as session:
+                    session.note("x", turn)
+                assert len(store.list(metadata={"thread": number})) == turn + 1
+                assert store.load(session.id).notes[0].data == turn
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert failures == []
+    assert len(store.list()) == 30
+
+
+def test_a_list_of_one_folder_looks_at_no_session_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqlSessionStore(tmp_path / "db", sync=False)
+    for number in range(20):
+        store.create(tmp_path / "a", id=f"a{number}").close()
+    store.create(tmp_path / "b", id="b").close()
+    looked: list[str] = []
+
+    def noted(reader: Any, storage: Any, session_id: str, *arguments: Any) -> None:
+        looked.append(session_id)
+
+    monkeypatch.setattr("swink_agent.memory.sessions.store.info_from_log", noted)
+    store.latest(tmp_path / "b")
+    assert looked == ["b"]
+    store.latest(tmp_path / "none")
+    assert looked == ["b"]
