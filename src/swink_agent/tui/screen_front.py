@@ -68,7 +68,8 @@ class ScreenFront:
         app = self._app
         async with self._asking:
             panel = QuestionPanel(question, app.redact, looks=lambda: app.looks)
-            panel.set_place(*app.talk.place_of(question.request.call_id))
+            request = question.request
+            panel.set_place(*((1, 1) if request.delegates else app.talk.place_of(request.call_id)))
             answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
             app.show_question(panel, answer)
             try:
