@@ -51,6 +51,7 @@ from .core.events import AgentEvent as AgentEvent
 from .core.events import AgentStart as AgentStart
 from .core.events import CompactionReport as CompactionReport
 from .core.events import ContextCompacted as ContextCompacted
+from .core.events import DelegateEvent as DelegateEvent
 from .core.events import MessageEnd as MessageEnd
 from .core.events import MessageRetry as MessageRetry
 from .core.events import MessagesInjected as MessagesInjected

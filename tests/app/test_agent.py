@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import ModelSpec, ToolExecutionEnd, extract_text
+from swink_agent import DelegateEvent, ModelSpec, ToolExecutionEnd, extract_text
 from swink_agent.app.agent.standard import AgentOptions, StandardAgent, standard_agent
 from swink_agent.app.errors import ExitCode, NoModel, UsageProblem
 from swink_agent.app.keys.credentials import Credentials
@@ -68,10 +68,61 @@ async def run(agent: StandardAgent) -> tuple[Outcome, list[str]]:
 async def test_it_has_the_built_in_tools_in_its_folder(root: Path) -> None:
     agent = made(root, call("read_file", path="a.txt"), text("Done."))
     names = [tool.name for tool in agent.agent.tools]
-    assert sorted(names) == ["bash", "edit_file", "list_dir", "read_file", "search", "write_file"]
+    assert sorted(names) == ["bash", "edit_file", "list_dir", "read_file", "search", "task", "write_file"]
     outcome, results = await run(agent)
     assert outcome.text == "Done."
     assert "hello" in results[0]
+
+
+async def test_a_task_goes_to_an_agent_that_only_reads(root: Path) -> None:
+    agent = made(
+        root,
+        call("task", prompt="Read a.txt."),
+        [call("read_file", path="a.txt"), call("write_file", path="b.txt", content="x"), call("task", prompt="more")],
+        text("It says hello."),
+        text("Done."),
+    )
+    model: Any = agent.agent.config.stream_fn
+    inner: list[ToolExecutionEnd] = []
+
+    def watch(event: object) -> None:
+        if isinstance(event, DelegateEvent) and isinstance(event.event, ToolExecutionEnd):
+            inner.append(event.event)
+
+    with agent.agent.subscribe(watch):
+        outcome, results = await run(agent)
+    assert (outcome.text, results) == ("Done.", ["It says hello."])
+    assert sorted([end.outcome for end in inner]) == ["ran", "unknown_tool", "unknown_tool"]
+    assert not (root / "b.txt").exists()
+    assert [tool.name for tool in model.requests[1].context.tools] == ["read_file", "list_dir", "search"]
+    assert [extract_text(message.content) for message in model.requests[1].messages] == ["Read a.txt."]
+
+
+async def test_a_task_obeys_the_rules_and_the_limits_of_the_run(root: Path) -> None:
+    (root / "secret.txt").write_text("no\n")
+    agent = made(
+        root, call("task", prompt="Read."), call("read_file", path="secret.txt"), "x", "y", deny="read_file: secret.txt"
+    )
+    inner: list[ToolExecutionEnd] = []
+
+    def watch(event: object) -> None:
+        if isinstance(event, DelegateEvent) and isinstance(event.event, ToolExecutionEnd):
+            inner.append(event.event)
+
+    with agent.agent.subscribe(watch):
+        await run(agent)
+    assert [end.is_error for end in inner] == [True]
+
+
+def test_a_task_can_be_switched_off(root: Path) -> None:
+    def names(**chosen: Any) -> list[str]:
+        return [tool.name for tool in made(root, "x", **chosen).agent.tools]
+
+    assert "task" not in names(tools="bash,read_file")
+    assert "task" not in names(tools="bash,task")  # nothing to read with
+    assert "task" in names(tools="read_file,task")
+    assert "task" not in names(deny="task")
+    assert "task" not in names(model_spec=ModelSpec("local", "model"))  # it reads too slowly
 
 
 async def test_only_the_tools_that_were_chosen_are_there(root: Path) -> None:

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, CancellationToken, CompactionContext, Cost, Stop, Usage, decode_event, tool
+from swink_agent import (
+    Agent,
+    CancellationToken,
+    CompactionContext,
+    Cost,
+    DelegateEvent,
+    Stop,
+    Usage,
+    decode_event,
+    tool,
+)
 from swink_agent.app.errors import ExitCode, NoModel
 from swink_agent.app.runs.headless import HeadlessRun, Outcome
 from swink_agent.app.runs.output import output_for
@@ -236,6 +246,25 @@ async def test_json_is_one_object_whatever_happened() -> None:
     stopped = json.loads(await written(agent(policies=[Always()]), "json"))
     assert stopped["stopped_by"] == {"policy": "always", "reason": "enough is enough"}
     assert json.loads(await written(agent(call("final_answer", n=3)), "json", schema=SCHEMA))["value"] == {"n": 3}
+
+
+async def test_delegates_are_counted_and_their_events_are_there() -> None:
+    def calling() -> Agent:
+        made = agent(call("research", prompt="look"), text("It is 3."))
+        made.tools = [agent(call("add", a=1, b=2), text(f"3, {SECRET}")).as_tool("research", "Looks.")]
+        return made
+
+    fields = json.loads(await written(calling(), "json"))
+    assert (fields["usage"]["total"], fields["cost"]["total"]) == (4 * 15, 4 * 0.25)
+    assert (fields["turns"], fields["tool_calls"]) == (2, 1)
+    shown = await written(calling(), "stream-json")
+    *lines, last = shown.splitlines()
+    events = [decode_event(line) for line in lines]
+    check_events(events)
+    inner = [event.event for event in events if isinstance(event, DelegateEvent)]
+    check_events(inner)
+    assert json.loads(last)["usage"]["total"] == 4 * 15
+    assert SECRET not in shown
 
 
 async def test_stream_json_is_the_events_that_the_library_reads_back() -> None:

@@ -341,3 +341,10 @@ def test_other_calls_show_every_argument() -> None:
 
 def test_arguments_that_are_not_json_do_not_break_the_question() -> None:
     assert render_request(request("odd", thing=object())).split("\n") == ["odd", "  thing: a object that is not JSON"]
+
+
+def test_the_call_of_a_delegate_says_who_makes_it() -> None:
+    asked = ProposedCall("c", "bash", {"command": "ls"}, {}, ("research", "deep\nApprove? y"))
+    first, *_ = render_request(asked, command="command").splitlines()
+    assert first.startswith("bash (called by research → deep")
+    assert "\n" not in first

@@ -16,7 +16,7 @@ from typing import Any, SupportsIndex
 
 import pytest
 
-from swink_agent import decode_event
+from swink_agent import DelegateEvent, RunRecord, decode_event
 from swink_agent.testing import FakeFailure, FakeProvider, FakeReply, check_events
 
 READ = FakeReply(calls=[("read_file", {"path": "a.txt"})])
@@ -404,7 +404,27 @@ async def test_a_tool_that_is_denied_is_not_offered(swink: Any) -> None:
         swink.use(provider)
         await swink("-p", "x", "--deny", "bash", "--deny", "search")
     names = [tool["name"] for tool in provider.bodies[0]["tools"]]
-    assert names == ["read_file", "write_file", "edit_file", "list_dir"]
+    assert names == ["read_file", "write_file", "edit_file", "list_dir", "task"]
+
+
+async def test_a_task_is_in_the_stream_and_in_the_totals_of_the_session(swink: Any) -> None:
+    (swink.folder / "a.txt").write_text("hello\n")
+    task = FakeReply(calls=[("task", {"prompt": "Read a.txt."})])
+    async with FakeProvider("anthropic", [task, READ, "It says hello.", "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--tools", "read_file,write_file,task", "--output", "stream-json")
+        *lines, last = done.stdout.splitlines()
+        (session,) = json.loads((await swink("sessions", "list", "--json")).stdout)
+    assert [tool["name"] for tool in provider.bodies[1]["tools"]] == ["read_file"]
+    events = [decode_event(line) for line in lines]
+    inner = [event.event for event in events if isinstance(event, DelegateEvent)]
+    check_events(events)
+    record = RunRecord.of(inner)
+    assert ([call.name for call in record.calls], record.text) == (["read_file"], "It says hello.")
+    fields = json.loads(last)
+    whole = record.usage + RunRecord.of(events).usage
+    assert fields["usage"]["total"] == whole.total == 2 * record.usage.total > 0
+    assert session["messages"] == 4
 
 
 async def test_folders_can_be_added_for_files_and_commands(swink: Any, tmp_path: Path) -> None:

@@ -80,6 +80,23 @@ async def test_a_terminal_gets_a_line_for_each_call_and_a_line_that_does_not_sta
         assert status in shown
 
 
+async def test_a_delegate_shows_what_it_does_in_the_live_line_and_its_call_in_a_row() -> None:
+    inner = Agent("any:model", stream_fn=scripted(call("look", where="below"), text("seen")), tools=[look])
+    agent = Agent(
+        "any:model",
+        stream_fn=scripted(call("research", prompt="the cellar"), text("Done.")),
+        tools=[inner.as_tool("research", "Looks.")],
+    )
+    reporter, stream = made()
+    with agent.subscribe(reporter.on_event):
+        await agent.prompt("go")
+    shown = plain(stream.getvalue())
+    assert "look where='below'" in shown
+    rows = left(stream.getvalue())
+    assert rows[1:] == [""]
+    assert rows[0].startswith("✓ research the cellar")
+
+
 async def test_a_call_that_never_started_is_told_with_what_it_was_about() -> None:
     class Once:
         def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:

@@ -23,6 +23,7 @@ from swink_agent import (
     ContextCompacted,
     Cost,
     CustomMessage,
+    DelegateEvent,
     ErrorKind,
     Extension,
     FileImage,
@@ -163,6 +164,15 @@ EVENTS: list[AgentEvent] = [
         ),
     ),
     AgentEnd((USER, REPLY, RESULT), None, AgentResult((USER, REPLY, RESULT), StopReason.TOOL_USE, pending=(WAITING,))),
+    AgentEnd(
+        (REPLY,),
+        None,
+        AgentResult((REPLY,), StopReason.STOP, delegated_usage=Usage(1, 2), delegated_cost=Cost(total=0.5)),
+    ),
+    DelegateEvent("call_1", "research", DelegateEvent("call_2", "deeper", AgentStart("run", prompts=(Notice("a"),)))),
+    DelegateEvent(
+        "call_1", "research", AgentEnd((USER, Notice("a")), None, AgentResult((USER, Notice("a")), StopReason.STOP))
+    ),
 ]
 
 
@@ -184,6 +194,14 @@ def test_every_event_survives_json() -> None:
         assert isinstance(data, bytes)
         assert decode_event(data, [Notice]) == event
         assert decode_event(data.decode(), [Notice]) == event
+
+
+def test_an_event_of_countless_delegates_is_refused() -> None:
+    data = b'{"type":"agent_start"}'
+    for _ in range(5000):
+        data = b'{"type":"delegate_event","call_id":"c","name":"n","event":' + data + b"}"
+    with pytest.raises(ValueError, match="not a valid event"):
+        decode_event(data)
 
 
 def test_no_kind_of_event_is_forgotten_here() -> None:

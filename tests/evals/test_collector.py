@@ -87,6 +87,16 @@ async def test_a_structured_value_is_collected_as_the_caller_asked_for_it(schema
     assert (done.has_value, done.value, done.response) == (True, value, "bye")
 
 
+async def test_what_delegates_used_counts_and_their_calls_are_not_those_of_the_agent() -> None:
+    collector = TrajectoryCollector()
+    agent = agent_with(collector, call("research", prompt="look"), text("3"))
+    agent.tools = [agent_with(None, call("add", a=1, b=2), text("3")).as_tool("research", "Looks.")]
+    await agent.prompt("go")
+    invocation = collector.invocation()
+    assert (invocation.usage.total, invocation.cost.total, invocation.turns) == (400, 0.4, 2)
+    assert [one.name for one in invocation.tool_calls] == ["research"]
+
+
 async def test_a_call_under_way_is_lost_and_one_that_waits_never_ran() -> None:
     hangs = asyncio.Event()
 

@@ -52,6 +52,31 @@ async def test_a_reply_is_drawn_while_it_streams(program: Program) -> None:
     assert "Execute" in status_of(screen)
 
 
+async def test_a_delegate_shows_its_progress_and_cost_under_its_call(program: Program) -> None:
+    (program.folder / "a.txt").write_text("forty-two\n")
+    async with SpokenModel() as model:
+        program.use(model)
+        await program.start()
+        await program.send("What does a.txt say?")
+        await model.asked()
+        model.call("task", prompt="Read a.txt.")
+        model.finish()
+        await program.terminal.until("▸ 0 calls · thinking")
+        await model.asked(2)
+        model.call("read_file", path="a.txt")
+        model.finish()
+        screen = await program.terminal.until("▸ 1 call · 1.0k tokens · $0.0032 · thinking")
+        assert "2.0k tokens · $0.0063" in status_of(screen), "what the delegate used counts"
+        await model.asked(3)
+        model.reply("It says forty-two.")
+        await model.asked(4)
+        model.reply("Forty-two.")
+        screen = await program.terminal.until("idle")
+        assert "read_file" not in screen
+        program.terminal.press("F2")
+        await program.terminal.until("✓ read_file a.txt")
+
+
 # -- 17: several lines, and Enter ------------------------------------------------------------------------------
 
 

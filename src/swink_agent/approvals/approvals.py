@@ -413,7 +413,7 @@ class Approvals:
 
 
 def _proposed(call: PendingCall) -> ProposedCall:
-    return ProposedCall(call.call_id, call.name, call.arguments, call.scope)
+    return ProposedCall(call.call_id, call.name, call.arguments, call.scope, call.delegates)
 
 
 def _warnings(request: ProposedCall) -> tuple[str, ...]:

@@ -66,6 +66,8 @@ def call_lines(
     """The lines of `render_request` with their kinds. The first is the title."""
     arguments = request.arguments
     name = safe_display(request.name, 100)
+    if request.delegates:
+        name += f" (called by {' → '.join([safe_display(tool, 40) for tool in request.delegates])})"
     path = arguments.get("path")
     if command is not None and isinstance(arguments.get(command), str):
         rest = {key: value for key, value in arguments.items() if key != command}

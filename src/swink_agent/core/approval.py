@@ -59,6 +59,8 @@ class ProposedCall(Value, frozen=True):
     arguments: dict[str, Any]
     scope: dict[str, Any] = {}
     """Where and how the tool says that it would run: the folder and the sandbox of a command, say."""
+    delegates: tuple[str, ...] = ()
+    """The tools on the way to the delegate that proposes the call, the outermost first; empty for the agent itself."""
 
     def __repr__(self) -> str:
         shown = show_arguments(self.arguments)

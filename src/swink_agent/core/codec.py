@@ -14,7 +14,7 @@ import msgspec
 
 from .approval import PendingCall
 from .errors import ErrorKind
-from .events import AgentEnd, AgentEvent
+from .events import AgentEnd, AgentEvent, DelegateEvent
 from .types import (
     AgentMessage,
     AgentResult,
@@ -90,23 +90,39 @@ class _WaitingInJson(_ResultInJson, frozen=True):
     pending: tuple[PendingCall, ...] = ()
 
 
+class _ResultWithDelegates(_WaitingInJson, frozen=True):
+    """The same for a run with delegates. All results are read as this."""
+
+    delegated_usage: Usage = msgspec.field(default_factory=Usage)
+    delegated_cost: Cost = msgspec.field(default_factory=Cost)
+
+
+class _DelegateInJson(msgspec.Struct, frozen=True, tag_field="type", tag="delegate_event"):
+    """The JSON form of `DelegateEvent`."""
+
+    call_id: str
+    name: str
+    event: msgspec.Raw
+
+
 class _EndInJson(msgspec.Struct, frozen=True, tag_field="type", tag="agent_end"):
     """The JSON form of `AgentEnd`: it contains messages and `stopped_by` once."""
 
     messages: tuple[AgentMessage, ...]
     stopped_by: PolicyStop | None = None
-    result: _WaitingInJson | None = None
+    result: _ResultWithDelegates | None = None
 
 
 class _WrittenEnd(msgspec.Struct, frozen=True, tag_field="type", tag="agent_end"):
-    """The same for writing: `pending` is there only if calls wait."""
+    """The same for writing: `pending` is there only if calls wait, and what delegates used only if they did."""
 
     messages: tuple[AgentMessage, ...]
     stopped_by: PolicyStop | None
     result: _ResultInJson
 
 
-_AnyInJson: Any = Union[tuple([kind for kind in get_args(AgentEvent) if kind is not AgentEnd] + [_EndInJson])]  # noqa: UP007 - made of a list
+_OTHERS = {AgentEnd: _EndInJson, DelegateEvent: _DelegateInJson}
+_AnyInJson: Any = Union[tuple([_OTHERS.get(kind, kind) for kind in get_args(AgentEvent)])]  # noqa: UP007 - made of a list
 _FIELDS_OF_MESSAGES = {"agent_start": "prompts", "agent_end": "messages", "messages_injected": "messages"}
 
 
@@ -115,18 +131,32 @@ def encode_event(event: AgentEvent) -> bytes:
     if type(event) is AgentEnd:
         result = event.result
         if result is not None:
-            kind = _WaitingInJson if result.pending else _ResultInJson
+            has_delegates = result.delegated_usage != Usage() or result.delegated_cost != Cost()
+            plain = _WaitingInJson if result.pending else _ResultInJson
+            kind = _ResultWithDelegates if has_delegates else plain
             fields = {name: getattr(result, name) for name in kind.__struct_fields__}
             return msgspec.json.encode(_WrittenEnd(event.messages, event.stopped_by, kind(**fields)))
+    elif type(event) is DelegateEvent:
+        return msgspec.json.encode(_DelegateInJson(event.call_id, event.name, msgspec.Raw(encode_event(event.event))))
     return msgspec.json.encode(event)
 
 
 def decode_event(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentEvent:
     """Decodes one event; `types` are the application's own message types. Raises `ValueError`."""
+    try:
+        return _decoded(data, types)
+    except RecursionError as error:
+        raise ValueError("not a valid event: it is the event of too many delegates inside each other") from error
+
+
+def _decoded(data: bytes | str, types: Sequence[type[CustomMessage]]) -> AgentEvent:
     document: dict[str, Any] = decode_json(data, dict[str, Any], "event") if types else {}
     name = _FIELDS_OF_MESSAGES.get(str(document.get("type")))
     if name is None or not isinstance(document.get(name), list):
-        return _event_of(decode_json(data, _AnyInJson, "event"))
+        read = decode_json(data, _AnyInJson, "event")
+        if type(read) is _DelegateInJson:
+            return DelegateEvent(read.call_id, read.name, _decoded(bytes(read.event), types))
+        return _event_of(read)
     messages = [decode_message(msgspec.json.encode(message), types) for message in document[name]]
     event = decode_json(msgspec.json.encode({**document, name: []}), _AnyInJson, "event")
     return _event_of(msgspec.structs.replace(event, **{name: tuple(messages)}))
@@ -138,7 +168,7 @@ def _event_of(read: Any) -> AgentEvent:
     result = read.result
     if result is None:
         return AgentEnd(read.messages, read.stopped_by)
-    fields = {name: getattr(result, name) for name in _WaitingInJson.__struct_fields__}
+    fields = {name: getattr(result, name) for name in _ResultWithDelegates.__struct_fields__}
     return AgentEnd(
         read.messages, read.stopped_by, AgentResult(messages=read.messages, stopped_by=read.stopped_by, **fields)
     )

@@ -88,6 +88,8 @@ async def dispatch(
         pass
     if batch.running or batch.unresolved:
         await batch.leave()
+    if run.delegations is not None:
+        run.delegations.settle([call.spent for call in batch.calls])
     return tuple(map(_MESSAGE, batch.calls)), batch.was_steered
 
 
@@ -339,12 +341,12 @@ class Batch:
         """Returns the answer; anything but a clear yes is a rejection."""
         if self.supervisor.is_interrupted:
             raise Interrupted
-        if self.run.config.approve is None:
+        if (run := self.run).config.approve is None:
             return Reject("it needs approval and there is nobody to ask: give the agent an approve callback")
         # Copies: what the callback does to its request changes nothing.
-        request = ProposedCall(call.id, call.name, copy_json(call.arguments), copy_json(scope))
+        request = ProposedCall(call.id, call.name, copy_json(call.arguments), copy_json(scope), run.delegates)
         try:
-            answer: object = await self.supervisor.ask(self.run.config.approve, request)
+            answer: object = await self.supervisor.ask(run.config.approve, request)
         except Exception as error:
             log.exception("the approval callback failed: the call of %s is rejected", call.name)
             return Reject(f"the approval callback failed: {type(error).__name__}")
@@ -637,7 +639,13 @@ class Batch:
         """Ends calls by force: a call that was not finished gets a cancelled result, whatever it returns."""
         if late is None:
             late = [call for call in calls if not call.is_done]
-        await self.supervisor.stop([call.task for call in late if call.task is not None], until)
+        forced = late
+        if (delegations := self.run.delegations) is not None:
+            # The cancelled token ends a delegate in order, so that its events and its usage are complete.
+            delegates = [call for call in late if call.context in delegations.live]
+            forced = [call for call in late if call not in delegates]
+            await self.supervisor.outlast([call.task for call in delegates if call.task is not None])
+        await self.supervisor.stop([call.task for call in forced if call.task is not None], until)
         for call in calls:
             self._finish(call, why if call in late else None)
 
@@ -648,6 +656,8 @@ class Batch:
         del self.running[call]
         context = call.context
         call.close()
+        if self.run.delegations is not None and context is not None:
+            call.spent = self.run.delegations.spent_by(context)
         result, task = call.given, call.task
         if call.waits_for is not None and forced is None:
             from .run.pending import keep_waiting
@@ -658,7 +668,8 @@ class Batch:
             self.deferred[call] = None
             return
         if result is None or forced is not None or (task is not None and task.cancelled()):
-            self._cancel(call, forced or ("steering" if self.was_steered else "tool"))
+            is_aborted = self.supervisor.is_interrupted
+            self._cancel(call, forced or ("aborted" if is_aborted else "steering" if self.was_steered else "tool"))
             return
         if not result.is_error:
             self._resolve(call, result, _RAN, "")

@@ -7,7 +7,7 @@
           (MessageUpdate | MessageRetry | ModelFallback | ContextCompacted | UsageAdded)*
         MessageEnd
         ToolApprovalRequested ToolApprovalResolved          per call that needs it
-        ToolExecutionStart (ToolExecutionUpdate | ToolExecutionRetry)* ToolExecutionEnd
+        ToolExecutionStart (ToolExecutionUpdate | ToolExecutionRetry | DelegateEvent)* ToolExecutionEnd
                                                             per call; a call that never started has the End alone
       TurnEnd
     AgentEnd
@@ -50,6 +50,7 @@ __all__ = [
     "CompactionReport",
     "ContextCompacted",
     "DeferralKind",
+    "DelegateEvent",
     "MessageEnd",
     "MessageRetry",
     "MessageStart",
@@ -286,6 +287,17 @@ class ToolExecutionEnd(Value, frozen=True, tag_field="type", tag="tool_execution
     arguments: dict[str, Any] | None = None
 
 
+class DelegateEvent(Value, frozen=True, tag_field="type", tag="delegate_event"):
+    """An event of a delegate, the agent that this call runs (`Agent.as_tool`). For each call they are one whole run.
+
+    The event of a delegate's own delegate is itself a `DelegateEvent`.
+    """
+
+    call_id: str
+    name: str
+    event: AgentEvent
+
+
 class TurnEnd(Value, frozen=True, tag_field="type", tag="turn_end"):
     """A turn ends. `message` is `None` if a policy stopped the turn before the request."""
 
@@ -325,6 +337,7 @@ AgentEvent: TypeAlias = (
     | ToolExecutionUpdate
     | ToolExecutionRetry
     | ToolExecutionEnd
+    | DelegateEvent
     | TurnEnd
     | AgentEnd
 )

@@ -68,7 +68,7 @@ class CallFacts(Value, frozen=True, omit_defaults=True, gc=False):
     """What is known of a call in addition to its result: the fields of `ToolApprovalResolved` and `ToolExecutionEnd`.
 
     `scope` is that of the grant. `arguments` are there only if the call never started and they are not those of the
-    reply: otherwise the entry of its start has them.
+    reply: otherwise the entry of its start has them. `usage` and `cost` are those of the delegate that the call ran.
     """
 
     seconds: float | None = None
@@ -79,6 +79,8 @@ class CallFacts(Value, frozen=True, omit_defaults=True, gc=False):
     reason: str = ""
     is_started: bool = True
     arguments: dict[str, Any] | None = None
+    usage: Usage | None = None
+    cost: Cost | None = None
 
 
 class MessageAdded(Value, frozen=True, tag="message", gc=False):

@@ -41,8 +41,10 @@ from .types import (
     AgentMessage,
     AgentResult,
     AssistantMessage,
+    Cost,
     StopReason,
     ToolResultMessage,
+    Usage,
     as_prompts,
 )
 from .values import hints
@@ -56,6 +58,7 @@ __all__ = ["agent_loop", "agent_loop_continue", "agent_loop_resume", "run_loop"]
 
 log = logging.getLogger("swink_agent")
 _TOOLS_EXECUTED = TurnEndReason.TOOLS_EXECUTED
+_NO_USAGE, _NO_COST = Usage(), Cost()
 
 
 def agent_loop(
@@ -442,6 +445,8 @@ def _result_of(run: Run) -> AgentResult:
         error_kind=None if run.error is None else run.error.kind,
         value=None if run.request is None else run.request.given,
         has_value=run.request is not None and run.request.has_value,
+        delegated_usage=_NO_USAGE if run.delegations is None else run.delegations.usage,
+        delegated_cost=_NO_COST if run.delegations is None else run.delegations.cost,
         pending=_pending(run) if run.is_waiting else (),
     )
 

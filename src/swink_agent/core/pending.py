@@ -11,6 +11,7 @@ Owns these rules and the details. `dispatch` defers calls and acts on answers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -46,10 +47,14 @@ class Pending(Value, frozen=True, omit_defaults=True):
     """What the model reads after the result: an approval changed the arguments of a call that runs outside."""
     messages: tuple[Any, ...] = ()
     """The messages of a delegate, in which a call waits."""
+    state: dict[str, Any] = {}
+    """The state of that delegate."""
     injected: tuple[Any, ...] = ()
     """What policies injected meanwhile. It enters the conversation when nothing waits."""
 
     def as_details(self) -> dict[str, Any]:
+        if self.messages or self.injected:  # lists, as JSON has them, so that what is read equals what was written
+            return frozen_json(msgspec.json.decode(msgspec.json.encode(self)))
         return frozen_json(cast("dict[str, Any]", msgspec.to_builtins(self)))
 
     @classmethod
@@ -163,7 +168,12 @@ def checked_answers(answers: Mapping[str, Answer], messages: Sequence[AgentMessa
         raise TypeError(f"answers must be a mapping from call ids to answers, not a {type(answers).__name__}")
     if not answers:
         raise ValueError("there are no answers: give a mapping from the ids of waiting calls to their answers")
-    waiting = {call.call_id: call for call in pending_calls(messages)}
+    calls = pending_calls(messages)
+    waiting = {call.call_id: call for call in calls}
+    if len(waiting) < len(calls):  # ids may hold slashes, so two ways may have the same name
+        counts = Counter([call.call_id for call in calls])
+        if doubled := [call_id for call_id in answers if counts[call_id] > 1]:
+            raise ValueError(f"two calls wait under the id {doubled[0]!r}: it does not say which one the answer is for")
     unknown = [call_id for call_id in answers if call_id not in waiting]
     if unknown:
         raise NotPending(unknown)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias, cast
 
-from msgspec import structs
+from msgspec import field, structs
 
 from .approval import Grant
 from .errors import Aborted, ErrorKind
@@ -21,6 +21,7 @@ from .events import (
     AgentEvent,
     AgentStart,
     ContextCompacted,
+    DelegateEvent,
     MessageEnd,
     MessageRetry,
     MessagesInjected,
@@ -61,7 +62,7 @@ class CallRecord(Value, frozen=True):
     """One tool call. `outcome` and `result` are `None` while it is open; a call that waits for an answer is `pending`.
 
     `arguments` are those that the tool got, or would have got. `reason` and `seconds` are those of `ToolExecutionEnd`.
-    Ids may recur in later turns.
+    `usage` and `cost` are those of the delegate that the call ran, and of its delegates. Ids may recur in later turns.
     """
 
     whole_fields = frozenset({"reason"})
@@ -79,6 +80,8 @@ class CallRecord(Value, frozen=True):
     reason: str = ""
     seconds: float | None = None
     result: AgentToolResult | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
 
 
 class TurnRecord(Value, frozen=True):
@@ -148,7 +151,7 @@ class _OpenTurn:
                     fits = call.approval == "asked"
                 case ToolExecutionStart():
                     fits = not call.is_started and call.approval in (None, "approved")
-                case ToolExecutionEnd():
+                case ToolExecutionEnd() | DelegateEvent():
                     fits = call.is_started
                 case ToolCallDeferred():
                     fits = call.approval in ("asked", None)
@@ -161,7 +164,12 @@ class _OpenTurn:
 
 
 _CallEvent: TypeAlias = (
-    ToolApprovalRequested | ToolApprovalResolved | ToolCallDeferred | ToolExecutionStart | ToolExecutionEnd
+    ToolApprovalRequested
+    | ToolApprovalResolved
+    | ToolCallDeferred
+    | ToolExecutionStart
+    | ToolExecutionEnd
+    | DelegateEvent
 )
 _PENDING = ToolOutcome.PENDING
 _ELSEWHERE = -2
@@ -169,8 +177,8 @@ _ELSEWHERE = -2
 _PASSED_OVER = frozenset({MessageUpdate, ToolExecutionUpdate})
 """What is streamed: most events, and nothing of it stays."""
 _PUBLIC = (
-    *("run_id", "kind", "schema", "prompts", "turns", "messages", "usage", "cost", "stop_reason", "error"),
-    *("error_kind", "stopped_by", "value", "has_value", "is_over"),
+    *("run_id", "kind", "schema", "prompts", "turns", "messages", "usage", "cost", "total_usage", "total_cost"),
+    *("stop_reason", "error", "error_kind", "stopped_by", "value", "has_value", "is_over"),
 )
 
 
@@ -189,6 +197,7 @@ class RunRecord:
     __slots__ = (
         "_closed",
         "_cost",
+        "_delegated",
         "_end",
         "_has_start",
         "_injected",
@@ -217,6 +226,8 @@ class RunRecord:
         """Messages that lead the turn whose reply is not there yet."""
         self._messages: list[AgentMessage] = list(start.prompts)
         self._usage, self._cost = Usage(), Cost()
+        self._delegated = (Usage(), Cost())
+        """Those of the delegates of turns that are over."""
         self._last_reason: TurnEndReason | None = None
         self._end: AgentEnd | None = None
 
@@ -284,6 +295,8 @@ class RunRecord:
                 self._count(event.usage, event.cost)
             case ContextCompacted(report=report):
                 self._count(report.usage, report.cost)
+            case DelegateEvent():
+                self._take_delegate(event)
             case AgentEnd():
                 self._close_turn()
                 self._end = event
@@ -294,18 +307,28 @@ class RunRecord:
         self._usage += usage
         self._cost += cost
 
+    def _take_delegate(self, event: DelegateEvent) -> None:
+        """Counts what a delegate used with the call that runs it. At its end, the delegate says how much it was."""
+        inner = event.event
+        if type(inner) is AgentEnd and inner.result is not None:
+            self._update(event, usage=inner.result.total_usage, cost=inner.result.total_cost)
+        elif (spent := _spent(inner)) is not None:
+            call = self._update(event)
+            self._update(event, usage=call.usage + spent[0], cost=call.cost + spent[1])
+
     def _reply(self, message: AssistantMessage) -> None:
         self._close_turn()
         self._open = _OpenTurn(self._injected, message, len(self._messages))
         self._injected = ()
         self._messages.append(message)
 
-    def _update(self, event: _CallEvent, **fields: Any) -> None:
+    def _update(self, event: _CallEvent, **fields: Any) -> CallRecord:
         if self._open is None:  # the events began behind the reply
             self._open = _OpenTurn(self._injected, None, -1)
             self._injected = ()
         position = self._open.find(event)
-        self._open.calls[position] = structs.replace(self._open.calls[position], **fields)
+        call = self._open.calls[position] = structs.replace(self._open.calls[position], **fields)
+        return call
 
     def _end_turn(self, event: TurnEnd) -> None:
         """The turn as it is in the history now: policies may have replaced the reply and the results."""
@@ -337,6 +360,7 @@ class RunRecord:
     def _close_turn(self) -> None:
         if self._open is not None:
             self._closed.append(self._open.closed())
+            self._delegated = _with_delegates(self._delegated, self._open.calls)
             self._open = None
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -397,6 +421,24 @@ class RunRecord:
         with self._lock:
             result = None if self._end is None else self._end.result
             return self._cost if result is None else result.cost
+
+    @property
+    def total_usage(self) -> Usage:
+        """The usage of the run and of its delegates, to any depth."""
+        return self._total()[0]
+
+    @property
+    def total_cost(self) -> Cost:
+        """The cost of the run and of its delegates, to any depth."""
+        return self._total()[1]
+
+    def _total(self) -> tuple[Usage, Cost]:
+        with self._lock:
+            result = None if self._end is None else self._end.result
+            if result is not None:
+                return result.total_usage, result.total_cost
+            usage, cost = _with_delegates(self._delegated, () if self._open is None else self._open.calls)
+            return self._usage + usage, self._cost + cost
 
     @property
     def is_over(self) -> bool:
@@ -478,6 +520,31 @@ class RunRecord:
             self._open.calls, self._open.by_id = [], {}
             for call in closed.calls:
                 self._open.add(call)
+
+
+_NO_USAGE, _NO_COST = Usage(), Cost()
+
+
+def _spent(event: AgentEvent) -> tuple[Usage, Cost] | None:
+    """What an event of a delegate, at any depth, says that was used."""
+    while type(event) is DelegateEvent:
+        event = event.event
+    match event:
+        case MessageEnd(message=source) | ContextCompacted(report=source):
+            return source.usage, source.cost
+        case MessageRetry() | ModelFallback() | UsageAdded():
+            return event.usage, event.cost
+        case _:
+            return None
+
+
+def _with_delegates(spent: tuple[Usage, Cost], calls: Iterable[CallRecord]) -> tuple[Usage, Cost]:
+    """Adds what the delegates of these calls used."""
+    usage, cost = spent
+    for call in calls:
+        if call.usage != _NO_USAGE or call.cost != _NO_COST:
+            usage, cost = usage + call.usage, cost + call.cost
+    return usage, cost
 
 
 def _refuse_undecoded(event: object) -> None:

@@ -179,6 +179,11 @@ class ToolContext(Generic[Deps_co]):
         return self._source.threads
 
     @property
+    def run(self) -> hints.Run | None:
+        """The run that makes the call, for tools of this library that run agents; `None` outside of a run."""
+        return None if isinstance(self._source, _OutsideRun) else self._source
+
+    @property
     def is_listening(self) -> bool:
         """Whether the tool has read `cancel`: if so, it gets a moment to end by itself."""
         return bool(self._cancel)
@@ -344,6 +349,8 @@ class Toolbox(Mapping[str, AgentTool]):
                 raise TypeError(f"the class {item.__name__} is not a tool: write {item.__name__}(…)")
             name = getattr(item, "name", None)
             if not isinstance(name, str) or not callable(getattr(item, "execute", None)):
+                if hasattr(item, "as_tool"):
+                    raise TypeError(f"{item!r} is not a tool: agent.as_tool(name, description) makes one of an agent")
                 raise TypeError(f"{item!r} is not a tool: decorate a function with @tool, or give it name and execute")
             if (why := getattr(item, "why_unusable", None)) is not None:
                 raise TypeError(why)

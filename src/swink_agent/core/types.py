@@ -614,6 +614,19 @@ class AgentResult(Value, frozen=True):
     has_value: bool = False
     pending: tuple[PendingCall, ...] = ()
     """The calls that wait for an answer; `resume` takes the answers."""
+    delegated_usage: Usage = field(default_factory=Usage)
+    """The usage of the run's delegates, and of theirs: see `Agent.as_tool`."""
+    delegated_cost: Cost = field(default_factory=Cost)
+
+    @property
+    def total_usage(self) -> Usage:
+        """The usage of the run and of its delegates, to any depth."""
+        return self.usage + self.delegated_usage
+
+    @property
+    def total_cost(self) -> Cost:
+        """The cost of the run and of its delegates, to any depth."""
+        return self.cost + self.delegated_cost
 
     @property
     def text(self) -> str:
@@ -639,10 +652,10 @@ class AgentResult(Value, frozen=True):
     def _shown(self) -> dict[str, Any]:
         """The facts that notebooks and `rich` show, the most important first."""
         shown: dict[str, Any] = {"text": self.text, "stop_reason": str(self.stop_reason)}
-        if self.usage.tokens:
-            shown["tokens"] = self.usage.tokens
-        if self.cost.amount:
-            shown["cost"] = round(self.cost.amount, 6)
+        if tokens := self.total_usage.tokens:
+            shown["tokens"] = tokens
+        if amount := self.total_cost.amount:
+            shown["cost"] = round(amount, 6)
         if self.error is not None:
             shown["error"] = self.error
         if self.stopped_by is not None:

@@ -12,6 +12,7 @@ from swink_agent.core.events import (
     AgentEvent,
     AgentStart,
     ContextCompacted,
+    DelegateEvent,
     MessageEnd,
     MessageRetry,
     MessagesInjected,
@@ -61,6 +62,7 @@ _LAST_REASONS = (TurnEndReason.ERROR, TurnEndReason.ABORTED, TurnEndReason.STOPP
 def check_events(events: Iterable[AgentEvent], *, replaces_results: bool = False) -> None:
     """Raises `AssertionError`, which names the event, unless the events are one complete run in the right order.
 
+    The events of a delegate must be one complete run too, between the start and the end of its call.
     `replaces_results`: a policy replaces tool results after a call's end, so the turn's results may differ.
     """
     checker = _Checker()
@@ -88,6 +90,7 @@ class _Checker:
         self.calls: dict[str, str] = {}
         self.names: dict[str, str] = {}
         self.results: dict[str, AgentToolResult] = {}
+        self.delegates: dict[str, _Checker] = {}
         self.closed: list[str] = []
         self.is_resumed = False
         self.last_reason: TurnEndReason | None = None
@@ -141,6 +144,8 @@ class _Checker:
                 self.end_message(event)
             case TurnEnd() if state in ("turn", "tools"):
                 self.end_turn(event)
+            case DelegateEvent() if state == "tools":
+                self.take_delegate_event(event)
             case _ if state == "tools" and isinstance(event, _ToolEvent):
                 self.take_tool_event(event)
             case _:
@@ -150,6 +155,7 @@ class _Checker:
         self.need(event, event.turn_index == self.turn_index, f"turn {self.turn_index} was next")
         self.need(event, self.last_reason not in _LAST_REASONS, f"a turn after one that ended {self.last_reason}")
         self.state, self.message, self.calls, self.is_resumed = "turn", None, {}, False
+        self.delegates = {}
 
     def resume_turn(self, event: TurnResumed) -> None:
         """Takes the calls that waited. A delegate's call stands for itself, by the first part of the id."""
@@ -218,7 +224,17 @@ class _Checker:
                 unanswered = (ToolOutcome.INVALID, ToolOutcome.REJECTED, ToolOutcome.CANCELLED, ToolOutcome.NEVER_RAN)
                 self.need(event, event.outcome in unanswered, "an outcome of a call that has no answer")
             self.results[event.call_id] = event.result
+            delegate = self.delegates.get(event.call_id)
+            self.need(event, delegate is None or delegate.state == "over", "its delegate's run has no AgentEnd")
         self.calls[event.call_id] = after
+
+    def take_delegate_event(self, event: DelegateEvent) -> None:
+        before = self.calls.get(event.call_id)
+        self.need(event, before == "started", f"its call is {before or 'not in the message'}")
+        self.need(event, event.name == self.names[event.call_id], "its call has another name")
+        checker = self.delegates.setdefault(event.call_id, _Checker())
+        checker.position, checker.replaces_results = self.position, self.replaces_results
+        checker.take(event.event)
 
     def end_turn(self, event: TurnEnd) -> None:
         self.need(event, event.turn_index == self.turn_index, f"turn {self.turn_index} was on")

@@ -69,7 +69,10 @@ class ScreenFront:
         app = self._app
         async with self._asking:
             panel = QuestionPanel(question, app.redact, looks=lambda: app.looks)
-            panel.set_place(*app.talk.place_of(question.request.call_id))
+            request = question.request
+            # A call that waits is counted by its whole id; the id of any other call of a delegate may recur.
+            is_counted = question.can_wait or not request.delegates
+            panel.set_place(*(app.talk.place_of(request.call_id) if is_counted else (1, 1)))
             answer: asyncio.Future[ApprovalAnswer | Defer] = asyncio.get_running_loop().create_future()
             app.show_question(panel, answer)
             try:

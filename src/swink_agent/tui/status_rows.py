@@ -15,6 +15,7 @@ from swink_agent.core.values.value import Value
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
 from swink_agent.rendering.escaping import safe_display
 
+from .transcript import figures
 from .transcript.line import Line, Span
 
 __all__ = ["Activity", "Mode", "State", "Status", "activity_lines", "status_line"]
@@ -60,7 +61,7 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
     head = _head(status)
     model, folder = safe_display(status.model, 200), safe_display(status.folder, 400)
     bare = model.rpartition(":")[2].rpartition("/")[2]
-    tokens, short = _tokens(status.tokens), _tokens(status.tokens).removesuffix(" tokens")
+    tokens, short = figures.tokens(status.tokens), figures.tokens(status.tokens).removesuffix(" tokens")
     bar, small, percent = [_gauge(status.fill, cells) for cells in (_BAR, _SMALL_BAR, 0)]
     approve = [] if status.approve == "smart" else [[Span(f"approve {status.approve}", "status.warning")]]
     turn, few = ([f"turn {status.turn:,}"], [f"t{status.turn}"]) if status.turn else ([], [])
@@ -78,8 +79,8 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
     ):
         if status.note and between != _BETWEEN:
             break  # keep a note readable
-        figures = [[Span(text, "status")] for text in (used, _cost(status.cost), *count, _elapsed(status.elapsed))]
-        rest = [gauge, *figures, *approve]
+        numbers = [[Span(text, "status")] for text in (used, _cost(status.cost), *count, _elapsed(status.elapsed))]
+        rest = [gauge, *numbers, *approve]
         nothing = [Span("", "status")]
         room = width - _width(_joined([*head, nothing, *rest, nothing], between))
         least_folder = min(cell_width(_last(folder)), _GOOD_FOLDER if between == _BETWEEN else _LEAST_FOLDER)
@@ -156,16 +157,8 @@ def _gauge(fill: float, bar: int) -> list[Span]:
     return [Span("█" * filled, role), Span("░" * (bar - filled), "gauge"), Span(f" {percent}%", role)]
 
 
-def _tokens(count: int) -> str:
-    if count < 1000:
-        return f"{count} tokens"
-    return f"{count / 1000:.1f}k tokens" if count < 1_000_000 else f"{count / 1_000_000:.1f}M tokens"
-
-
 def _cost(cost: float | None) -> str:
-    if cost is None:
-        return "$?"
-    return f"${cost:.2f}" if cost >= 0.1 or cost == 0 else f"${cost:.4f}"
+    return "$?" if cost is None else figures.dollars(cost)
 
 
 def _elapsed(seconds: float) -> str:

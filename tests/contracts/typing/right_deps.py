@@ -190,5 +190,6 @@ async def run() -> None:
         await agent.prompt("hello")
     await plain.prompt("hello", deps="anything")
     await use(agent, [add, visit])
+    Agent[Shop]("any:model", tools=[agent.as_tool("shop", "Sells."), plain.as_tool("other", "Helps."), add])
     agent.tools = [visit]
     agent.system_prompt = instructions

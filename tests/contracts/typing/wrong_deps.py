@@ -72,6 +72,7 @@ Agent[Shop]("any:model", tools=their_tools)  # wrong
 agent = Agent[Shop]("any:model", tools=[visit])
 agent.tools = [pay]  # wrong
 agent.override(deps=Bank())  # wrong
+Agent[Bank]("any:model", tools=[agent.as_tool("shop", "Sells.")])  # wrong
 agent.override(streem_fn=None)  # wrong
 
 

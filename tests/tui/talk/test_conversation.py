@@ -74,6 +74,42 @@ async def test_a_tool_runs_with_the_files_of_the_folder_and_shows_its_block(talk
     await conversation.close()
 
 
+async def test_a_task_shows_under_its_call_what_its_delegate_does(talk: Talk) -> None:
+    (talk.folder / "a.txt").write_text("forty-two\n")
+    progress: list[str] = []
+    model = scripted(
+        call("task", prompt="Read a.txt."),
+        call("read_file", path="a.txt"),
+        lambda _: progress.append(shown_rows(conversation)) or text("It says 42."),
+        text("Done."),
+        usage=Usage(input=1000, total=1000),
+        cost=Cost(total=0.01),
+    )
+    conversation = await talk.open(model)
+    await conversation.submit("what does a.txt say?")
+    await conversation.settled()
+    assert "\u25b8 1 call \u00b7 1.0k tokens \u00b7 $0.0100 \u00b7 thinking" in progress[0]
+    tool = next(block for block in conversation.transcript.blocks if isinstance(block, ToolBlock))
+    assert (tool.name, tool.summary, tool.status) == ("task", "Read a.txt.", "done")
+    assert "read_file a.txt" in tool.text
+    tool.fold()
+    assert "1 call \u00b7 2.0k tokens \u00b7 $0.0200" in shown_rows(conversation)
+    assert "read_file" not in shown_rows(conversation)
+    tool.toggle()
+    opened = shown_rows(conversation)
+    assert "\u25be 1 call" in opened
+    assert "\u2713 read_file a.txt" in opened
+    assert "It says 42." in opened
+    assert (conversation.usage.tokens, conversation.usage.cost.amount) == (4000, 0.04)  # those of the delegate too
+    await conversation.close()
+
+
+def shown_rows(conversation: Conversation) -> str:
+    """The calls as they are drawn."""
+    blocks = [block for block in conversation.transcript.blocks if isinstance(block, ToolBlock)]
+    return "\n".join("".join(span.text for span in line.spans) for block in blocks for line in block.lines(100))
+
+
 async def test_what_needs_approval_is_asked_and_a_no_is_told_to_the_model(talk: Talk) -> None:
     talk.front.answer = ApprovalChoice.NO
     seen: list[str] = []

@@ -47,7 +47,7 @@ async def test_plan_mode_has_only_tools_that_need_no_approval_and_labels_what_is
     assert conversation.mode == "Plan"
     await conversation.submit("how would you do it?")
     await conversation.settled()
-    assert {tool.name for tool in stream.requests[0].context.tools} == {"list_dir", "read_file", "search"}
+    assert {tool.name for tool in stream.requests[0].context.tools} == {"list_dir", "read_file", "search", "task"}
     assert "plan mode" in stream.requests[0].context.system_prompt
     labels = {block.label for block in conversation.transcript.blocks if isinstance(block, (ReplyBlock, ToolBlock))}
     assert labels == {"PLAN"}

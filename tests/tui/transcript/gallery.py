@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from swink_agent import ToolOutcome
 from swink_agent.tui.transcript import Block, NoticeBlock, ReplyBlock, ShellBlock, ToolBlock, UserBlock, gap_before
+from swink_agent.tui.transcript.delegate import DelegateCall, DelegateProgress
 from swink_agent.tui.transcript.line import EMPTY, Line
 
 ANSWER = """\
@@ -62,6 +63,28 @@ def a_call(name: str, summary: str, outcome: ToolOutcome, text: str, **details: 
     return call
 
 
+def a_task(prompt: str, *, is_over: bool) -> ToolBlock:
+    """A call with a delegate that has made two calls, the second with a delegate of its own."""
+    progress = DelegateProgress()
+    progress.tokens, progress.dollars, progress.is_over = 12_345, 0.0421, is_over
+    read, inner, search = (
+        DelegateCall("a", "read_file", "src/names.py"),
+        DelegateCall("b", "research", "Where else are names split at commas, and which of these places have tests?"),
+        DelegateCall("c", "search", "split"),
+    )
+    read.status, read.seconds = "done", 0.012
+    inner.calls.append(search)
+    progress.calls += [read, inner]
+    if is_over:
+        inner.status, inner.seconds, search.status, search.seconds = "done", 2.5, "failed", 1.0
+    block = ToolBlock("t", "task", prompt)
+    block.begin()
+    block.show_delegate(progress)
+    if is_over:
+        block.finish(ToolOutcome.RAN, "In two places.", is_error=False, seconds=3.2)
+    return block
+
+
 def gallery() -> list[Block]:
     """The blocks, from the oldest to the newest."""
     reply = ReplyBlock()
@@ -93,6 +116,9 @@ def gallery() -> list[Block]:
     running.hear("".join([f"test {number} passed\n" for number in range(12)]) + "collecting 1%\rcollecting 99%")
     shell = ShellBlock("s", "bash", "git status --short")
     shell.finish(ToolOutcome.RAN, " M src/names.py", is_error=False, seconds=0.02)
+    tasks = [a_task(f"Find every use, part {number}", is_over=number > 1) for number in (1, 2, 3)]
+    tasks[1].fold()
+    tasks[2].open()
     return [
         NoticeBlock("Swink Agent\nlocal:small in ~/names", "welcome"),
         UserBlock("The test of names fails.\nWhy? \u4f60\u597d", images=["screen.png"]),
@@ -101,6 +127,7 @@ def gallery() -> list[Block]:
         change,
         read,
         running,
+        *tasks,
         shell,
         UserBlock("and the count, too", label="steering"),
         thinking,

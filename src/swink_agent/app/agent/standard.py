@@ -42,6 +42,11 @@ _LOCAL_NOTES = 1000
 """Characters of a project's notes for a local model, which reads slowly."""
 _CHANGING, _LOOKING = ("edit_file", "write_file", "bash"), ("read_file", "search", "list_dir")
 _MOST_OUTPUT, _LEAST_OUTPUT = 16_384, 1_024
+_TASK_DESCRIPTION = """Gives a task to another agent that reads files, lists folders and searches here, and changes \
+nothing. It knows only the prompt, and answers with a report. Use it for questions that need many files: they do not \
+fill this conversation. Several calls run at the same time."""
+_TASK_INSTRUCTIONS = """Another agent gave you this one task. You can only read. Nobody can answer questions: do the \
+whole task, then report what you found, with paths and line numbers."""
 
 
 class AgentOptions(Value, frozen=True, kw_only=True):
@@ -126,27 +131,47 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     if max_cost is not None and options.stream_fn is None:
         _refuse_unpriced(model, settings["max_cost"].source)
     reply = _most_output(model, max_cost, settings.value("max_tokens"))
+    shared: dict[str, Any] = {
+        "stream_fn": stream_fn,
+        "stream_options": StreamOptions(
+            temperature=settings.value("temperature"), max_tokens=reply, extra=provider_options(model, settings)
+        ),
+        "get_api_key": _key_finder(credentials, redactor),
+        "execution_root": root,
+        "redactor": redactor,
+    }
+    limits = _policies(root, added, settings, rules, is_attended=options.is_attended, max_cost=max_cost)
+    looking = [tool for tool in tools if tool.name in _LOOKING]
+    if looking and "task" in settings.value("tools") and "task" not in rules.denied_tools and not is_small(model):
+        inner = f"{system}\n\n{_TASK_INSTRUCTIONS}"
+        helper = Agent(
+            model,
+            system_prompt=inner,
+            tools=looking,
+            transform_context=compaction(model, settings, system=inner, tools=looking, reply=reply),
+            # Without a limit of cost: that of the caller counts the requests of its delegates.
+            policies=[
+                *extra_policies(settings.value("extra_policies"), root),
+                *_policies(root, added, settings, rules, is_attended=False, max_cost=None),
+            ],
+            **shared,
+        )
+        tools.append(helper.as_tool("task", _TASK_DESCRIPTION))
     agent = Agent(
         model,
         system_prompt=system,
         tools=tools,
-        stream_fn=stream_fn,
-        stream_options=StreamOptions(
-            temperature=settings.value("temperature"), max_tokens=reply, extra=provider_options(model, settings)
-        ),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
         # Policies of packages come first: what they rewrite is then compared and counted as it will be sent.
         policies=[
             *watching,
-            *_policies(root, added, settings, rules, is_attended=options.is_attended),
+            *limits,
             *_claim_check(model, settings, tools),
             *options.policies,
         ],
         approve=approvals,
         approval_mode=ApprovalMode.WHERE_REQUIRED,
-        get_api_key=_key_finder(credentials, redactor),
-        execution_root=root,
-        redactor=redactor,
+        **shared,
     )
     return StandardAgent(
         agent,
@@ -247,12 +272,18 @@ def turn_limit(settings: Settings, *, is_attended: bool) -> int | None:
 
 
 def _policies(
-    root: Path, added: tuple[Path, ...], settings: Settings, rules: CallRules, *, is_attended: bool
+    root: Path,
+    added: tuple[Path, ...],
+    settings: Settings,
+    rules: CallRules,
+    *,
+    is_attended: bool,
+    max_cost: float | None,
 ) -> list[Policy]:
     from swink_agent.policies import recommended
 
     max_turns = turn_limit(settings, is_attended=is_attended)
-    return [rules, *recommended(root, also=added, max_turns=max_turns, max_cost=settings.value("max_cost"))]
+    return [rules, *recommended(root, also=added, max_turns=max_turns, max_cost=max_cost)]
 
 
 def _claim_check(model: ModelSpec, settings: Settings, tools: Sequence[AgentTool]) -> list[Policy]:

@@ -276,8 +276,8 @@ class HeadlessRun:
             "text": record.text,
             "stop_reason": StopReason.STOP if reply is None else reply.stop_reason,
             "stopped_by": None if fields.get("has_value") else record.stopped_by,
-            "usage": record.usage,
-            "cost": record.cost,
+            "usage": record.total_usage,
+            "cost": record.total_cost,
             # The first turn of a run with answers has an earlier reply.
             "turns": len(record.turns) if self._answers is None else max(len(record.turns) - 1, 0),
             "tool_calls": len([call for call in record.calls if call.outcome is not None]),

@@ -32,6 +32,8 @@ def summary_of(name: str, arguments: dict[str, Any]) -> str:
             return " ".join(str(item) for item in wanted if item)
         case _ if isinstance(arguments.get("path"), str):
             return cast("str", arguments["path"])
+        case _ if list(arguments) == ["prompt"]:
+            return str(arguments["prompt"])
         case _:
             return ", ".join(f"{key}={value!r}" for key, value in arguments.items())
 

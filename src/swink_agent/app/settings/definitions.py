@@ -24,7 +24,7 @@ __all__ = [
     "definition_of",
 ]
 
-STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search")
+STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search", "task")
 _ADDRESS = "base_url."
 _ALIAS = "aliases."
 _ALIAS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -22,6 +22,7 @@ from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
     ContextCompacted,
+    DelegateEvent,
     MessageEnd,
     MessageRetry,
     MessageStart,
@@ -155,8 +156,23 @@ class Reporter:
                 self._live.end(call_id)
             case ToolExecutionEnd():
                 self._on_tool_end(event)
+            case DelegateEvent():
+                self._on_delegate(event)
             case TurnEnd() | AgentEnd():
                 self._live.stop()
+            case _:
+                pass
+
+    def _on_delegate(self, event: DelegateEvent) -> None:
+        """Shows what a delegate does in the live line of its call. What is worth a row is told as that of the run."""
+        inner = event.event
+        while isinstance(inner, DelegateEvent):
+            inner = inner.event
+        match inner:
+            case ToolExecutionStart(name=name, arguments=arguments):
+                self._live.hear(event.call_id, f"{self._call(name, arguments)}\n")
+            case MessageRetry() | ModelFallback() | ToolApprovalRequested() | ToolApprovalResolved():
+                self.on_event(inner)
             case _:
                 pass
 

@@ -37,7 +37,7 @@ from ..retry import DefaultRetryStrategy, RetryStrategy
 from ..run.event_stream import Channel, EventStream
 from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
-from ..tool import AgentTool, Toolbox
+from ..tool import AgentTool, OnSteer, Toolbox
 from ..turn import Tools, TurnTools, as_toolbox, check_prompt
 from ..types import (
     AgentMessage,
@@ -348,7 +348,7 @@ class Agent(ValueRuns[Deps]):
 
     @property
     def total_usage(self) -> Usage:
-        """The usage of all runs of this object so far, the current one and `compact()` included.
+        """The usage of all runs of this object so far: the current one, their delegates and `compact()` included.
 
         It only grows: neither `reset()` nor another history changes it. It does not include what a session used before
         it was attached; the session reports that.
@@ -363,14 +363,18 @@ class Agent(ValueRuns[Deps]):
     def _spent_so_far(self) -> tuple[Usage, Cost]:
         with self._claims.lock:
             (usage, cost), run = self._spent, self._run
-        return (usage, cost) if run is None else (usage + run.usage, cost + run.cost)
+        if run is None:
+            return usage, cost
+        spent = run.spent
+        return usage + spent[0], cost + spent[1]
 
     def _count(self, run: hints.Run) -> None:
         """Adds a run that is over to the agent's usage and cost."""
         with self._claims.lock:
             self._run = None
             usage, cost = self._spent
-            self._spent = (usage + run.usage, cost + run.cost)
+            spent = run.spent
+            self._spent = (usage + spent[0], cost + spent[1])
 
     # -- running -----------------------------------------------------------------------------------------------
 
@@ -563,6 +567,49 @@ class Agent(ValueRuns[Deps]):
             view(event, None if self._run is None else self._run.assembler, channel.put)
 
         return pushed
+
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        *,
+        requires_approval: bool = False,
+        on_steer: OnSteer = "cancel",
+        timeout: float | None = None,
+        max_concurrent: int | None = None,
+        max_depth: int = 3,
+    ) -> AgentTool[Deps]:
+        """Returns a tool with one argument, `prompt`, that runs a copy of this agent: a delegate.
+
+        A copy begins with the messages and the state that this agent was made with, and forgets its own at the end. Any
+        number of copies may run at once. The text of the last reply is the result; the caller's history and session
+        contain nothing else of it. The caller's stream has its events (`DelegateEvent`), and the caller's result its
+        usage and cost (`total_usage`, `total_cost`).
+
+        What this agent lacks of `approve`, `redactor` and `execution_root` it takes from the caller. The caller's
+        policies with `every_call`, such as `Budget`, are asked about its requests too. The caller's deps reach it.
+        Aborts and timeouts end it. A call inside more than `max_depth` delegates is an error result.
+        """
+        from .delegate import Delegate  # on use: few agents delegate
+
+        return Delegate(
+            self._delegated_run,
+            name,
+            description,
+            requires_approval=requires_approval,
+            on_steer=on_steer,
+            timeout=timeout,
+            max_concurrent=max_concurrent,
+            max_depth=max_depth,
+        )
+
+    def _delegated_run(self, make: hints.MakeRunFn, deps: Any) -> hints.Run:
+        """Makes the run of a copy of this agent, with the caller's deps. Raises what makes it impossible."""
+        given = given_to(self, {} if deps is None else {"deps": deps})
+        check_given(self._config, given, self._toolbox)
+        _, _, _, messages, state = self._initial
+        config = replace(config_of(self._config, given), state=copy_json(state))
+        return make(config, messages, {"tools": self._toolbox, "system_prompt": self.system_prompt, **(given or {})})
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.

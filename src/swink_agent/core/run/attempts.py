@@ -58,7 +58,8 @@ async def _within(seconds: float, run: Run, call: CallState, tool: AgentTool, co
     if context.is_listening:
         context.cancel.cancel()
     task.cancel()
-    await asyncio.wait((task,), timeout=_LAST_WORDS)
+    is_delegate = run.delegations is not None and context in run.delegations.live  # it always ends soon, and in order
+    await asyncio.wait((task,), timeout=None if is_delegate else _LAST_WORDS)
     problem = f"{call.name} timed out after {seconds:g} s"
     if getattr(tool, "runs_in_thread", False):
         raise ToolError(f"{problem}; it runs in a thread, and may still be running")

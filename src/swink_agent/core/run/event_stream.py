@@ -18,7 +18,7 @@ from ..errors import Aborted
 from ..events import AgentEvent
 from ..types import AgentResult
 
-__all__ = ["Channel", "EventStream"]
+__all__ = ["Branch", "Channel", "EventStream"]
 
 _MOST_EVENTS = 256
 _ABSENCE = 0.03
@@ -35,7 +35,8 @@ class Channel:
         "_absent",
         "_has_left",
         "_readers",
-        "_writer",
+        "_writers",
+        "branches",
         "events",
         "is_closed",
         "most",
@@ -56,7 +57,10 @@ class Channel:
         """Called when the reader has taken all events and asks for more."""
         self._readers: list[asyncio.Future[None]] = []
         """The readers that wait for an event, usually one."""
-        self._writer: asyncio.Future[None] | None = None
+        self._writers: list[asyncio.Future[None]] = []
+        """The runs that wait for room: the run itself, or its delegates."""
+        self.branches: tuple[Channel, ...] = ()
+        """Those of the delegates that are running."""
         self._has_left = False
         self._absent: asyncio.Task[Any] | None = None
         """A reader that was cancelled and has not asked again."""
@@ -95,11 +99,13 @@ class Channel:
     async def room(self) -> None:
         """Waits until the channel is not full."""
         while self.is_full:
-            self._writer = asyncio.get_running_loop().create_future()
+            writer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._writers.append(writer)
             try:
-                await self._writer
+                await writer
             finally:
-                self._writer = None
+                if writer in self._writers:
+                    self._writers.remove(writer)
 
     def close(self) -> None:
         self.is_closed = True
@@ -116,8 +122,8 @@ class Channel:
     def take(self) -> AgentEvent:
         self.was_read = True
         event = self.events.popleft()
-        if self._writer is not None and len(self.events) <= _MOST_EVENTS // 2:
-            self._wake_writer()
+        if self._writers and len(self.events) <= _MOST_EVENTS // 2:
+            self._wake_writers()
         return event
 
     def is_left(self) -> bool:
@@ -140,8 +146,8 @@ class Channel:
                 return False
             reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._readers.append(reader)
-            self._wake_writer()
-            self.on_demand()
+            self._wake_writers()
+            self._demand()
             try:
                 await reader
             finally:
@@ -151,13 +157,44 @@ class Channel:
 
     def lift_bound(self) -> None:
         """Lets the run continue whether or not anyone reads."""
-        self.most = inf
-        self._wake_writer()
-        self.on_demand()
+        for channel in (self, *self.branches):
+            channel.most = inf
+        self._wake_writers()
+        self._demand()
 
-    def _wake_writer(self) -> None:
-        if self._writer is not None and not self._writer.done():
-            self._writer.set_result(None)
+    def _demand(self) -> None:
+        self.on_demand()
+        for branch in self.branches:
+            branch.on_demand()
+
+    def _wake_writers(self) -> None:
+        writers, self._writers = self._writers, []
+        for writer in writers:
+            if not writer.done():
+                writer.set_result(None)
+
+
+class Branch(Channel):
+    """The channel of a delegate: its events go to the reader of the caller's channel, which sets the pace for both."""
+
+    __slots__ = ("_trunk",)
+
+    def __init__(self, channel: Channel) -> None:
+        trunk: Channel = getattr(channel, "_trunk", channel)
+        super().__init__(trunk.subscriptions)
+        self.events, self.most = trunk.events, trunk.most
+        self._trunk = trunk
+        self._trunk.branches = (*self._trunk.branches, self)
+
+    def detach(self) -> None:
+        """Ends it: the delegate's run is over."""
+        self._trunk.branches = tuple([branch for branch in self._trunk.branches if branch is not self])
+
+    def is_caught_up(self) -> bool:
+        return self._trunk.is_caught_up()
+
+    async def room(self) -> None:
+        await self._trunk.room()
 
 
 class _Reading(AsyncIterator[AgentEvent]):

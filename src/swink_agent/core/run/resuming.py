@@ -63,6 +63,8 @@ class Resumption:
             pass
         if batch.running or batch.unresolved:
             await batch.leave()
+        if run.delegations is not None:
+            run.delegations.settle([call.spent for call in batch.calls])
         if batch.was_steered:
             batch.cancel_others(self._others)
         results: list[ToolResultMessage] = []
@@ -134,7 +136,7 @@ class _AnsweredBatch(Batch):
             self._refuse_unknown(call)
             return
         inner = {call_id.removeprefix(f"{call.id}/"): answer for call_id, answer in answers.items()}
-        self.run.inside[call.id] = decoded_messages(one.pending.messages), inner
+        self.run.inside[call.id] = decoded_messages(one.pending.messages), inner, one.pending.state
 
     async def _screen_approved(self, approved: list[tuple[CallState, Approve | ApproveWith]]) -> None:
         """Shows approved calls to the pre-dispatch policies again, and gives them their grants."""

@@ -31,6 +31,7 @@ from .supervisor import Supervisor
 from .transcript import Transcript
 
 if TYPE_CHECKING:
+    from ..agent.delegate import Delegations
     from ..pending import Answer
     from ..secrets.redaction import Redactor
     from ..structured import StructuredOutput
@@ -81,6 +82,8 @@ class Run:
         "channel",
         "config",
         "cost",
+        "delegates",
+        "delegations",
         "deps",
         "emit",
         "error",
@@ -128,6 +131,7 @@ class Run:
         request: StructuredOutput | None = None,
         audience: Audience | None = None,
         deps: Any = None,
+        delegates: tuple[str, ...] = (),
     ) -> None:
         self.config = config
         self.model = config.model
@@ -142,6 +146,10 @@ class Run:
         """The system prompt of this turn, computed once in it."""
         self.request = request
         """The value that the run must give, for `structured_output`."""
+        self.delegates = delegates
+        """The tools on the way to this run, the outermost first, if it is the run of a delegate."""
+        self.delegations: Delegations | None = None
+        """What the delegates of this run have used, if it has had any."""
         self.unasked_tools = _NO_TOOLS
         """The library's own tools, which need no approval."""
         self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
@@ -171,7 +179,7 @@ class Run:
         """The calls that lead to this run, if it is a delegate's, outermost first."""
         self.answers: dict[str, Answer] | None = None
         """The answers to calls that wait, if the run brings any."""
-        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, Answer]]] = {}
+        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, Answer], dict[str, Any]]] = {}
         """For calls whose delegates have waiting calls: the delegate's messages, and the answers for it."""
         self.places: tuple[int, ...] = ()
         """Where the results stand that took the places of pending ones."""
@@ -368,6 +376,14 @@ class Run:
             self.usage += usage
         if cost != _NO_COST:
             self.cost += cost
+
+    @property
+    def spent(self) -> tuple[Usage, Cost]:
+        """Usage and cost of the run so far, those of its delegates included."""
+        if self.delegations is None:
+            return self.usage, self.cost
+        usage, cost = self.delegations.spent
+        return self.usage + usage, self.cost + cost
 
     async def make_durable(self, *, last_words: bool = False) -> None:
         """Waits until everything recorded so far is durable. Raises the journal's error."""

@@ -286,6 +286,15 @@ class Supervisor:
                 log.warning("something did not end when it was cancelled; the run continues without it")
                 log.debug("it is %r", task)
 
+    async def outlast(self, tasks: Sequence[asyncio.Future[Any]]) -> None:
+        """Waits for tasks that soon end by themselves: of runs that were cancelled with this one. Never raises."""
+        while not all(task.done() for task in tasks):
+            try:
+                await asyncio.wait(tasks)
+            except asyncio.CancelledError as error:
+                self.cancelled_from_outside = error.args
+                self.cancel.cancel()
+
     def _on_stopped(self, task: asyncio.Future[Any]) -> None:
         if not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not log it

@@ -13,7 +13,7 @@ import msgspec
 
 from ..approval import Grant
 from ..tool import AgentTool, AgentToolResult, ToolContext, ToolOptions
-from ..types import ToolResultMessage
+from ..types import Cost, ToolResultMessage, Usage
 from ..values.nesting import too_deep
 from .relay import Relay
 from .state import Run
@@ -60,6 +60,8 @@ class CallState(msgspec.Struct, eq=False):
     """The tool's result."""
     masked: AgentToolResult | None = None
     """The same without secrets."""
+    spent: tuple[Usage, Cost] | None = None
+    """What the delegate that the call ran has used, and its delegates."""
     message: ToolResultMessage | None = None
     """The result as it enters the history: there when the batch is left."""
     waits_for: Pending | None = None
@@ -93,8 +95,8 @@ class CallState(msgspec.Struct, eq=False):
 
     def facts(self, reason: str, kind: type[CallFacts]) -> CallFacts:
         """Returns the facts that the journal entry of the result adds to it."""
-        if not reason and self.approval is None and self.began is not None:  # by far the most frequent
-            return kind(self.seconds)
+        if not reason and self.approval is None and self.began is not None and self.spent is None:
+            return kind(self.seconds)  # by far the most frequent
         # The entry of its start has the arguments of a started call.
         is_changed = self.began is None and self.arguments is not self.asked and self.arguments != self.asked
         return kind(
@@ -105,6 +107,8 @@ class CallState(msgspec.Struct, eq=False):
             seconds=self.seconds,
             is_started=self.began is not None,
             arguments=self.arguments if is_changed else None,
+            usage=None if self.spent is None else self.spent[0],
+            cost=None if self.spent is None else self.spent[1],
         )
 
     def approval_facts(self, kind: type[CallFacts]) -> CallFacts:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from msgspec import structs
+from msgspec.json import decode, encode
 
 from ..types import (
     AgentMessage,
@@ -49,9 +50,11 @@ def masked_message(message: AgentMessage, redactor: Redactor) -> AgentMessage:
         content = _blocks(message.content, redactor)
         return message if content is message.content else structs.replace(message, content=content)
     if type(message) is ToolResultMessage:
-        details = message.details if message.details is None else masked_data(message.details, redactor)
-        if message.outcome is _PENDING and isinstance(details, dict) and details != message.details:
-            details = {**cast("dict[str, Any]", details), "is_masked": True}  # nobody must run the masked arguments
+        details = message.details
+        if message.outcome is _PENDING and isinstance(details, dict):
+            details = _masked_pending(cast("dict[str, Any]", details), redactor)
+        elif details is not None:
+            details = masked_data(details, redactor)
         name = redactor.redact(message.tool_name)
         return with_fields(message, content=_blocks(message.content, redactor), details=details, tool_name=name)
     return redactor.redact_message(message)
@@ -110,6 +113,20 @@ def hold_text(arguments: dict[str, Any]) -> bool:
 def masked_data(data: Any, redactor: Redactor) -> Any:
     """Masks the data of a tool or an application, and replaces what is nested too deep by text."""
     return redactor.redact_value(kept_shallow(data))
+
+
+def _masked_pending(details: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+    """Masks the details of a call that waits. If that changes them, they say so: nobody must run masked arguments."""
+    messages = details.get("messages")
+    if not isinstance(messages, (list, tuple)):
+        masked = masked_data(details, redactor)
+        return {**masked, "is_masked": True} if masked != details else masked
+    from ..codec import decode_message, encode_message  # on use: few calls wait in a delegate
+
+    rest = _masked_pending({name: value for name, value in details.items() if name != "messages"}, redactor)
+    # The messages of the delegate, as what they are: a call that waits among them says itself that it was masked.
+    read = [decode_message(encode(message)) for message in cast("list[Any]", messages)]
+    return {**rest, "messages": [decode(encode_message(masked_message(message, redactor))) for message in read]}
 
 
 def _blocks(content: tuple[Any, ...], redactor: Redactor) -> tuple[Any, ...]:

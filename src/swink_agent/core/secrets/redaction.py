@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import structs
 
-from ..events import AgentEvent, MessageUpdate
+from ..events import AgentEnd, AgentEvent, DelegateEvent, MessageUpdate
 from ..stream import AssistantMessageDelta
 from ..types import AgentMessage, Base64Source, Document
 from ..values.several import several_texts
@@ -446,21 +446,28 @@ class RedactorStream:
 class EventRedactor:
     """Masks the events of a run: `feed` returns the masked events, or nothing while text is held back."""
 
-    __slots__ = ("_delta", "_redactor", "_text")
+    __slots__ = ("_delegates", "_delta", "_redactor", "_text")
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._text = redactor.stream()
         self._delta: AssistantMessageDelta | None = None
+        self._delegates: dict[tuple[str, str], EventRedactor] = {}
+        """One for each delegate that is running: their texts come in turns."""
 
     def feed(self, event: AgentEvent) -> list[AgentEvent]:
         if type(event) is MessageUpdate:
             return self._feed_delta(event.delta)
+        if type(event) is DelegateEvent:
+            return self._feed_delegate(event)
         return [*self._flush(), self._redactor.redact_event(event)]
 
     def finish(self) -> list[AgentEvent]:
         """Returns what was held back when the events ended."""
-        return self._flush()
+        held = self._flush()
+        for (call_id, name), delegate in self._delegates.items():
+            held += [DelegateEvent(call_id, self._redactor.redact(name), event) for event in delegate.finish()]
+        return held
 
     def _feed_delta(self, delta: AssistantMessageDelta) -> list[AgentEvent]:
         before: list[AgentEvent] = []
@@ -470,6 +477,14 @@ class EventRedactor:
         self._delta = delta
         text = self._text.feed(delta.delta)
         return [*before, MessageUpdate(structs.replace(delta, delta=text))] if text else before
+
+    def _feed_delegate(self, event: DelegateEvent) -> list[AgentEvent]:
+        key, inner = (event.call_id, event.name), event.event
+        redactor = self._delegates.setdefault(key, EventRedactor(self._redactor))
+        if type(inner) is AgentEnd:
+            del self._delegates[key]
+        name = self._redactor.redact(event.name)
+        return [DelegateEvent(event.call_id, name, shown) for shown in redactor.feed(inner)]
 
     def _flush(self) -> list[AgentEvent]:
         delta, self._delta = self._delta, None

@@ -2,6 +2,7 @@
 
 from pathlib import Path as Path
 
+from ..agent.delegate import MakeRunFn as MakeRunFn
 from ..config import SystemPrompt as SystemPrompt
 from ..journal import Journal as Journal
 from ..journal import Past as Past

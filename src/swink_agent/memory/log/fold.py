@@ -176,9 +176,12 @@ class Fold:
                 pass  # any other summary repeats what is known, and unknown records are ignored
 
     def _add_message(self, number: int, entry: MessageAdded) -> None:
-        message = entry.message
+        message, facts = entry.message, entry.facts
         self._known[number] = message
         self.has_messages = True
+        if facts is not None and (facts.usage is not None or facts.cost is not None):
+            # Of a delegate: the end of the run does not count it.
+            self._usage, self._cost = self._usage + (facts.usage or Usage()), self._cost + (facts.cost or Cost())
         if not self._history.add(number, message, entry.call):
             self._orphans.add(number)
             if entry.source == "result" and type(message) is ToolResultMessage:

@@ -19,6 +19,7 @@ from swink_agent.core.events import (
     AgentEvent,
     AgentStart,
     CompactionReport,
+    DelegateEvent,
     MessageEnd,
     MessagesInjected,
     ToolApprovalRequested,
@@ -51,10 +52,12 @@ from swink_agent.core.types import (
     AgentMessage,
     AgentResult,
     AssistantMessage,
+    Cost,
     StopReason,
     ToolCall,
     ToolOutcome,
     ToolResultMessage,
+    Usage,
 )
 
 from .old_sessions import kind_of_old_error
@@ -300,6 +303,11 @@ class StoredRun:
         kind = end.error_kind
         if self.is_old and kind is None and end.error is not None:
             kind = kind_of_old_error(end.stop_reason, messages)
+        usage, cost = Usage(), Cost()
+        for turn in self.turns:  # in the order of the calls, as the run added them up
+            for index in range(len(turn.calls)):
+                if (facts := turn.facts.get(index)) is not None:
+                    usage, cost = usage + (facts.usage or Usage()), cost + (facts.cost or Cost())
         result = AgentResult(
             messages=messages,
             stop_reason=end.stop_reason,
@@ -310,6 +318,8 @@ class StoredRun:
             error_kind=kind,
             value=end.value,
             has_value=end.has_value,
+            delegated_usage=usage,
+            delegated_cost=cost,
         )
         return AgentEnd(messages, end.stopped_by, result)
 
@@ -327,6 +337,9 @@ def _call_events(turn: StoredTurn, index: int, message: ToolResultMessage) -> Ge
         yield ToolApprovalResolved(call.id, call.name, is_approved, "" if is_approved else facts.reason, facts.note)
     if facts.is_started and started is not None:
         yield ToolExecutionStart(call.id, call.name, arguments, facts.scope)
+    if facts.usage is not None or facts.cost is not None:  # the only thing that a session keeps of a delegate
+        spent = UsageAdded(facts.usage or Usage(), facts.cost or Cost())
+        yield DelegateEvent(call.id, call.name, spent)
     pending = Pending.of(message)
     if pending is not None:
         yield ToolCallDeferred(call.id, call.name, arguments, pending.kind, facts.reason)

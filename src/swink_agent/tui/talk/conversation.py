@@ -18,7 +18,7 @@ from swink_agent.app.errors import ApplicationError, SettingsError
 from swink_agent.app.runs.input_files import attachment, refuse_unsendable
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.core.agent.subscriptions import Subscription
-from swink_agent.core.events import AgentEvent, MessageEnd, MessagesInjected, MessageUpdate
+from swink_agent.core.events import AgentEvent, DelegateEvent, MessageEnd, MessagesInjected, MessageUpdate
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, Cost, Document, Image, Text, Usage, UserMessage, extract_text
 
@@ -29,7 +29,7 @@ from .commands import command_in, is_command, run_command
 from .farewell import Farewell, resuming
 from .first_run import LibraryWarnings, LocalProgress, first_words, short_folder
 from .front import Front
-from .narration import Narration, shown_history
+from .narration import Narration, is_streamed, shown_history
 from .open_agent import OpenAgent, SharedAgentOptions
 from .options import TalkOptions
 from .plan import ENTERED, LEFT, OFFER, Mode, PlanMode, carrying_out
@@ -447,6 +447,8 @@ class Conversation:
         if type(event) is MessageUpdate:  # the most frequent event, which changes only the transcript
             self._local.clear()
             self._narration.hear(event)
+            return
+        if type(event) is DelegateEvent and is_streamed(event):
             return
         if isinstance(event, MessagesInjected):
             self._show_injected(event)

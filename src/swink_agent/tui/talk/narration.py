@@ -17,6 +17,7 @@ from swink_agent.core.events import (
     AgentEvent,
     AgentStart,
     ContextCompacted,
+    DelegateEvent,
     MessageEnd,
     MessageRetry,
     MessagesInjected,
@@ -24,6 +25,7 @@ from swink_agent.core.events import (
     MessageUpdate,
     ModelFallback,
     ToolApprovalRequested,
+    ToolApprovalResolved,
     ToolCallDeferred,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -37,10 +39,11 @@ from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.types import AgentMessage, AssistantMessage, StopReason, ToolOutcome, UserMessage, extract_text
 
 from ..transcript import Block, NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock, blocks_of
+from ..transcript.delegate import DelegateCall, DelegateProgress
 from ..transcript.parts import Cutter
 from .shell import FROM_SHELL, is_from_shell
 
-__all__ = ["Narration", "shown_history"]
+__all__ = ["Narration", "is_streamed", "shown_history"]
 
 _LONGEST_SUMMARY = 400
 _LABELS: dict[str, str] = {"steering": "steering", "follow_up": "follow-up"}
@@ -122,6 +125,8 @@ class Narration:
                 running = [view for view in self._calls if view.since is not None and view.call.id == call_id]
                 if running and (text := running[0].output.feed(extract_text(update.content))):
                     running[0].block.hear(text)
+            case DelegateEvent():
+                self._show_delegate(event, record)
             case ContextCompacted(report=report):
                 self.notice(shortening_of(report))
             case TurnEnd(message=message):
@@ -276,7 +281,7 @@ class Narration:
             found = cast("object", call.result.details)
             details = cast("dict[str, Any]", found) if isinstance(found, dict) else None
             view.block.finish(call.outcome, text, is_error=call.result.is_error, details=details, seconds=call.seconds)
-        elif call.outcome is ToolOutcome.PENDING and not call.is_started:
+        elif call.outcome is ToolOutcome.PENDING:
             view.since = None
             view.block.finish(call.outcome, "", is_error=True)
         elif call.is_started and view.since is None:
@@ -285,8 +290,49 @@ class Narration:
         elif call.approval == "asked":
             view.block.ask()
 
+    def _show_delegate(self, event: DelegateEvent, record: RunRecord) -> None:
+        """Shows what a delegate does under the call that runs it."""
+        view = next((view for view in self._calls if view.since is not None and view.call.id == event.call_id), None)
+        if view is None:
+            return
+        progress = view.block.delegate or DelegateProgress()
+        turns = record.turns
+        call = next((call for call in turns[-1].calls if call.id == event.call_id and call.outcome is None), None)
+        if call is not None:
+            progress.tokens, progress.dollars = call.usage.tokens, call.cost.amount
+        progress.is_over = isinstance(event.event, AgentEnd)
+        self._take_delegated(progress.calls, event.event)
+        view.block.show_delegate(progress)
+
+    def _take_delegated(self, calls: list[DelegateCall], event: AgentEvent) -> None:
+        """Adds an event to the calls of a delegate, or to those of its delegates."""
+        if not isinstance(
+            event, (DelegateEvent, ToolApprovalRequested, ToolApprovalResolved, ToolExecutionStart, ToolExecutionEnd)
+        ):
+            return
+        call = next((call for call in calls if call.id == event.call_id and call.is_open), None)
+        if isinstance(event, DelegateEvent):
+            if call is not None:
+                self._take_delegated(call.calls, event.event)
+            return
+        if call is None:
+            arguments = event.arguments if not isinstance(event, ToolApprovalResolved) else None
+            name = self._redactor.redact(event.name)
+            call = DelegateCall(event.call_id, name, self._summary_of(event.name, arguments or {}))
+            calls.append(call)
+        match event:
+            case ToolApprovalRequested():
+                call.status = "asking"
+            case ToolApprovalResolved() | ToolExecutionStart():
+                call.status = "running"
+            case ToolExecutionEnd():
+                call.status, call.seconds = "failed" if event.is_error else "done", event.seconds
+
     def _summary(self, call: CallRecord) -> str:
-        return self._redactor.redact(summary_of(call.name, call.arguments))[:_LONGEST_SUMMARY]
+        return self._summary_of(call.name, call.arguments)
+
+    def _summary_of(self, name: str, arguments: dict[str, Any]) -> str:
+        return self._redactor.redact(summary_of(name, arguments))[:_LONGEST_SUMMARY]
 
     def leave_open_calls(self) -> None:
         """Closes the reply and the calls that a stopped run left open, so that they do not look active."""
@@ -297,6 +343,13 @@ class Narration:
                 took = self._clock() - view.since
                 view.block.finish(ToolOutcome.CANCELLED, "", is_error=True, details=None, seconds=took)
         self._calls = []
+
+
+def is_streamed(event: AgentEvent) -> bool:
+    """Whether the event of a delegate, at any depth, is a piece of text, of which nothing is shown."""
+    while type(event) is DelegateEvent:
+        event = event.event
+    return type(event) in (MessageUpdate, ToolExecutionUpdate)
 
 
 class _CallView:

@@ -47,11 +47,11 @@ class UsageTotals:
 
     @property
     def usage(self) -> Usage:
-        return self._earlier[0] + self.record.usage
+        return self._earlier[0] + self.record.total_usage
 
     @property
     def cost(self) -> Cost:
-        return self._earlier[1] + self.record.cost
+        return self._earlier[1] + self.record.total_cost
 
     @property
     def tokens(self) -> int:

@@ -13,7 +13,9 @@ from typing import Any, Literal, TypeAlias, TypeGuard
 from swink_agent.core.types import ToolOutcome
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
 
+from . import figures
 from .block import Block
+from .delegate import DelegateProgress
 from .diffs import Change
 from .line import Line, Span, cut_spans, plain, width_of
 from .output import Tail, change_of, first_line, output_lines, preview_lines, preview_of_change
@@ -93,6 +95,8 @@ class ToolBlock(Block):
         self._change: Change | None = None
         self._tail = Tail()
         self._beat: int | None = None
+        self.delegate: DelegateProgress | None = None
+        """What the delegate that the call runs does, if it runs one."""
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
@@ -116,6 +120,11 @@ class ToolBlock(Block):
         if text:
             self._tail.hear(text)
             self._changed()
+
+    def show_delegate(self, progress: DelegateProgress) -> None:
+        """Shows what the delegate of the call does: call it again after each change of `progress`."""
+        self.delegate = progress
+        self._changed()
 
     def finish(
         self,
@@ -243,6 +252,8 @@ class ToolBlock(Block):
 
     def _plain(self) -> str:
         body = self._output if self.is_finished else self._tail.text
+        if self.delegate is not None:
+            body = "\n".join([*[line.copied or "" for line in self.delegate.rows(_WIDEST_HEAD)], body])
         if self._change is not None:
             body = f"{body}\n{self._change.text}"
         return f"{self.name} {self.summary}\n{body}"
@@ -282,7 +293,7 @@ class ToolBlock(Block):
             case "waiting":
                 return "waiting"
             case _:
-                return f"{self._word} {_seconds(self.seconds)}" if self.seconds is not None else self._word
+                return f"{self._word} {figures.seconds(self.seconds)}" if self.seconds is not None else self._word
 
     def _folded(self, width: int) -> Line:
         """Draws the sign, the name, the summary, the beginning of the output, and the badge at the right."""
@@ -290,6 +301,8 @@ class ToolBlock(Block):
         badge = self._badge()
         edge = min(width, _WIDEST_HEAD)
         counted = f"  {self._change.summary}" if self._change else ""
+        if self.delegate is not None:
+            counted = f"  {self.delegate.counted}"
         room = edge - sum([cell_width(span.text) for span in head]) - len(badge) - len(counted) - 3
         output = "" if self._change else first_line(self._output)
         summary = safe_row(self.summary[:_LONGEST_SUMMARY])
@@ -309,7 +322,7 @@ class ToolBlock(Block):
         counted = f" \u00d7{len(run):,}"
         head = [self._sign(), *self._named(), Span(counted, "tool.name")]
         known = [call.seconds for call in run if call.seconds is not None]
-        badge = f"{self._word} {_seconds(sum(known))}" if known else self._word
+        badge = f"{self._word} {figures.seconds(sum(known))}" if known else self._word
         edge = min(width, _WIDEST_HEAD)
         room = edge - width_of(head) - len(badge) - 2
         about = _listed([safe_row(call.summary[:_LONGEST_SUMMARY]) for call in run], room)
@@ -355,6 +368,8 @@ class ToolBlock(Block):
             last, before = self._tail.last(_TAIL_ROWS)
             rows = [_note(f"\u2026 {before:,} earlier line{'' if before == 1 else 's'}", room)] if before else []
             rows += [Line((Span(cut(safe(line), room), "tool.output"),), line) for line in last]
+        if self.delegate is not None:
+            rows = [*(self.delegate.rows(room) if self.opened_by_hand else [self.delegate.row(room)]), *rows]
         bar = Span("  \u2502 ", "tool.bar")
         return [Line((bar, *row.spans), row.copied, row.glue, row.gutter + 4) for row in rows]
 
@@ -382,14 +397,6 @@ def _listed(names: Sequence[str], room: int) -> str:
             break
         listed += f"{name}, "
     return f"{listed}\u2026" if listed else ""
-
-
-def _seconds(count: float) -> str:
-    if count < 1:
-        return f"{count * 1000:.0f} ms"
-    if count < 60:
-        return f"{count:.1f} s"
-    return f"{count / 60:.0f} min" if count < 3600 else f"{count / 3600:.1f} h"
 
 
 class ShellBlock(ToolBlock):

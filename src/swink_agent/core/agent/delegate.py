@@ -1,0 +1,284 @@
+"""Delegates: an agent as a tool of another agent.
+
+`Agent.as_tool` makes the tool. Each call runs a copy of the agent inside the caller's run: it is cancelled with it,
+reported in its events, and counted in its usage.
+
+Owns the tool, what a copy takes from its caller, and the account of what the delegates of a run have used. The copy
+runs in the same loop as any other agent (`loop`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from msgspec.json import decode as decode_json
+from msgspec.json import encode as encode_json
+from msgspec.structs import replace
+
+from ..checks import is_not
+from ..codec import encode_message
+from ..config import AgentLoopConfig
+from ..events import AgentEvent, DelegateEvent
+from ..loop import run_loop
+from ..pending import Pending
+from ..run.event_stream import Branch
+from ..run.state import EmitFn, Run
+from ..run.transcript import Transcript
+from ..tool import AgentToolResult, OnSteer, ToolContext
+from ..turn import TurnTools
+from ..types import LLM_MESSAGES, AgentMessage, AgentResult, Cost, StopReason, Usage, UserMessage, is_blank
+from ..values.value import copy_json
+
+__all__ = ["Delegate", "Delegations", "MakeRunFn"]
+
+MakeRunFn: TypeAlias = Callable[[AgentLoopConfig, Sequence[AgentMessage], Mapping[str, Any]], Run]
+"""Makes a run from what the agent has: its configuration, its messages, and by name its tools and instructions, and
+whatever else is given in their place."""
+
+
+class Delegate:
+    """The tool that runs copies of an agent."""
+
+    def __init__(
+        self,
+        run_of: Callable[[MakeRunFn, Any], Run],
+        name: str,
+        description: str,
+        *,
+        requires_approval: bool = False,
+        on_steer: OnSteer = "cancel",
+        timeout: float | None = None,
+        max_concurrent: int | None = None,
+        max_depth: int = 3,
+    ) -> None:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("name", name, "the name of the tool")
+        if not name.strip():
+            raise ValueError("the name of the tool is empty: give a name by which the model calls it")
+        if not isinstance(description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("description", description, "a text that tells the model when to delegate")
+        if on_steer not in ("cancel", "finish"):
+            raise ValueError(f"on_steer is {on_steer!r}; it must be 'cancel' or 'finish'")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout is {timeout!r}; give seconds, more than 0")
+        if max_concurrent is not None and not max_concurrent > 0:
+            raise ValueError(f"max_concurrent is {max_concurrent!r}; give a number of calls, at least 1")
+        if not max_depth >= 0:
+            raise ValueError(f"max_depth is {max_depth!r}; give a number of delegates that is not negative")
+        self._run_of = run_of
+        self.name = name
+        self.label = name.replace("_", " ").strip().capitalize()
+        self.description = description
+        self.requires_approval = requires_approval
+        self.on_steer: OnSteer = on_steer
+        self.timeout = timeout
+        self.max_concurrent = max_concurrent
+        self.max_depth = max_depth
+        self.parameters_schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {
+                "prompt": {
+                    "type": "string",
+                    "description": "The task, with everything that is needed to do it: the agent does not know this "
+                    "conversation.",
+                }
+            },
+            "required": ["prompt"],
+            "additionalProperties": False,
+        }
+
+    def __repr__(self) -> str:
+        return f"<delegate {self.name}>"
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+        """Runs a copy of the agent to its end."""
+        caller = ctx.run
+        depth = 0 if caller is None else len(caller.delegates)
+        if depth > self.max_depth:
+            way = " → ".join(() if caller is None else caller.delegates)
+            return AgentToolResult.error(
+                f"{self.name} was not called: this call is inside {depth} delegates ({way}), and {self.max_depth} are "
+                "the most; do the task without it"
+            )
+        prompt = UserMessage(arguments["prompt"])
+        if is_blank((prompt,)):
+            ctx.has_invalid_arguments = True
+            return AgentToolResult.error("the prompt has no content: say what is to be done")
+        cancel = ctx.cancel
+        waited = None if caller is None else caller.inside.pop(ctx.call_id, None)
+        channel = None if caller is None or caller.channel is None else Branch(caller.channel)
+
+        def make(config: AgentLoopConfig, messages: Sequence[AgentMessage], given: Mapping[str, Any]) -> Run:
+            tools = given["tools"]
+            if waited is not None:  # it goes on where it stopped, with the answers that it waited for
+                messages, config = waited[0], replace(config, state=copy_json(waited[2]))
+            run = Run(
+                _config_inside(config, ctx),
+                Transcript(messages),
+                TurnTools(tools.function) if isinstance(tools, TurnTools) else tools,  # each copy has its own last turn
+                given["system_prompt"],
+                cancel.child(),  # its own: a timeout ends the delegate, and the call is not cancelled by that
+                _unheard if caller is None else _relay(caller.emit, ctx.call_id, self.name),
+                run_loop,
+                channel,
+                audience=None if caller is None else caller.audience,
+                deps=given.get("deps", config.deps),
+                delegates=(*(() if caller is None else caller.delegates), self.name),
+            )
+            if caller is not None:
+                run.is_inside(caller, ctx.call_id)
+            if waited is not None:
+                run.answers = waited[1]
+            return run
+
+        try:
+            run = self._run_of(make, ctx.deps)
+            accounts = _delegations_of(caller)
+            accounts.begin(ctx, run)
+            try:
+                result = await run_loop(run, (prompt,) if waited is None else None)
+            finally:
+                accounts.end(ctx)
+        finally:
+            if channel is not None:
+                channel.detach()
+        if result.stop_reason is StopReason.ABORTED and cancel.is_cancelled:
+            raise asyncio.CancelledError  # the batch knows why the call was cancelled, and says so
+        if result.pending:
+            raise _Waiting(arguments, run)
+        return self._answer(result)
+
+    def _answer(self, result: AgentResult) -> AgentToolResult:
+        if result.error is not None:
+            return AgentToolResult.error(f"{self.name} failed: {result.error}")
+        if (stop := result.stopped_by) is not None:
+            why = f": {stop.reason}" if stop.reason else ""
+            return AgentToolResult.error(f"{self.name} was stopped by the policy {stop.policy}{why}")
+        return AgentToolResult.text(result.text)
+
+
+class _Waiting(Exception):
+    """A call of the delegate waits for an answer, so the call of the delegate waits too."""
+
+    def __init__(self, arguments: dict[str, Any], run: Run) -> None:
+        super().__init__("a call of the delegate waits for an answer")
+        messages = [message for message in run.transcript.history if type(message) in LLM_MESSAGES]
+        self.waits_for = Pending(
+            "delegate",
+            arguments,
+            messages=tuple([decode_json(encode_message(message)) for message in messages]),
+            state=_plain(run.state),
+        )
+        """What the pending result keeps: all that is needed to go on."""
+
+
+def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the state as JSON, or nothing if it is not JSON."""
+    try:
+        return decode_json(encode_json(dict(state)))
+    except (TypeError, ValueError, RecursionError):
+        return {}
+
+
+def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig:
+    """Returns the configuration of a copy: the agent's own, and from the caller what the agent lacks."""
+    caller = ctx.run
+    if caller is None:
+        return replace(
+            config,
+            message_provider=None,
+            redactor=ctx.redactor if config.redactor is None else config.redactor,
+            execution_root=ctx.execution_root if config.execution_root is None else config.execution_root,
+        )
+    outer = caller.config
+    return replace(
+        config,
+        message_provider=None,
+        approve=outer.approve if config.approve is None else config.approve,
+        redactor=caller.redactor if config.redactor is None else config.redactor,
+        execution_root=outer.execution_root if config.execution_root is None else config.execution_root,
+        # The caller's come last: policies that reserve something follow those that may refuse the request.
+        pre_turn_policies=_with_every_call(config.pre_turn_policies, outer.pre_turn_policies),
+        pre_dispatch_policies=_with_every_call(config.pre_dispatch_policies, outer.pre_dispatch_policies),
+        post_turn_policies=_with_every_call(config.post_turn_policies, outer.post_turn_policies),
+    )
+
+
+def _with_every_call(own: Sequence[Any], outer: Sequence[Any]) -> Sequence[Any]:
+    """Adds the caller's policies that see every call, except those that the agent has itself."""
+    others = [policy for policy in outer if getattr(policy, "every_call", False)]
+    return [*own, *[policy for policy in others if not any(policy is known for known in own)]]
+
+
+def _relay(emit: EmitFn, call_id: str, name: str) -> EmitFn:
+    def relay(event: AgentEvent) -> None:
+        emit(DelegateEvent(call_id, name, event))
+
+    return relay
+
+
+def _unheard(event: object) -> None:
+    pass
+
+
+# -- the account of a run's delegates --------------------------------------------------------------------------
+
+
+class Delegations:
+    """What the delegates of one run have used, those of calls that are still open included.
+
+    Readable from any thread. `usage` and `cost` are those of batches that are over, added up in the order of the calls,
+    so that events and sessions give the same sums.
+    """
+
+    __slots__ = ("_lock", "_open", "cost", "live", "usage")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.usage = Usage()
+        self.cost = Cost()
+        self.live: dict[ToolContext, Run] = {}
+        """The runs of the delegates that are running, by the calls that run them."""
+        self._open: dict[ToolContext, tuple[Usage, Cost]] = {}
+        """Delegates that have ended, in the batch that has not."""
+
+    def begin(self, ctx: ToolContext, run: Run) -> None:
+        with self._lock:
+            self.live[ctx] = run
+
+    def end(self, ctx: ToolContext) -> None:
+        with self._lock:
+            self._open[ctx] = self.live.pop(ctx).spent
+
+    def spent_by(self, ctx: ToolContext) -> tuple[Usage, Cost] | None:
+        """Returns what the call's delegate has used; `None` if it ran none, or one that used nothing."""
+        spent = self._open.get(ctx)
+        return None if spent is None or spent == (Usage(), Cost()) else spent
+
+    def settle(self, spent: Sequence[tuple[Usage, Cost] | None]) -> None:
+        """Ends a batch: adds what its calls have used, in their order."""
+        with self._lock:
+            for usage, cost in filter(None, spent):
+                self.usage += usage
+                self.cost += cost
+            self._open.clear()
+
+    @property
+    def spent(self) -> tuple[Usage, Cost]:
+        """All that they have used so far."""
+        with self._lock:
+            usage, cost = self.usage, self.cost
+            for more in [*self._open.values(), *[run.spent for run in self.live.values()]]:
+                usage, cost = usage + more[0], cost + more[1]
+        return usage, cost
+
+
+def _delegations_of(caller: Run | None) -> Delegations:
+    if caller is None:
+        return Delegations()
+    if caller.delegations is None:
+        caller.delegations = Delegations()
+    return caller.delegations
