@@ -312,3 +312,27 @@ async def test_the_module_itself_ends_with_exit_code_5(swink: Any) -> None:
         _, stderr = await asyncio.wait_for(process.communicate(), 50)
     assert process.returncode == 5
     assert b"waiting: " in stderr
+
+
+async def test_a_call_that_waits_in_a_delegate_is_answered_by_its_whole_id(swink: Any) -> None:
+    """The standard agent has the tool `task`, too: its delegate goes on where that of the application stopped."""
+    files = [one for one in standard_tools(swink.folder, "off") if one.name == "write_file"]
+    clerk = Agent(MODEL, tools=files, stream_fn=scripted(reply(write("a.txt"))))
+    agent = Agent(
+        MODEL,
+        tools=[clerk.as_tool("task", "Does a task.")],
+        stream_fn=scripted(reply(call("task", prompt="Write it."))),
+        approve=lambda _: Defer(),
+    )
+    with store_of(swink).create(swink.folder) as session:
+        session.attach(agent)
+        [waiting] = (await agent.prompt("Do it.")).pending
+    assert waiting.delegates == ("task",)
+    async with FakeProvider("anthropic", ["The clerk is done.", "All is done."]) as provider:
+        swink.use(provider)
+        named = await swink("-p", "--resume", session.id)
+        done = await swink("-p", "--resume", session.id, "--answer", f"{waiting.call_id}=no: not now")
+    assert named.code == 5
+    assert named.stderr.startswith(f"waiting: {waiting.call_id}: task > write_file a.txt (waits for an approval)\n")
+    assert (done.code, done.stdout, done.stderr) == (0, "All is done.\n", "")
+    assert "not now" in results(provider.bodies[0])[0], "the delegate reads the answer"
