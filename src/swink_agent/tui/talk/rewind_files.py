@@ -111,7 +111,7 @@ def plan_files(
     for root in dict.fromkeys(map(str, roots)):
         with suppress(ToolError):
             start = _start(store.checkpoints(root), since)
-            plan = [] if start is None else store.plan(root, start, runs=since)
+            plan = [] if start is None else store.plan(root, start, runs=list(since))
             if any(item.what != "same" for item in plan):
                 found.append((root, plan))
     return found
