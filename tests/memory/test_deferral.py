@@ -28,7 +28,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.core.journal import ToolStarted
-from swink_agent.memory import JsonlSessionStore, replay
+from swink_agent.memory import JsonlSessionStore, SqlSessionStore, replay
 from swink_agent.testing import call, reply, scripted
 
 RAN, PENDING, REJECTED, LOST = ToolOutcome.RAN, ToolOutcome.PENDING, ToolOutcome.REJECTED, ToolOutcome.LOST
@@ -36,7 +36,7 @@ REPLY = reply(call("refund", order=1), call("look", order=1), call("ship", order
 
 
 class Shop:
-    def __init__(self, store: JsonlSessionStore | None = None) -> None:
+    def __init__(self, store: Any = None) -> None:
         self.done: list[str] = []
         self.seen: list[list[ToolOutcome]] = []
         self._store = store
@@ -74,16 +74,20 @@ def store(tmp_path: Path) -> JsonlSessionStore:
     return JsonlSessionStore(tmp_path / "sessions")
 
 
-async def waiting_session(
-    store: JsonlSessionStore, *script: Any, **options: Any
-) -> tuple[str, tuple[PendingCall, ...]]:
+@pytest.fixture(params=["files", "sql"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> JsonlSessionStore | SqlSessionStore:
+    return JsonlSessionStore(tmp_path / "s") if request.param == "files" else SqlSessionStore(tmp_path / "s.db")
+
+
+async def waiting_session(store: Any, *script: Any, **options: Any) -> tuple[str, tuple[PendingCall, ...]]:
     with store.create() as session:
         agent = Shop().agent(*(script or (REPLY,)), **options)
         session.attach(agent)
         return session.id, (await agent.prompt("go")).pending
 
 
-async def test_what_waits_is_on_disk_and_another_process_answers(store: JsonlSessionStore) -> None:
+async def test_what_waits_is_on_disk_and_another_process_answers(any_store: Any) -> None:
+    store = any_store
     session_id, pending = await waiting_session(store)
     assert (store.list()[0].pending, store.load(session_id).info.pending) == (3, 3)
     assert pending_calls(store.load(session_id).messages) == pending
@@ -161,7 +165,8 @@ async def test_a_crash_in_the_batch_leaves_a_deferred_call_waiting(store: JsonlS
     assert outcomes(store.load(session_id).messages) == [PENDING, LOST, PENDING, PENDING]
 
 
-async def test_a_prompt_closes_what_waits_on_disk_too(store: JsonlSessionStore) -> None:
+async def test_a_prompt_closes_what_waits_on_disk_too(any_store: Any) -> None:
+    store = any_store
     session_id, _ = await waiting_session(store)
     watched = RunRecord()
     with store.open(session_id) as session:
@@ -235,7 +240,8 @@ async def test_masked_arguments_can_be_given_again(store: JsonlSessionStore) -> 
     assert shop.done == ["refund 1 again"]
 
 
-async def test_exports_and_forks_know_what_waits(store: JsonlSessionStore) -> None:
+async def test_exports_and_forks_know_what_waits(any_store: Any) -> None:
+    store = any_store
     session_id, pending = await waiting_session(store)
     for kind in ("markdown", "html", "json"):
         assert store.export(session_id, kind)
@@ -252,7 +258,8 @@ async def test_exports_and_forks_know_what_waits(store: JsonlSessionStore) -> No
         assert outcomes(fork.messages)[0] is PENDING
 
 
-async def test_the_records_of_a_session_equal_those_of_the_events_and_it_replays(store: JsonlSessionStore) -> None:
+async def test_the_records_of_a_session_equal_those_of_the_events_and_it_replays(any_store: Any) -> None:
+    store = any_store
     watched: list[RunRecord] = []
 
     def watch(agent: Agent) -> Agent:
@@ -348,3 +355,19 @@ async def test_however_answers_are_split_over_processes_the_session_ends_the_sam
 
 def _shown(message: Any) -> Any:
     return type(message).__name__, message.content, getattr(message, "outcome", None)
+
+
+async def test_a_call_that_waits_for_its_turn_has_no_start_on_record(store: JsonlSessionStore) -> None:
+    starts: list[int] = []
+
+    @tool(max_concurrent=1)
+    def work() -> str:
+        records = store.load(store.list()[0].id).records()
+        starts.append(sum(isinstance(record.entry, ToolStarted) for record in records))
+        return "done"
+
+    with store.create() as session:
+        agent = Agent("test:model", stream_fn=scripted(reply(call("work"), call("work")), "done"), tools=[work])
+        session.attach(agent)
+        await agent.prompt("go")
+    assert starts == [1, 2]

@@ -28,7 +28,7 @@ COMMANDS = {
         "List, show, search, export, fork and remove recorded runs.",
     ),
     "eval": ("swink_agent.cli.commands.eval:eval_group", "Run cases on an agent, score, compare, gate a release."),
-    "undo": ("swink_agent.cli.commands.undo:undo", "Put back what a run changed, with its file tools and its commands."),
+    "undo": ("swink_agent.cli.commands.undo:undo", "Put back what a run changed, with its commands too."),
     "doctor": (
         "swink_agent.cli.commands.doctor:doctor",
         "Show what works on this machine, and what to do about the rest.",

@@ -264,6 +264,7 @@ async def _end_turn(
     """Asks the post-turn policies; returns whether there are tool results for the model to see."""
     if run.config.post_turn_policies:
         message, results = await _after_turn(run, message, results)
+        run.is_waiting = run.is_waiting and is_waiting(run.transcript.history)  # a policy may replace any result
     if run.is_waiting and run.pending:
         from .run.pending import keep_injected
 

@@ -160,12 +160,10 @@ class _Checker:
     def resume_turn(self, event: TurnResumed) -> None:
         """Takes the calls that waited. A delegate's call stands for itself, by the first part of the id."""
         known = {call.id: call for call in event.message.tool_calls}
-        waiting = [
-            next(iter([known for known in known if one.call_id.startswith(f"{known}/")]), one.call_id)
-            if one.delegates
-            else one.call_id
-            for one in event.pending
-        ]
+        waiting: list[str] = []
+        for one in event.pending:
+            outer = [call_id for call_id in known if one.delegates and one.call_id.startswith(f"{call_id}/")]
+            waiting.append(outer[0] if outer else one.call_id)
         self.need(event, waiting, "nothing waited")
         self.need(event, known.keys() >= set(waiting), "a call waited that is not in the message")
         kinds = {one.call_id: one.kind for one in event.pending}

@@ -47,7 +47,7 @@ Examples:
 @click.option("--force", is_flag=True, help="Also put back what was changed since, by whomever.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def undo(cwd: str, wanted: str | None, list_all: bool, dry_run: bool, force: bool, yes: bool) -> int:
-    """Put back what a run changed, with its file tools and its commands.
+    """Put back what a run changed, with its commands too.
 
     Each call goes back one run further. What was changed since is left alone. Not covered are .git (commits stay),
     folders that git ignores, and large files.
