@@ -858,3 +858,25 @@ async def test_a_make_agent_that_makes_none_is_said_so() -> None:
 
     with pytest.raises(TypeError, match="make_agent returned a str, not an Agent"):
         await replay(Ledger(), make)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_tools_as_a_function_of_the_turn_and_tools_with_deps_are_replayed(is_async: bool) -> None:
+    @tool
+    def name(ctx: ToolContext[str]) -> str:
+        return ctx.deps
+
+    def tools(ctx: PolicyContext) -> list[Any]:
+        return [add] if ctx.turn_index == 0 else [name]
+
+    async def tools_later(ctx: PolicyContext) -> list[Any]:
+        return tools(ctx)
+
+    def make(stream_fn: Any, wrap_tool: Any) -> Agent:
+        return Agent(MODEL, stream_fn=stream_fn, tools=tools_later if is_async else tools)
+
+    ledger = Ledger()
+    agent = make(scripted(call("add", a=1, b=2), call("name"), "done"), None)
+    agent.attach_journal(ledger)
+    assert (await agent.prompt("go", deps="ann")).error is None
+    await assert_replays(ledger, make)

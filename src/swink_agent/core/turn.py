@@ -17,7 +17,7 @@ from .policy import PolicyContext
 from .tool import AgentTool, Toolbox
 from .values.parameters import Deps
 
-__all__ = ["Tools", "TurnTools", "as_toolbox", "check_prompt", "takes_context"]
+__all__ = ["Tools", "TurnTools", "as_toolbox", "check_prompt", "takes_context", "wrapped_tools"]
 
 
 _OfTurn: TypeAlias = Iterable[AgentTool[Deps]] | Awaitable[Iterable[AgentTool[Deps]]]
@@ -100,3 +100,16 @@ def as_toolbox(tools: Any) -> Toolbox | TurnTools:
     if not callable(tools) or isinstance(tools, type) or hasattr(tools, "execute"):
         raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
     return TurnTools(tools)
+
+
+def wrapped_tools(tools: Tools, wrap: Callable[[AgentTool], AgentTool]) -> Tools:
+    """Returns the same list or function of the turn, with every tool wrapped."""
+    if not callable(tools):
+        return [wrap(tool) for tool in tools]
+    takes = takes_context(tools, "tools")
+
+    async def wrapped(ctx: PolicyContext) -> Iterable[AgentTool]:
+        given: Any = cast("Any", tools)(*([ctx] if takes else []))
+        return [wrap(tool) for tool in (await given if inspect.isawaitable(given) else given)]
+
+    return wrapped

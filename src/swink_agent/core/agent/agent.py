@@ -234,6 +234,11 @@ class Agent(ValueRuns[Deps]):
         self._toolbox = as_toolbox(tools)
 
     @property
+    def given_tools(self) -> Tools[Deps]:
+        """The tools as the application gave them: all of them, or the function of the turn."""
+        return self._toolbox.tools if isinstance(self._toolbox, Toolbox) else self._toolbox.function
+
+    @property
     def messages(self) -> History:
         """The history, live: read it at any time, assign it or change it between runs."""
         return History(lambda: self._transcript.history, self._replace_messages, self._append_messages)
@@ -312,7 +317,7 @@ class Agent(ValueRuns[Deps]):
 
         own = {
             "system_prompt": self.system_prompt,
-            "tools": self.tools if isinstance(self._toolbox, Toolbox) else self._toolbox.function,
+            "tools": self.given_tools,
             "messages": tuple(self._transcript.history),
             "state": copy_json(dict(self.state)),
         }

@@ -37,6 +37,7 @@ from swink_agent.core.record import CallRecord
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
 from swink_agent.core.structured import answer_tool_name, is_object_schema
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
+from swink_agent.core.turn import wrapped_tools
 from swink_agent.core.types import (
     AgentContext,
     AgentMessage,
@@ -125,7 +126,9 @@ class ReplayStage:
         approve = agent.config.approve
         self._made = agent
         self._agent = agent.replaced(
-            tools=[tool if isinstance(tool, _RecordedTool) else self.wrap_tool(tool) for tool in agent.tools],
+            tools=wrapped_tools(
+                agent.given_tools, lambda tool: tool if isinstance(tool, _RecordedTool) else self.wrap_tool(tool)
+            ),
             stream_fn=_RecordedModel(self),
             retry_strategy=_NoRetry(),
             async_transform_context=None,
