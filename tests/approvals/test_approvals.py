@@ -14,6 +14,7 @@ from swink_agent import (
     AgentToolResult,
     Approve,
     ApproveWith,
+    Defer,
     ProposedCall,
     Reject,
     ToolContext,
@@ -68,6 +69,11 @@ async def test_smart_asks_only_about_what_no_rule_allows() -> None:
     assert await approve(bash("npm test")) == Approve()
     assert await approve(bash("npm test")) == Reject("the user said no")
     assert [question.why for question in person.questions] == ["no rule allows 'npm test'"] * 2
+
+
+async def test_the_question_may_be_answered_later() -> None:
+    approve, _ = approvals(Defer("ask Ada"))
+    assert await approve(bash("npm test")) == Defer("ask Ada")
 
 
 async def test_ask_asks_about_every_call_and_offers_no_trust() -> None:

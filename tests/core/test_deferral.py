@@ -21,6 +21,7 @@ from swink_agent import (
     ApproveWith,
     AssistantMessage,
     Defer,
+    Inject,
     InvalidContinue,
     ModelSpec,
     NotPending,
@@ -32,6 +33,7 @@ from swink_agent import (
     RunRecord,
     Skip,
     StopReason,
+    StructuredOutputFailed,
     Text,
     ToolApprovalResolved,
     ToolCall,
@@ -49,7 +51,9 @@ from swink_agent import (
     agent_loop_continue,
     agent_loop_resume,
     decode_event,
+    decode_message,
     encode_event,
+    encode_message,
     pending_calls,
     tool,
 )
@@ -200,6 +204,29 @@ async def test_an_approval_of_an_external_call_makes_it_wait_for_its_result() ->
     check_events(events)
     result = await agent.resume({result.pending[0].call_id: AgentToolResult.text("shipped")})
     assert (result.text, agent.pending) == ("done", ())
+
+
+async def test_what_policies_inject_meanwhile_enters_when_nothing_waits() -> None:
+    class Remarks:
+        def pre_dispatch(self, ctx: PreDispatchContext, /) -> Inject:
+            return Inject([f"about {ctx.name} {ctx.arguments['order']}"])
+
+    calls = reply(call("refund", order=1), call("look", order=1), call("refund", order=2))
+    at_once, _, _ = shop_agent(calls, "done", policies=[Remarks()], approve=lambda _: True)
+    await at_once.prompt("go")
+    agent, _, events = shop_agent(calls, "done", policies=[Remarks()])
+    first, second = (await agent.prompt("go")).pending
+    check_events(events)
+    record = RunRecord.of(events)
+    assert record.messages[-3:] == tuple(agent.messages)[-3:]
+    other = agent.replaced(messages=[decode_message(encode_message(message)) for message in agent.messages])
+    for one in (second, first):
+        events.clear()
+        with other.subscribe(events.append):
+            await other.resume({one.call_id: True})
+        check_events(events)
+    assert texts(other) == texts(at_once)
+    assert texts(other)[-4:] == ["about refund 1", "about look 1", "about refund 2", "done"]
 
 
 # -- answers -----------------------------------------------------------------------------------------------------
@@ -619,3 +646,87 @@ async def test_text_of_a_pending_result_is_plain() -> None:
     await agent.prompt("go")
     blocks = [m.content[0] for m in agent.messages if isinstance(m, ToolResultMessage) and m.outcome is PENDING]
     assert all(isinstance(block, Text) and block.text.startswith("tool call waiting: ") for block in blocks)
+
+
+# -- other ways to run -------------------------------------------------------------------------------------------
+
+
+async def test_a_structured_run_waits_and_its_answers_resume_it() -> None:
+    agent, shop, events = shop_agent(call("refund", order=1), call("final_answer", total=20))
+    target = {"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]}
+    waiting = await agent.structured_run("go", target)
+    (one,) = waiting.pending
+    with pytest.raises(StructuredOutputFailed):
+        _ = waiting.value
+    events.clear()
+    done = await agent.structured_run({one.call_id: True}, target)
+    assert (done.value, shop.done) == ({"total": 20}, ["refund 1"])
+    check_events(events)
+
+
+async def test_tools_as_a_function_of_the_turn_are_asked_before_the_answers_are_acted_on() -> None:
+    shop = Shop()
+    turns: list[int] = []
+
+    def tools(ctx: PolicyContext) -> list[Any]:
+        turns.append(ctx.turn_index)
+        return [shop.refund]
+
+    agent = Agent("test:model", stream_fn=scripted(call("refund", order=1), "done"), tools=tools, approve=later)
+    (one,) = (await agent.prompt("go")).pending
+    assert (await agent.resume({one.call_id: True})).text == "done"
+    assert (shop.done, turns) == (["refund 1"], [0, 0, 1])
+
+
+async def test_if_the_tools_cannot_be_had_the_calls_wait_on() -> None:
+    shop = Shop()
+    broken: list[str] = []
+
+    def tools() -> list[Any]:
+        if broken:
+            raise RuntimeError("no tools today")
+        return [shop.refund]
+
+    agent = Agent("test:model", stream_fn=scripted(call("refund", order=1), "done"), tools=tools, approve=later)
+    events: list[AgentEvent] = []
+    agent.subscribe(events.append)
+    pending = (await agent.prompt("go")).pending
+    broken.append("yes")
+    events.clear()
+    result = await agent.resume({pending[0].call_id: True})
+    assert "no tools today" in (result.error or "")
+    assert result.pending == agent.pending == pending
+    check_events(events)
+    broken.clear()
+    assert (await agent.resume({pending[0].call_id: True})).text == "done"
+    assert shop.done == ["refund 1"]
+
+
+async def test_tools_for_one_run_hold_for_its_answers() -> None:
+    shop, other = Shop(), Shop()
+    agent, _, _ = shop_agent(call("refund", order=1), "done", shop=shop)
+    (one,) = (await agent.prompt("go")).pending
+    await agent.resume({one.call_id: True}, tools=other.tools)
+    assert (shop.done, other.done) == ([], ["refund 1"])
+
+
+# -- the grammar -------------------------------------------------------------------------------------------------
+
+
+async def test_check_events_refuses_what_cannot_happen() -> None:
+    agent, _, events = shop_agent(REPLY, "done")
+    (one, *_) = (await agent.prompt("go")).pending
+    check_events(events)
+    deferred = next(at for at, event in enumerate(events) if isinstance(event, ToolCallDeferred))
+    with pytest.raises(AssertionError, match="open calls"):
+        check_events([*events[:deferred], *events[deferred + 1 :]])
+    turn = events[-2]
+    assert isinstance(turn, TurnEnd)
+    executed = TurnEnd(turn.turn_index, turn.message, turn.tool_results, TurnEndReason.TOOLS_EXECUTED)
+    with pytest.raises(AssertionError, match="waiting calls"):
+        check_events([*events[:-2], executed, events[-1]])
+    events.clear()
+    await agent.resume({one.call_id: True})
+    check_events(events)
+    with pytest.raises(AssertionError):
+        check_events([*events[:2], *events[3:]])

@@ -142,6 +142,21 @@ async def test_an_error_ends_the_conversation_and_fails_the_case_whatever_it_sco
     assert result.attempts[0].turns == 1
 
 
+async def test_a_run_that_waits_has_not_passed_and_says_what_waits() -> None:
+    @tool(external=True)
+    def ship(order: int) -> str:
+        """Ships."""
+        raise AssertionError
+
+    given = case(user_messages=["one", "two"], expected_response={"regex": ""})
+    run = await EvalRunner(saying(call("ship", order=1), "done", tools=[ship])).run(EvalSet("s", "S", [given]))
+    (result,) = run.results
+    assert not result.passed
+    assert result.error is not None
+    assert result.error.startswith("the run waits for an answer to ship (")
+    assert result.attempts[0].turns == 1
+
+
 @pytest.mark.parametrize("prompt", ["", "Something else."])
 async def test_the_case_s_instructions_are_the_agent_s(prompt: str) -> None:
     prompts: list[Any] = []

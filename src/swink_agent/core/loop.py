@@ -134,6 +134,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     """
     request = run.request
     kind: RunKind = "resume"
+    run.is_waiting = run.answers is not None  # until they are acted on
     if run.answers is None:
         kind = "continue" if prompts is None else "prompt" if request is None else "structured"
     schema = None if request is None else copy_json(request.schema)
@@ -260,6 +261,10 @@ async def _end_turn(
     """Asks the post-turn policies; returns whether there are tool results for the model to see."""
     if run.config.post_turn_policies:
         message, results = await _after_turn(run, message, results)
+    if run.is_waiting and run.pending:
+        from .run.pending import keep_injected
+
+        results = keep_injected(run, results)
     if run.audience.all:
         run.emit(TurnEnd(run.turn_index, message, results, _reason(run, bool(results), was_steered)))
     run.turn_index += 1

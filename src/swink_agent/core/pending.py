@@ -46,6 +46,8 @@ class Pending(Value, frozen=True, omit_defaults=True):
     """What the model reads after the result: an approval changed the arguments of a call that runs outside."""
     messages: tuple[Any, ...] = ()
     """The messages of a delegate, in which a call waits."""
+    injected: tuple[Any, ...] = ()
+    """What policies injected meanwhile. It enters the conversation when nothing waits."""
 
     def as_details(self) -> dict[str, Any]:
         return frozen_json(cast("dict[str, Any]", msgspec.to_builtins(self)))
@@ -83,16 +85,16 @@ class WaitingCall(msgspec.Struct, frozen=True):
                 msgspec.structs.replace(
                     inner, call_id=f"{self.call.id}/{inner.call_id}", delegates=(self.call.name, *inner.delegates)
                 )
-                for inner in pending_calls(decoded_messages(pending))
+                for inner in pending_calls(decoded_messages(pending.messages))
             ]
         )
 
 
-def decoded_messages(pending: Pending) -> tuple[AgentMessage, ...]:
-    """Returns the delegate's messages that a pending result keeps."""
-    from .codec import decode_message  # on use: only delegates need it
+def decoded_messages(messages: Sequence[Any]) -> tuple[AgentMessage, ...]:
+    """Returns messages that a pending result keeps."""
+    from .codec import decode_message  # on use: few pending results keep messages
 
-    return tuple([decode_message(msgspec.json.encode(message)) for message in pending.messages])
+    return tuple([decode_message(msgspec.json.encode(message)) for message in messages])
 
 
 def pending_calls(messages: Sequence[AgentMessage]) -> tuple[PendingCall, ...]:

@@ -68,7 +68,8 @@ class _RecordedAnswers:
         self._turns: dict[int, list[tuple[StoredRun, int]]] = {}
         """By the position of the reply: ids of calls may recur."""
         for run in read_runs(loaded)[0]:
-            for position, added in enumerate(run.added, run.start):
+            behind = [added for added in run.added if added.replaces is None]
+            for position, added in enumerate(behind, run.start):
                 if added.source == "reply":
                     self._turns.setdefault(position, []).append((run, added.turn))
 

@@ -462,7 +462,7 @@ class Agent(ValueRuns[Deps]):
             lambda channel: self._drive(order, claim, channel),
             claim.token,
             lambda: self._claims.release(claim),
-            self._subscriptions if order.view is None else None,  # a view notifies them itself
+            self._subscriptions,
         )
         claim.is_left = stream.channel.is_left
         return stream

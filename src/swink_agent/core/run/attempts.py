@@ -30,8 +30,9 @@ async def run_attempts(run: Run, call: CallState, tool: AgentTool, context: Tool
     while True:
         attempt += 1
         try:
-            work = tool.execute(copy_json(call.arguments), context)
-            return await (work if options.timeout is None else _within(options.timeout, work, run, call, context))
+            if options.timeout is None:
+                return await _attempt(tool, call, context)
+            return await _within(options.timeout, run, call, tool, context)
         except ToolError as error:
             if error.retry_after is None or attempt > options.retries or call.context is None:
                 raise
@@ -41,9 +42,9 @@ async def run_attempts(run: Run, call: CallState, tool: AgentTool, context: Tool
             await run.config.sleep(delay)
 
 
-async def _within(seconds: float, work: Any, run: Run, call: CallState, context: ToolContext) -> Any:
-    """Awaits the work for so many seconds. Then cancels it, and raises the `ToolError` that says so."""
-    task = run.supervisor.spawn(_awaited(work))
+async def _within(seconds: float, run: Run, call: CallState, tool: AgentTool, context: ToolContext) -> Any:
+    """Waits for the tool for so many seconds. Then cancels it, and raises the `ToolError` that says so."""
+    task = run.supervisor.spawn(_attempt(tool, call, context))
     task.add_done_callback(_heard)
     try:
         await asyncio.wait((task,), timeout=seconds)
@@ -59,15 +60,15 @@ async def _within(seconds: float, work: Any, run: Run, call: CallState, context:
     task.cancel()
     await asyncio.wait((task,), timeout=_LAST_WORDS)
     problem = f"{call.name} timed out after {seconds:g} s"
-    if getattr(call.tool, "runs_in_thread", False):
+    if getattr(tool, "runs_in_thread", False):
         raise ToolError(f"{problem}; it runs in a thread, and may still be running")
     if not task.done():
         log.warning("a tool did not end when its time was up; the run continues without it")
     raise ToolError(problem)
 
 
-async def _awaited(work: Any) -> Any:
-    return await work
+async def _attempt(tool: AgentTool, call: CallState, context: ToolContext) -> Any:
+    return await tool.execute(copy_json(call.arguments), context)
 
 
 def _heard(task: asyncio.Task[Any]) -> None:

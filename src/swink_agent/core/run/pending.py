@@ -8,16 +8,19 @@ Owns these two. `core.pending` has the rules by which a history shows what waits
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from msgspec import structs, to_builtins
+
 from ..events import DeferralKind, ToolCallDeferred, ToolExecutionEnd
-from ..pending import Pending, unclosed_calls
+from ..pending import Pending, WaitingCall, decoded_messages, unclosed_calls, waiting_calls
 from ..tool import AgentToolResult
-from ..types import ToolOutcome, ToolResultMessage
+from ..types import LLM_MESSAGES, ToolOutcome, ToolResultMessage
 from .state import Run
 from .tool_call import CallState
 
-__all__ = ["close_waiting", "defer", "keep_waiting"]
+__all__ = ["close_waiting", "defer", "keep_injected", "keep_waiting", "release_injected"]
 
 _REJECTED, _PENDING = ToolOutcome.REJECTED, ToolOutcome.PENDING
 _TEXTS: dict[DeferralKind, str] = {
@@ -51,6 +54,30 @@ def keep_waiting(run: Run, call: CallState, pending: Pending) -> None:
         run.emit(ToolCallDeferred(call.id, call.name, call.arguments, pending.kind, pending.reason))
 
 
+def keep_injected(run: Run, results: tuple[ToolResultMessage, ...]) -> tuple[ToolResultMessage, ...]:
+    """Keeps what policies injected with the last call that waits, since it would end the waiting. Returns the results
+    of the turn, in which that call may be.
+
+    An application's own messages cannot be kept: their types are not known when they are read.
+    """
+    kept = [message for source, message in run.pending if source == "policy" and type(message) in LLM_MESSAGES]
+    waiting = waiting_calls(run.transcript.history)[1]
+    if not kept or not waiting:
+        return results
+    last = waiting[-1]
+    pending = structs.replace(last.pending, injected=(*last.pending.injected, *map(to_builtins, kept)))
+    new = structs.replace(last.result, details=pending.as_details())
+    run.transcript.replace(last.result, new)
+    run.pending = [(source, message) for source, message in run.pending if message not in kept]
+    return tuple([new if result is last.result else result for result in results])
+
+
+def release_injected(run: Run, waiting: Iterable[WaitingCall]) -> None:
+    """Queues what these calls kept, before anything that was injected since."""
+    kept = [message for one in waiting for message in decoded_messages(one.pending.injected)]
+    run.pending[:0] = [("policy", message) for message in kept]
+
+
 # -- closing -------------------------------------------------------------------------------------------------
 
 
@@ -76,3 +103,4 @@ def close_waiting(run: Run) -> None:
                 )
             )
     run.places = tuple([one.position for one in waiting])
+    release_injected(run, waiting)

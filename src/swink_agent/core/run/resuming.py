@@ -16,6 +16,7 @@ from ..pending import Answer, WaitingCall, decoded_messages, pending_calls, wait
 from ..tool import AgentToolResult
 from ..types import AssistantMessage, ToolOutcome, ToolResultMessage
 from ..values.value import frozen_json, show
+from .pending import release_injected
 from .state import Run
 from .supervisor import Interrupted
 from .tool_call import CallState
@@ -71,6 +72,7 @@ class Resumption:
             results.append(call.message)
         run.places = tuple([one.position for one in batch.waited.values()])
         run.is_waiting = bool(waiting_calls(run.transcript.history)[1])
+        release_injected(run, batch.waited.values())
         return tuple(results), batch.was_steered
 
 
@@ -132,7 +134,7 @@ class _AnsweredBatch(Batch):
             self._refuse_unknown(call)
             return
         inner = {call_id.removeprefix(f"{call.id}/"): answer for call_id, answer in answers.items()}
-        self.run.inside[call.id] = decoded_messages(one.pending), inner
+        self.run.inside[call.id] = decoded_messages(one.pending.messages), inner
 
     async def _screen_approved(self, approved: list[tuple[CallState, Approve | ApproveWith]]) -> None:
         """Shows approved calls to the pre-dispatch policies again, and gives them their grants."""
@@ -144,8 +146,9 @@ class _AnsweredBatch(Batch):
             elif isinstance(answer, Approve) and pending.is_masked:
                 self._refuse(call, f"tool call rejected: {_MASKED}", _REJECTED, _MASKED)
             elif isinstance(answer, Approve) and snapshot is not None:
-                before = call.arguments
+                before, queued = call.arguments, len(self.run.pending)
                 await self._screen_one(call, snapshot)
+                del self.run.pending[queued:]  # what policies inject for this call was kept when it was deferred
                 if call.message is None and call.arguments is not before:
                     self._refuse(call, f"tool call rejected: {_CHANGED}", _REJECTED, _CHANGED)
             if call.message is None and self.run.stopped_by is None:

@@ -40,6 +40,7 @@ _STATUSES: dict[ToolOutcome, ToolStatus] = {
     ToolOutcome.SKIPPED: "rejected",
     ToolOutcome.CANCELLED: "cancelled",
     ToolOutcome.NEVER_RAN: "cancelled",
+    ToolOutcome.PENDING: "cancelled",
 }
 _WORDS: dict[ToolOutcome, str] = {
     ToolOutcome.INVALID: "invalid arguments",
@@ -48,6 +49,7 @@ _WORDS: dict[ToolOutcome, str] = {
     ToolOutcome.INCOMPLETE: "incomplete",
     ToolOutcome.LOST: "outcome unknown",
     ToolOutcome.NEVER_RAN: "never ran",
+    ToolOutcome.PENDING: "waiting",
 }
 _TAIL_ROWS = 8
 _PREVIEW_ROWS = 16
