@@ -263,7 +263,6 @@ async def test_an_application_adds_labels_notes_and_titles(store: SessionStore) 
     assert loaded.messages == tuple(agent.messages)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     ("use", "error"),
     [

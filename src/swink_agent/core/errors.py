@@ -233,8 +233,8 @@ class InvalidContinue(AgentError):
 class NotPending(AgentError, LookupError):
     """These calls do not wait for an answer: they are unknown, or have their result."""
 
-    def __init__(self, call_ids: Iterable[str], message: str = "") -> None:
-        self.call_ids = tuple(call_ids)
+    def __init__(self, call_ids: str | Iterable[str], message: str = "") -> None:
+        self.call_ids = (call_ids,) if isinstance(call_ids, str) else tuple(call_ids)
         names = ", ".join(map(repr, self.call_ids))
         super().__init__(message or f"no call waits for an answer as {names}: agent.pending lists the calls that wait")
 
