@@ -146,7 +146,7 @@ class Reporter:
             case ToolApprovalRequested():
                 self._live.stop()
             case TurnResumed(pending=pending):
-                self._decided = frozenset([call.call_id for call in pending])
+                self._decided |= frozenset([call.call_id for call in pending])
             case ToolApprovalResolved(call_id=call_id) if call_id in self._decided:
                 pass  # the user's own answer
             case ToolApprovalResolved(name=name, approved=False) if self._rejection_hint:
@@ -171,7 +171,7 @@ class Reporter:
         match inner:
             case ToolExecutionStart(name=name, arguments=arguments):
                 self._live.hear(event.call_id, f"{self._call(name, arguments)}\n")
-            case MessageRetry() | ModelFallback() | ToolApprovalRequested() | ToolApprovalResolved():
+            case MessageRetry() | ModelFallback() | ToolApprovalRequested() | ToolApprovalResolved() | TurnResumed():
                 self.on_event(inner)
             case _:
                 pass
