@@ -42,6 +42,9 @@ whatever else is given in their place."""
 class Delegate:
     """The tool that runs copies of an agent."""
 
+    is_delegate = True
+    """Whether a call that waited inside it goes on where it stopped. No other tool can do that."""
+
     def __init__(
         self,
         run_of: Callable[[MakeRunFn, Any], Run],

@@ -28,6 +28,7 @@ _MASKED = (
     "a secret in its arguments was masked when the conversation was stored, so what was approved cannot run; "
     "make the call again"
 )
+_NOT_A_DELEGATE = "it waited for a call inside a delegate, and this tool is not a delegate; make the call again"
 _CHANGED = "a policy changed the arguments after they were approved"
 
 
@@ -134,6 +135,9 @@ class _AnsweredBatch(Batch):
         """Hands the answers to the delegate, which the call runs again from where it stopped."""
         if call.tool is None:
             self._refuse_unknown(call)
+            return
+        if getattr(call.tool, "is_delegate", False) is not True:  # nobody approved a call of this tool
+            self._refuse(call, f"tool call rejected: {_NOT_A_DELEGATE}", _REJECTED, _NOT_A_DELEGATE)
             return
         inner = {call_id.removeprefix(f"{call.id}/"): answer for call_id, answer in answers.items()}
         self.run.inside[call.id] = decoded_messages(one.pending.messages), inner, one.pending.state

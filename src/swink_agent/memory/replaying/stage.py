@@ -604,6 +604,7 @@ class _RecordedTool:
         self.requires_approval = tool.requires_approval
         self.on_steer = getattr(tool, "on_steer", "cancel")
         self.external = bool(getattr(tool, "external", False))
+        self.is_delegate = getattr(tool, "is_delegate", False) is True
         if hasattr(tool, "foresee") or hasattr(tool, "approval_scope"):
             self.foresee = self._foresee
 
