@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import DelegateEvent, ModelSpec, ToolExecutionEnd, extract_text
+from swink_agent import DelegateEvent, ModelSpec, PreDispatchContext, Skip, ToolExecutionEnd, extract_text
 from swink_agent.app.agent.standard import AgentOptions, StandardAgent, standard_agent
 from swink_agent.app.errors import ExitCode, NoModel, UsageProblem
 from swink_agent.app.keys.credentials import Credentials
@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def made(root: Path, *replies: Any, environ: dict[str, str] | None = None, **chosen: Any) -> StandardAgent:
-    options = {name: chosen.pop(name) for name in ("ask", "project") if name in chosen}
+    options = {name: chosen.pop(name) for name in ("ask", "project", "policies") if name in chosen}
     model = chosen.pop("model_spec", MODEL)
     return standard_agent(
         AgentOptions(
@@ -112,6 +112,29 @@ async def test_a_task_obeys_the_rules_and_the_limits_of_the_run(root: Path) -> N
     with agent.agent.subscribe(watch):
         await run(agent)
     assert [end.is_error for end in inner] == [True]
+
+
+async def test_a_task_obeys_the_policies_that_the_agent_is_given(root: Path) -> None:
+    class NoSecrets:
+        name = "no secrets"
+
+        def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
+            return Skip("not that file") if "secret" in str(ctx.arguments.get("path", "")) else None
+
+    (root / "secret.txt").write_text("TOP SECRET\n")
+    reading = call("read_file", path="secret.txt")
+    agent = made(root, reading, call("task", prompt="Read."), reading, "x", "y", policies=(NoSecrets(),))
+    ends: list[ToolExecutionEnd] = []
+
+    def watch(event: object) -> None:
+        inner = event.event if isinstance(event, DelegateEvent) else event
+        if isinstance(inner, ToolExecutionEnd) and inner.name == "read_file":
+            ends.append(inner)
+
+    with agent.agent.subscribe(watch):
+        await run(agent)
+    assert [end.outcome for end in ends] == ["skipped", "skipped"]
+    assert "TOP SECRET" not in str([end.result for end in ends])
 
 
 def test_a_task_can_be_switched_off(root: Path) -> None:

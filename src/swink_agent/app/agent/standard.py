@@ -69,7 +69,7 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     trust: SessionTrust | None = None
     """Answers that the user gave before, if another agent continues the conversation."""
     policies: tuple[Policy, ...] = ()
-    """In addition to the standard ones, and asked after them."""
+    """In addition to the standard ones, and asked after them. The agent of `task` has them too."""
 
 
 class StandardAgent:
@@ -153,6 +153,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
             policies=[
                 *extra_policies(settings.value("extra_policies"), root),
                 *_policies(root, added, settings, rules, is_attended=False, max_cost=None),
+                *options.policies,
             ],
             **shared,
         )
