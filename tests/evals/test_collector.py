@@ -10,6 +10,7 @@ import pytest
 from swink_agent import (
     Agent,
     AgentResult,
+    AgentToolResult,
     AssistantMessage,
     Cost,
     ErrorKind,
@@ -18,6 +19,7 @@ from swink_agent import (
     ToolResultMessage,
     Usage,
     UserMessage,
+    extract_text,
     tool,
 )
 from swink_agent.evals import BudgetGuard, CaseBudget, TrajectoryCollector
@@ -182,6 +184,52 @@ async def test_what_is_within_budget_goes_on_and_several_runs_count_together() -
     third = await agent.prompt("three")
     assert third.stopped_by is not None
     assert third.stopped_by.reason == "4 of 4 turns are used up"
+
+
+@pytest.mark.parametrize("guard", [BudgetGuard(cost=0.35), BudgetGuard(tokens=350)])
+async def test_a_guard_counts_what_delegates_use_and_stops_them(guard: BudgetGuard) -> None:
+    inner = agent_with(None, *[ADDS] * 10)
+    agent = agent_with(None, call("research", prompt="look"), "never", policies=[guard])
+    agent.tools = [inner.as_tool("research", "Looks.")]
+    result = await agent.prompt("go")
+    assert result.stopped_by is not None
+    assert result.stopped_by.policy == "budget_guard"
+    assert result.total_usage.total == 400  # one reply of the caller, and three of the delegate
+    (answer,) = [message for message in result.messages if isinstance(message, ToolResultMessage)]
+    assert "research was stopped by the policy budget_guard" in extract_text(answer.content)
+
+
+async def test_the_turns_of_delegates_do_not_count() -> None:
+    agent = agent_with(None, call("research", prompt="look"), "ok", policies=[BudgetGuard(cost=0.65, turns=2)])
+    agent.tools = [agent_with(None, ADDS, ADDS, ADDS, "3").as_tool("research", "Looks.")]
+    result = await agent.prompt("go")
+    assert (result.text, result.stopped_by, result.total_usage.total) == ("ok", None, 600)
+    again = await agent.prompt("more")
+    assert again.stopped_by is not None
+    assert again.stopped_by.reason == "2 of 2 turns are used up"
+
+
+async def test_a_guard_counts_the_attempts_that_failed_and_each_reply_once() -> None:
+    busy = fail(ErrorKind.THROTTLED, "busy", usage=Usage(input=100))
+    for limit, is_stopped in ((203, True), (204, False)):
+        script = scripted(busy, busy, ADDS, "ok", usage=Usage(output=2))
+        agent = Agent("test:m", stream_fn=script, tools=[add], sleep=_no_wait, policies=[BudgetGuard(tokens=limit)])
+        result = await agent.prompt("go")
+        assert (result.stopped_by is not None, result.usage.tokens) == (is_stopped, 204)
+
+
+async def test_a_guard_counts_a_reply_whose_call_waited_once() -> None:
+    @tool(external=True)
+    def stamp() -> str:
+        """Somebody does it."""
+        raise AssertionError
+
+    guard = BudgetGuard(tokens=200)
+    script = scripted(call("stamp").with_id("s"), "ok", usage=Usage(output=100))
+    agent = Agent("test:m", stream_fn=script, tools=[stamp], policies=[guard])
+    await agent.prompt("go")
+    result = await agent.resume({"s": AgentToolResult.text("done")})
+    assert (result.text, result.stopped_by) == ("ok", None)
 
 
 def test_a_guard_is_told_what_it_can_keep() -> None:

@@ -1,12 +1,13 @@
 """`BudgetGuard`: ends a case that uses more than its budget while it runs.
 
-Adds up the runs of one case; what a run has used so far is in the policy's context. Unlike `policies.Budget`, the guard
-reserves nothing and knows no prices: it looks at what was used, as `BudgetEvaluator` does afterwards.
+Adds up the replies in the runs of one case, those of delegates included. Unlike `policies.Budget`, the guard reserves
+nothing and knows no prices: it looks at what was used, as `BudgetEvaluator` does afterwards.
 """
 
 from __future__ import annotations
 
 from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
+from swink_agent.core.types import AssistantMessage
 
 from ..cases.cases import CaseBudget
 
@@ -16,11 +17,14 @@ __all__ = ["BudgetGuard"]
 class BudgetGuard:
     """A policy that stops a run when it exceeds `cost` (US dollars), `tokens` or `turns`.
 
-    It checks before each turn and before each tool call, so that no tool runs because of a reply that exceeded the
-    budget. Several runs of one agent are counted together: give each case its own guard.
+    It checks before each request and before each tool call, so that no tool runs because of a reply that exceeded the
+    budget. Several runs of one agent are counted together: give each case its own guard. What delegates use counts, and
+    they are stopped too; their turns do not count.
     """
 
     name = "budget_guard"
+    every_call = True
+    """Consulted before each request, also of delegates and transforms, see `PreTurnPolicy`."""
 
     def __init__(self, cost: float | None = None, tokens: int | None = None, turns: int | None = None) -> None:
         for what, limit in (("cost", cost), ("tokens", tokens), ("turns", turns)):
@@ -29,9 +33,13 @@ class BudgetGuard:
         self.cost = cost
         self.tokens = tokens
         self.turns = turns
+        self._spent, self._tokens = 0.0, 0
+        self._asking = set[str]()
+        """The runs whose last request has no reply that was counted."""
         self._run = ""
-        self._earlier = self._total = (0.0, 0, 0)
-        """US dollars, tokens and turns: of the runs before this one, and of all."""
+        """The run inside which all others are now: its turns count."""
+        self._earlier = self._turns = 0
+        """Turns of the runs before this one, and of all."""
 
     @classmethod
     def of(cls, budget: CaseBudget) -> BudgetGuard:
@@ -42,28 +50,55 @@ class BudgetGuard:
         return f"BudgetGuard(cost={self.cost}, tokens={self.tokens}, turns={self.turns})"
 
     def pre_turn(self, ctx: PolicyContext) -> Stop | None:
-        self._count(ctx, ctx.turn_index)
-        turns = self._total[2]
-        if self.turns is not None and turns >= self.turns:
-            return Stop(f"{turns} of {self.turns} turns are used up")
-        return self._exceeded()
+        if ctx.message is not None:  # an attempt that failed and is to be repeated
+            self._count(ctx.run_id, ctx.message)
+        stop = self._out_of_turns() if self._count_turns(ctx.run_id, ctx.turn_index) else None
+        stop = stop or self._exceeded()
+        if stop is None:
+            self._asking.add(ctx.run_id)
+        return stop
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Stop | None:
-        self._count(ctx, ctx.turn_index + 1)
+        self._count_turns(ctx.run_id, ctx.turn_index + 1)
+        if ctx.run_id in self._asking:
+            reply = next((message for message in reversed(ctx.messages) if isinstance(message, AssistantMessage)), None)
+            self._count(ctx.run_id, reply)
         return self._exceeded()
 
     def post_turn(self, ctx: PolicyContext) -> Stop | None:
-        self._count(ctx, ctx.turn_index + 1)
+        self._count_turns(ctx.run_id, ctx.turn_index + 1)
+        self._count(ctx.run_id, ctx.message)
         return self._exceeded()
 
-    def _count(self, ctx: PolicyContext | PreDispatchContext, turns: int) -> None:
-        if ctx.run_id != self._run:
-            self._run, self._earlier = ctx.run_id, self._total
-        earlier = self._earlier
-        self._total = (earlier[0] + ctx.cost.amount, earlier[1] + ctx.usage.tokens, earlier[2] + turns)
+    def run_over(self, run_id: str) -> None:
+        """Forgets the run, but not what it used."""
+        self._asking.discard(run_id)
+        if run_id == self._run:
+            self._run, self._earlier = "", self._turns
+
+    def _count(self, run_id: str, reply: AssistantMessage | None) -> None:
+        """Counts the reply to the run's request, once. The reply of a resumed turn was counted before."""
+        if reply is not None and run_id in self._asking:
+            self._asking.remove(run_id)
+            self._spent += reply.cost.amount
+            self._tokens += reply.usage.tokens
+
+    def _count_turns(self, run_id: str, turns: int) -> bool:
+        """Counts the turns of a run, unless it is inside another. Returns whether they count."""
+        if not self._run:
+            self._run = run_id
+        if run_id != self._run:
+            return False
+        self._turns = self._earlier + turns
+        return True
+
+    def _out_of_turns(self) -> Stop | None:
+        if self.turns is None or self._turns < self.turns:
+            return None
+        return Stop(f"{self._turns} of {self.turns} turns are used up")
 
     def _exceeded(self) -> Stop | None:
-        cost, tokens, _ = self._total
+        cost, tokens = self._spent, self._tokens
         if self.cost is not None and cost > self.cost:
             return Stop(f"${cost:.4f} of ${self.cost:.4f} are spent")
         if self.tokens is not None and tokens > self.tokens:
