@@ -730,3 +730,32 @@ async def test_check_events_refuses_what_cannot_happen() -> None:
     check_events(events)
     with pytest.raises(AssertionError):
         check_events([*events[:2], *events[3:]])
+
+
+@pytest.mark.parametrize("where", ["class", "instance", "property"])
+async def test_an_error_that_says_what_it_waits_for_is_an_ordinary_error(where: str) -> None:
+    class Locked(Exception):
+        if where == "class":
+            waits_for = "table x"
+        elif where == "property":
+
+            @property
+            def waits_for(self) -> str:
+                raise ValueError("unknown")
+
+    class Query:
+        name = label = description = "query"
+        parameters_schema: Mapping[str, Any] = {"type": "object", "properties": {}}
+        requires_approval = False
+
+        async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+            error = Locked("deadlock")
+            if where == "instance":
+                error.waits_for = "table x"  # pyright: ignore
+            raise error
+
+    agent = Agent("test:m", stream_fn=scripted(call("query"), "done"), tools=[Query()])
+    result = await agent.prompt("go")
+    assert (result.text, result.error, result.pending) == ("done", None, ())
+    (failed,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert failed.outcome is ToolOutcome.FAILED

@@ -48,6 +48,7 @@ from .values.value import copy_json, frozen_json, show
 if TYPE_CHECKING:
     from .events import DeferralKind
     from .journal import Recorder
+    from .pending import Pending
 
 __all__ = ["Batch", "dispatch"]
 
@@ -558,7 +559,7 @@ class Batch:
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            call.waits_for = getattr(error, "waits_for", None)  # a delegate in which a call waits
+            call.waits_for = _waits_for(error)
             call.given = error_result(error)
         finally:
             call.ended = monotonic()
@@ -679,6 +680,16 @@ class Batch:
         if outcome is _CANCELLED:  # it saw the cancellation, and returned its own error
             reason = "aborted" if self.supervisor.is_interrupted else "steering"
         self._resolve(call, result, outcome, reason)
+
+
+def _waits_for(error: BaseException) -> Pending | None:
+    """Returns what a delegate waits for, if that is what the error says. Another tool's errors may use the name too."""
+    waits_for = error.__dict__.get("waits_for")
+    if waits_for is None:
+        return None
+    from .pending import Pending  # on use: few calls wait
+
+    return waits_for if type(waits_for) is Pending else None
 
 
 def _outcome_of_error(context: ToolContext | None) -> ToolOutcome:
