@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from swink_agent import (
     PolicyContext,
     PreDispatchContext,
     ProposedCall,
+    Redactor,
     Reject,
     RunRecord,
     Skip,
@@ -57,6 +59,8 @@ from swink_agent import (
     pending_calls,
     tool,
 )
+from swink_agent.core.secrets.messages import masked_message
+from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, check_conversation, check_events, names, reply, scripted
 
 RAN, PENDING, REJECTED = ToolOutcome.RAN, ToolOutcome.PENDING, ToolOutcome.REJECTED
@@ -759,3 +763,82 @@ async def test_an_error_that_says_what_it_waits_for_is_an_ordinary_error(where: 
     assert (result.text, result.error, result.pending) == ("done", None, ())
     (failed,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
     assert failed.outcome is ToolOutcome.FAILED
+
+
+# -- damaged or forged details -------------------------------------------------------------------------------------
+
+
+def nested(levels: int) -> dict[str, Any]:
+    details: dict[str, Any] = {"kind": "delegate", "arguments": {}, "messages": []}
+    for _ in range(levels):
+        kept = [json.loads(encode_message(message)) for message in waits_with(details)]
+        details = {"kind": "delegate", "arguments": {}, "messages": kept}
+    return details
+
+
+def waits_with(details: Any) -> list[Any]:
+    asked = AssistantMessage([ToolCall("r", "refund", {"order": 1})], stop_reason=StopReason.TOOL_USE)
+    return [UserMessage("go"), asked, ToolResultMessage("r", "waits", True, details, "refund", outcome=PENDING)]
+
+
+DAMAGED: dict[str, Any] = {
+    "messages of an unknown role": {"kind": "delegate", "arguments": {}, "messages": [{"role": "bogus"}]},
+    "messages that are numbers": {"kind": "delegate", "arguments": {}, "messages": [3]},
+    "messages that are a text": {"kind": "delegate", "arguments": {}, "messages": "x"},
+    "no messages": {"kind": "delegate", "arguments": {}},
+    "nothing waits inside": nested(3),
+    "injected": {"kind": "approval", "arguments": {"order": 1}, "injected": [{"role": "zz"}]},
+    "injected is null": {"kind": "approval", "arguments": {"order": 1}, "injected": [None]},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+async def test_a_call_with_damaged_details_cannot_be_answered_and_nothing_raises(damage: str) -> None:
+    shop = Shop()
+    agent = Agent(
+        "test:m", stream_fn=scripted("done"), tools=[shop.refund, shop.look], messages=waits_with(DAMAGED[damage])
+    )
+    assert agent.pending == pending_calls(agent.messages) == ()
+    with pytest.raises(NotPending):
+        await agent.resume({"r": True})
+    events: list[AgentEvent] = []
+    with agent.subscribe(events.append):
+        result = await agent.prompt("never mind")
+    check_events(events)
+    assert (result.text, result.error, result.pending) == ("done", None, ())
+    assert shop.done == []
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+async def test_a_call_with_damaged_details_does_not_keep_another_from_its_answer(damage: str) -> None:
+    shop = Shop()
+    first, asked, damaged = waits_with(DAMAGED[damage])
+    calls = [*asked.tool_calls, ToolCall("s", "refund", {"order": 2})]
+    good = ToolResultMessage(
+        "s", "waits", True, {"kind": "approval", "arguments": {"order": 2}}, "refund", outcome=PENDING
+    )
+    history = [first, AssistantMessage(calls, stop_reason=StopReason.TOOL_USE), damaged, good]
+    agent = Agent("test:m", stream_fn=scripted("done"), tools=[shop.refund, shop.look], messages=history)
+    assert [one.call_id for one in agent.pending] == ["s"]
+    result = await agent.resume({"s": True})
+    assert (result.text, result.pending, shop.done) == ("done", (), ["refund 2"])
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+async def test_a_session_takes_damaged_details(damage: str, tmp_path: Path) -> None:
+    store = JsonlSessionStore(tmp_path)
+    agent = Agent("test:m", stream_fn=scripted("done"), messages=waits_with(DAMAGED[damage]))
+    events: list[AgentEvent] = []
+    with store.create() as session, agent.subscribe(events.append):
+        session.attach(agent)
+        await agent.prompt("never mind")
+    loaded = store.load(session.id)
+    assert list(loaded.messages) == list(agent.messages)
+    assert loaded.runs()[-1] == RunRecord.of(events)
+
+
+def test_secrets_in_damaged_details_are_masked() -> None:
+    redactor = Redactor()
+    redactor.learn("hunter2secret", "password")
+    details = {"kind": "delegate", "arguments": {}, "messages": [{"role": "bogus", "text": "hunter2secret"}]}
+    assert "hunter2secret" not in repr(masked_message(waits_with(details)[-1], redactor).details)

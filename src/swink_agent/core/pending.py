@@ -5,6 +5,7 @@ know: what it waits for, and what was asked. So any copy of a history, also one 
 
     a call waits          while no user or assistant message stands behind its result
     a later result        of the same call takes the place of a pending one, wherever it stands behind it
+    damaged details       nobody can answer the call; the next run that brings no answers closes it, as any other
 
 Owns these rules and the details. `dispatch` defers calls and acts on answers.
 """
@@ -78,6 +79,8 @@ class WaitingCall(msgspec.Struct, frozen=True):
     """Of the pending result in the history."""
     result: ToolResultMessage
     pending: Pending
+    inner: tuple[PendingCall, ...] = ()
+    """What waits inside its delegate, as the delegate names it."""
 
     def calls(self) -> tuple[PendingCall, ...]:
         """Returns what waits: the call itself, or the calls that wait inside its delegate."""
@@ -90,16 +93,21 @@ class WaitingCall(msgspec.Struct, frozen=True):
                 msgspec.structs.replace(
                     inner, call_id=f"{self.call.id}/{inner.call_id}", delegates=(self.call.name, *inner.delegates)
                 )
-                for inner in pending_calls(decoded_messages(pending.messages))
+                for inner in self.inner
             ]
         )
 
 
-def decoded_messages(messages: Sequence[Any]) -> tuple[AgentMessage, ...]:
-    """Returns messages that a pending result keeps."""
+def decoded_messages(messages: Sequence[Any]) -> tuple[AgentMessage, ...] | None:
+    """Returns messages that a pending result keeps; `None` if one of them is not a message."""
+    if not messages:
+        return ()
     from .codec import decode_message  # on use: few pending results keep messages
 
-    return tuple([decode_message(msgspec.json.encode(message)) for message in messages])
+    try:
+        return tuple([decode_message(msgspec.json.encode(message)) for message in messages])
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def pending_calls(messages: Sequence[AgentMessage]) -> tuple[PendingCall, ...]:
@@ -111,11 +119,14 @@ def waiting_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage | 
     """Returns the reply whose calls wait, and those calls; `None` and nothing if no call waits."""
     if not messages or type(messages[-1]) is AssistantMessage:  # after most runs
         return None, ()
-    return _find(messages, passes_users=False)
+    reply, found = _find(messages, passes_users=False)
+    waiting = tuple([one for call in found if (one := _answerable(call)) is not None])
+    return (reply if waiting else None), waiting
 
 
 def unclosed_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage | None, tuple[WaitingCall, ...]]:
-    """The same, but includes calls that stopped waiting because a user message stands behind them."""
+    """The same, but includes calls that stopped waiting because a user message stands behind them, and those that
+    nobody can answer. What waits inside delegates is not looked up."""
     if not messages or type(messages[-1]) is AssistantMessage:
         return None, ()
     return _find(messages, passes_users=True)
@@ -153,6 +164,20 @@ def _waiting_in(reply: AssistantMessage, results: Sequence[tuple[int, ToolResult
         if there is not None and pending is not None:
             found.append(WaitingCall(call, index, *there, pending))
     return tuple(found)
+
+
+def _answerable(one: WaitingCall) -> WaitingCall | None:
+    """Returns the call with what waits inside it; `None` if nothing does, or if what the result keeps is damaged."""
+    pending = one.pending
+    if decoded_messages(pending.injected) is None:
+        return None
+    if pending.kind != "delegate":
+        return one
+    try:
+        inner = pending_calls(decoded_messages(pending.messages) or ())
+    except RecursionError:
+        return None
+    return msgspec.structs.replace(one, inner=inner) if inner else None
 
 
 # -- answers -------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def keep_injected(run: Run, results: tuple[ToolResultMessage, ...]) -> tuple[Too
 
 def release_injected(run: Run, waiting: Iterable[WaitingCall]) -> None:
     """Queues what these calls kept, before anything that was injected since."""
-    kept = [message for one in waiting for message in decoded_messages(one.pending.injected)]
+    kept = [message for one in waiting for message in decoded_messages(one.pending.injected) or ()]
     run.pending[:0] = [("policy", message) for message in kept]
 
 

@@ -140,7 +140,7 @@ class _AnsweredBatch(Batch):
             self._refuse(call, f"tool call rejected: {_NOT_A_DELEGATE}", _REJECTED, _NOT_A_DELEGATE)
             return
         inner = {call_id.removeprefix(f"{call.id}/"): answer for call_id, answer in answers.items()}
-        self.run.inside[call.id] = decoded_messages(one.pending.messages), inner, one.pending.state
+        self.run.inside[call.id] = decoded_messages(one.pending.messages) or (), inner, one.pending.state
 
     async def _screen_approved(self, approved: list[tuple[CallState, Approve | ApproveWith]]) -> None:
         """Shows approved calls to the pre-dispatch policies again, and gives them their grants."""

@@ -118,15 +118,20 @@ def masked_data(data: Any, redactor: Redactor) -> Any:
 def _masked_pending(details: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     """Masks the details of a call that waits. If that changes them, they say so: nobody must run masked arguments."""
     messages = details.get("messages")
-    if not isinstance(messages, (list, tuple)):
-        masked = masked_data(details, redactor)
-        return {**masked, "is_masked": True} if masked != details else masked
-    from ..codec import decode_message, encode_message  # on use: few calls wait in a delegate
+    if isinstance(messages, (list, tuple)):
+        from ..codec import decode_message, encode_message  # on use: few calls wait in a delegate
 
-    rest = _masked_pending({name: value for name, value in details.items() if name != "messages"}, redactor)
-    # The messages of the delegate, as what they are: a call that waits among them says itself that it was masked.
-    read = [decode_message(encode(message)) for message in cast("list[Any]", messages)]
-    return {**rest, "messages": [decode(encode_message(masked_message(message, redactor))) for message in read]}
+        # The messages of the delegate, as what they are: a call that waits among them says itself that it was masked.
+        try:
+            read = [decode_message(encode(message)) for message in cast("list[Any]", messages)]
+            kept = [decode(encode_message(masked_message(message, redactor))) for message in read]
+        except (TypeError, ValueError, RecursionError):
+            pass  # they are damaged, and only data
+        else:
+            rest = _masked_pending({name: value for name, value in details.items() if name != "messages"}, redactor)
+            return {**rest, "messages": kept}
+    masked = masked_data(details, redactor)
+    return {**masked, "is_masked": True} if masked != details else masked
 
 
 def _blocks(content: tuple[Any, ...], redactor: Redactor) -> tuple[Any, ...]:
