@@ -198,7 +198,10 @@ def checked_answers(answers: Mapping[str, Answer], messages: Sequence[AgentMessa
     if len(waiting) < len(calls):  # ids may hold slashes, so two ways may have the same name
         counts = Counter([call.call_id for call in calls])
         if doubled := [call_id for call_id in answers if counts[call_id] > 1]:
-            raise ValueError(f"two calls wait under the id {doubled[0]!r}: it does not say which one the answer is for")
+            raise ValueError(
+                f"two calls wait under the id {doubled[0]!r}: it does not say which one the answer is for, so neither "
+                "can be answered; prompt() rejects both and goes on"
+            )
     unknown = [call_id for call_id in answers if call_id not in waiting]
     if unknown:
         raise NotPending(unknown)

@@ -225,6 +225,20 @@ async def test_an_answer_that_could_be_for_two_calls_is_refused() -> None:
     assert ran == []
 
 
+async def test_a_call_with_the_id_of_one_inside_a_delegate_can_only_be_closed() -> None:
+    calls = [call("desk", prompt="go").with_id("o"), call("refund", order=2).with_id("o/r1")]
+    script = scripted(calls, "done")
+    agent = Agent("test:m", stream_fn=script, tools=[desk(*refunds(1)), refund], approve=lambda request: Defer())
+    await agent.prompt("go")
+    assert [waiting.call_id for waiting in agent.pending] == ["o/r1", "o/r1"]
+    with pytest.raises(ValueError, match=r"neither can be answered; prompt\(\) rejects both"):
+        await agent.resume({"o/r1": True})
+    assert (await agent.prompt("never mind")).text == "done"
+    results = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert [result.outcome for result in results] == [ToolOutcome.REJECTED] * 2
+    assert ran == []
+
+
 async def test_wrong_answers_are_refused_before_anything_happens() -> None:
     agent = caller(desk(*refunds(1), call("stamp", order=1).with_id("s")))
     await agent.prompt("go")
@@ -303,6 +317,17 @@ async def test_only_a_delegate_goes_on_inside(answer: Any) -> None:
     (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
     assert result.outcome is ToolOutcome.REJECTED
     assert "this tool is not a delegate" in extract_text(result.content)
+
+
+async def test_a_later_call_with_the_same_id_begins_anew() -> None:
+    """What a delegate was to go on with is for the answered call alone, also if that one did not run."""
+    history = forged(ToolCall("o", "desk", {}), ToolCall("r1", "refund", {"order": 1}))
+    script = scripted(call("desk", prompt="again").with_id("o"), "done")
+    agent = Agent("test:m", stream_fn=script, tools=[desk()], messages=history, approve=lambda request: Reject())
+    await agent.resume({"o/r1": Approve()})
+    results = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert [result.outcome for result in results] == [ToolOutcome.INVALID, ToolOutcome.RAN]
+    assert ran == []
 
 
 async def test_steering_and_aborts_cancel_what_waits_inside() -> None:

@@ -64,6 +64,7 @@ class Resumption:
             pass
         if batch.running or batch.unresolved:
             await batch.leave()
+        run.inside.clear()  # of calls that did not run: a later one with the same id begins anew
         if run.delegations is not None:
             run.delegations.settle([call.spent for call in batch.calls])
         if batch.was_steered:
