@@ -388,6 +388,10 @@ async def test_a_given_result_is_masked_and_an_error_has_failed() -> None:
         ({"ship": Approve()}, TypeError),
         ({"ship": ApproveWith({})}, TypeError),
         ({"refund": True, "ship": "shipped"}, TypeError),
+        ({"ship": AgentToolResult.text(3)}, TypeError),  # type: ignore[arg-type]
+        ({"refund": AgentToolResult((Text(3),))}, TypeError),  # type: ignore[arg-type]
+        ({"refund": ApproveWith("x")}, TypeError),  # type: ignore[arg-type]
+        ({"refund": ApproveWith({"order": 1}, 3)}, TypeError),  # type: ignore[arg-type]
     ],
 )
 async def test_wrong_answers_are_refused_before_anything_happens(answers: Mapping[str, Any], error: type) -> None:
@@ -405,6 +409,14 @@ async def test_wrong_answers_are_refused_before_anything_happens(answers: Mappin
     with pytest.raises(error):
         agent_loop_resume(given, context, agent.config)
     assert (list(agent.messages), events, shop.done) == (before, [], ["look 1"])
+
+
+async def test_arguments_that_are_not_an_object_are_named() -> None:
+    agent, _, _ = shop_agent(call("refund", order=1))
+    (waiting,) = (await agent.prompt("go")).pending
+    says = r"^ApproveWith.arguments for the call '\w+' of refund is a dict, and not a str$"
+    with pytest.raises(TypeError, match=says):
+        await agent.resume({waiting.call_id: ApproveWith("x")})  # type: ignore[arg-type]
 
 
 async def test_an_answered_call_does_not_wait() -> None:
