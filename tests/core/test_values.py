@@ -39,6 +39,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.testing import (
+    FakeClock,
     Request,
     call,
     check_conversation,
@@ -436,7 +437,7 @@ async def test_the_text_of_a_run_comes_in_pieces() -> None:
     agent.subscribe(events.append)
     words = agent.text_stream("1+2?")
     assert isinstance(words, TextStream)
-    assert [piece async for piece in words] == ["Let ", "me s", "ee. ", "It i", "s 3."]
+    assert [piece async for piece in words] == ["Let ", "me s", "ee. ", "\n\nIt i", "s 3."]
     check_events(events)
     assert (await words.result()).text == "It is 3."
     assert not agent.is_running
@@ -450,6 +451,38 @@ async def test_the_text_may_be_asked_for_piece_by_piece_or_not_at_all() -> None:
         with pytest.raises(StopAsyncIteration):
             await anext(words)
     assert (await agent.text_stream("on").result()).text == "three"
+
+
+CUT = fail("network", "cut")
+
+
+@pytest.mark.parametrize(
+    ("replies", "pieces"),
+    [
+        ([text("part") + CUT, text("whole")], ["part", "\nwhole"]),
+        ([text("one two ") + CUT, text("one two three", deltas=4)], ["one two ", "th", "ree"]),
+        ([text("one two") + CUT, text("one two")], ["one two"]),
+        ([text("one two") + CUT, text("one")], ["one two", "\none"]),
+        ([text("one two") + CUT, text("one") + CUT, text("one two three")], ["one two", " three"]),
+        ([text("one") + CUT, text("two") + CUT, text("two three")], ["one", "\ntwo", " three"]),
+        ([CUT, text("whole")], ["whole"]),
+        ([call("add", a=1, b=2), text("It is 3.")], ["It is 3."]),
+        ([text("I add.") + call("add", a=1, b=2), text("I") + CUT, text("It")], ["I add.", "\n\nI", "t"]),
+    ],
+)
+async def test_a_repeated_request_repeats_no_text(replies: list[Any], pieces: list[str]) -> None:
+    agent = Agent(MODEL, stream_fn=scripted(*replies), tools=[add], sleep=FakeClock().sleep)
+    assert [piece async for piece in agent.text_stream("go")] == pieces
+
+
+async def test_text_that_a_failed_repetition_repeats_is_not_given_again() -> None:
+    agent = Agent(
+        MODEL, stream_fn=scripted(text("one two") + CUT, text("one") + fail("auth", "bad key")), sleep=FakeClock().sleep
+    )
+    pieces: list[str] = []
+    with pytest.raises(AuthError):
+        await read(agent.text_stream("hi"), pieces)
+    assert pieces == ["one two"]
 
 
 async def test_the_end_of_the_text_raises_the_error_of_the_run() -> None:

@@ -435,7 +435,7 @@ class Agent(ValueRuns[Deps]):
         from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
 
         order = self._order(given, prompts_of(prompt, given))
-        order.view = view_of_text
+        order.view = view_of_text()
         return TextStream(self._stream(order))
 
     def _value_order(
