@@ -44,10 +44,6 @@ class ApprovalMode(Choice):
     WHERE_REQUIRED = SMART
     """The same, by a name that is not that of the mode of `Approvals` in which rules answer for a person."""
 
-    @classmethod
-    def _missing_(cls, value: object) -> Choice | None:
-        return cls.WHERE_REQUIRED if value == "where_required" else super()._missing_(value)
-
 
 class ProposedCall(Value, frozen=True):
     """The call to decide on, which `approve` is given; the event that it was asked about is `ToolApprovalRequested`.
