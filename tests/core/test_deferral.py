@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -451,10 +452,12 @@ async def test_a_prompt_closes_what_waits() -> None:
 
 async def test_continue_alone_is_refused_and_with_a_message_closes() -> None:
     agent, _, events = shop_agent(REPLY, "fine", "bye")
-    await agent.prompt("go")
-    with pytest.raises(InvalidContinue):
+    first, second, third = (await agent.prompt("go")).pending
+    waiting = f"'{first.call_id}' (refund), '{second.call_id}' (ship), '{third.call_id}' (refund)"
+    says = re.escape(f"calls wait for an answer: {waiting}; resume() with answers, or prompt()")
+    with pytest.raises(InvalidContinue, match=says):
         await agent.continue_loop()
-    with pytest.raises(InvalidContinue):
+    with pytest.raises(InvalidContinue, match=says):
         agent_loop_continue(
             AgentContext("", agent.messages, agent.tools), AgentLoopConfig(model=agent.model, stream_fn=scripted("x"))
         )
