@@ -101,7 +101,13 @@ async def test_usage_and_cost_are_those_of_all_attempts() -> None:
     stream = native("no", as_json(x=1, y=2), usage=Usage(10, 5, total=15), cost=Cost(total=0.5))
     found = await Agent(MODEL, stream_fn=stream).structured_run("where?", SCHEMA)
     assert (found.usage, found.cost) == (Usage(20, 10, total=30), Cost(total=1.0))
-    assert (found.value, found.attempts) == ({"x": 1, "y": 2}, 1)
+    assert (found.value, found.attempts) == ({"x": 1, "y": 2}, 2)
+
+
+@pytest.mark.parametrize("answer", [as_json(x=1, y=2), call("final_answer", x=1, y=2)], ids=["native", "by tool"])
+async def test_a_first_answer_that_fits_is_one_attempt(answer: Any) -> None:
+    stream = scripted(answer, native_schema=isinstance(answer, str))
+    assert (await Agent(MODEL, stream_fn=stream).structured_run("where?", SCHEMA)).attempts == 1
 
 
 def test_the_sync_variant_gives_the_same() -> None:
@@ -316,7 +322,7 @@ async def test_a_value_that_is_refused_goes_back_with_the_reason(is_native: bool
     stream = scripted(*replies, native_schema=is_native)
     agent = Agent(MODEL, stream_fn=stream)
     found = await agent.structured_run("where?", Point, validate=[in_the_first_quadrant, below_ten])
-    assert (found.value, found.attempts) == (Point(1, 2), 2)
+    assert (found.value, found.attempts) == (Point(1, 2), 3)
     said = [extract_text(request.messages[-1].content) for request in stream.requests[1:]]
     assert "(-1, 2) is not in the first quadrant" in said[0]
     assert "x must be below ten" in said[1]
