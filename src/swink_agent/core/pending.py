@@ -26,10 +26,25 @@ from .types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, 
 from .values.decoders import json_decoder
 from .values.value import Value, frozen_json
 
-__all__ = ["Answer", "Pending", "WaitingCall", "checked_answers", "pending_calls", "unclosed_calls", "waiting_calls"]
+__all__ = [
+    "LOST",
+    "Answer",
+    "Pending",
+    "WaitingCall",
+    "checked_answers",
+    "pending_calls",
+    "unclosed_calls",
+    "waiting_calls",
+]
 
 Answer: TypeAlias = Approve | ApproveWith | Reject | bool | AgentToolResult
 """What `resume` takes for a call: an approval or rejection of a question, or the result of an external call."""
+
+LOST = (
+    "outcome unknown: this tool call had started, and its result was never recorded. It may have done all of its work, "
+    "some of it, or none: look before you repeat it."
+)
+"""What the model reads about a call that a crash interrupted."""
 
 _PENDING = ToolOutcome.PENDING
 
