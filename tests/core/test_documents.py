@@ -101,6 +101,17 @@ def test_a_source_is_one_of_three() -> None:
         Document("report.pdf")  # type: ignore[arg-type]
 
 
+def test_the_path_of_a_file_may_be_a_path(report: Path) -> None:
+    source = FileSource(report)  # type: ignore[arg-type]
+    assert source == FileSource(str(report))
+    agent = Agent(MODEL, stream_fn=scripted("ok"))
+    agent.prompt_sync("Look", documents=[source, Document(source)])
+    assert decode_message(encode_message(agent.messages[0])) == agent.messages[0]
+    for wrong in (b"report.pdf", 3, None):
+        with pytest.raises(TypeError, match=r"FileSource\.path is a \w+; give a string or a Path"):
+            FileSource(wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("document", "name"),
     [
