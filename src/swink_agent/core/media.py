@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
+from .checks import is_not
 from .types import PDF, Base64Source, Document, FileSource, Image, Source, UrlSource
 
 __all__ = [
@@ -101,7 +102,8 @@ def documents_of(given: Iterable[DocumentInput]) -> list[Document]:
 
 
 def _several(given: Any, name: str, convert: Callable[[Any], _Block]) -> list[_Block]:
-    if isinstance(given, (str, bytes, Path, Image, Document, Base64Source, UrlSource, FileSource)):
+    alone = (str, bytes, Path, Image, Document, Base64Source, UrlSource, FileSource)
+    if isinstance(given, alone) or not isinstance(given, Iterable):
         raise TypeError(f"{name} is a {type(given).__name__}; give a list of what to attach: {name}=[…]")
     return [convert(item) for item in cast("Iterable[Any]", given)]
 
@@ -120,7 +122,11 @@ def image_of(given: ImageInput) -> Image:
         if not kind:
             raise ValueError(f"{place} is not a picture of a kind that models take: PNG, JPEG, GIF, WebP")
         return Image(Base64Source(kind, b64encode(data).decode()))
-    return given if isinstance(given, Image) else Image(given)
+    if isinstance(given, Image):
+        return given
+    if not isinstance(given, (Base64Source, UrlSource, FileSource)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("one of the images", given, "a path, bytes, a source or an Image")
+    return Image(given)
 
 
 def document_of(given: DocumentInput) -> Document:
@@ -134,6 +140,8 @@ def document_of(given: DocumentInput) -> Document:
         _check_pdf(data, place)
         name = "" if isinstance(given, (bytes, bytearray)) else Path(given).name
         return Document(Base64Source(PDF, b64encode(data).decode()), name)
+    if not isinstance(given, (Document, Base64Source, UrlSource, FileSource)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("one of the documents", given, "a path, bytes, a source or a Document")
     document = given if isinstance(given, Document) else Document(given)
     _check_source(document.source)
     return document
