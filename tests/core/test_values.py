@@ -372,8 +372,10 @@ async def test_a_mistake_in_the_check_is_raised_and_not_the_models_fault(is_nati
 
 async def test_something_that_is_no_function_is_refused_before_anything_happens() -> None:
     stream = native("never")
-    with pytest.raises(TypeError, match="validate"):
-        await Agent(MODEL, stream_fn=stream).structured_output("where?", Point, validate=[3])  # type: ignore[call-overload]
+    wrong: Any
+    for wrong in ([3], True, 3):
+        with pytest.raises(TypeError, match=r"validate is a function, or a list of them, and not a (int|bool)"):
+            await Agent(MODEL, stream_fn=stream).structured_output("where?", Point, validate=wrong)
     assert stream.requests == []
 
 

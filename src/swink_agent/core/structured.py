@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -280,6 +280,8 @@ class StructuredOutput:
 
 
 def _as_validators(given: ValidateFn | Sequence[ValidateFn]) -> tuple[ValidateFn, ...]:
+    if not callable(given) and not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("validate", given, "a function, or a list of them")
     validators = (given,) if callable(given) else tuple(given)
     for validate in validators:
         if not is_function(validate):

@@ -49,6 +49,19 @@ def back(store: CheckpointStore, root: Path, to: Checkpoint, *, force: bool = Fa
     return {item.path: item.what for item in store.rewind(root, store.plan(root, to, force))}
 
 
+def test_a_rewind_is_given_a_plan(store: CheckpointStore, root: Path) -> None:
+    checkpoint = store.take(root)
+    wrong: Any
+    for wrong in (checkpoint, checkpoint.id, None):
+        with pytest.raises(
+            TypeError, match=r"give what plan\(root, checkpoint\) returns, and not a (Checkpoint|str|None)"
+        ):
+            store.rewind(root, wrong)
+    with pytest.raises(TypeError, match="to is a Checkpoint or its id, and not a int"):
+        store.plan(root, 3)  # type: ignore[arg-type]
+    assert store.checkpoints(root) == [checkpoint]
+
+
 def test_the_exact_tree_comes_back(store: CheckpointStore, root: Path) -> None:
     (root / "kept").write_text("kept\n")
     (root / "program").write_text("#!/bin/sh\n")

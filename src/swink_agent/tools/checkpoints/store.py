@@ -19,6 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from swink_agent.core.checks import is_not
 from swink_agent.core.values.several import several_texts
 
 from .._bounded import show_size
@@ -247,6 +248,8 @@ class CheckpointStore:
         What somebody else changed stays, unless `force` is set. With `runs`, only what these runs changed is taken
         back, and what other runs changed since stays. Raises `CheckpointError`.
         """
+        if not isinstance(to, (str, Checkpoint)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("to", to, "a Checkpoint or its id")
         path = os.path.realpath(root)
         wanted = to if isinstance(to, str) else to.id
         with self._lock, self._reading(path) as base:
@@ -283,6 +286,8 @@ class CheckpointStore:
         the name of its run. A path that has changed since the plan was made is `failed`. Raises `CheckpointError` if
         nothing could be recorded; then nothing was changed.
         """
+        if isinstance(plan, (Checkpoint, str)) or not isinstance(plan, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"give what plan(root, checkpoint) returns, and not a {type(plan).__name__}")
         path = os.path.realpath(root)
         run = run_id or f"rewind-{secrets.token_hex(4)}"
         self.take(path, run, "other")
