@@ -231,7 +231,7 @@ class Tree:
                 raise
             if known.signature[:3] != _signature(state)[:3]:
                 raise
-            self._put(path, Seen(known.entry._replace(mode=mode), None))  # only its permission changed
+            self._put(path, Seen(known.entry._replace(mode=mode), _signature(state)))  # only its permission changed
             return
         if read is None:
             self._unkept(path)
