@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent
-from swink_agent.memory import SessionError, SqlSessionStore
+from swink_agent.memory import SessionError, SessionInUse, SqlSessionStore
 from swink_agent.testing import scripted, text
 
 
@@ -345,3 +345,25 @@ def test_a_list_of_one_folder_looks_at_no_session_of_another(tmp_path: Path, mon
     assert looked == ["b"]
     store.latest(tmp_path / "none")
     assert looked == ["b"]
+
+
+@pytest.mark.parametrize("is_made_first", [True, False])
+def test_a_session_has_one_writer_through_links_to_the_database_too(tmp_path: Path, is_made_first: bool) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "folder").symlink_to(tmp_path / "real")
+    (tmp_path / "link.db").symlink_to(tmp_path / "real" / "talks.db")
+    real = SqlSessionStore(tmp_path / "real" / "talks.db")
+    if is_made_first:
+        real.create(id="other").close()
+    links = [SqlSessionStore(tmp_path / "link.db"), SqlSessionStore(tmp_path / "folder" / "talks.db")]
+    with links[0].create(id="one", title="words") as session:
+        assert session.path == links[0].path == tmp_path / "link.db"
+        for store in (real, *links):
+            with pytest.raises(SessionInUse):
+                store.open("one")
+    for store in (real, *links):
+        store.search("words")
+        with store.open("one"), pytest.raises(SessionInUse):
+            real.delete("one")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"real", "folder", "link.db"}, "locks and the search index are beside the database"

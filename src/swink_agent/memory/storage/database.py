@@ -53,9 +53,10 @@ class DatabaseStorage:
         files: FileOperations | None = None,
     ) -> None:
         self.place = path
-        self.index_path = path.with_name(f"{path.stem}-{INDEX_NAME}")
-        self._database = Database(path, sync=sync, connect=connect)
-        self._locks = path.with_name(path.name + ".locks")
+        real = Path(os.path.realpath(path))  # whoever comes through a link must find the same locks
+        self.index_path = real.with_name(f"{real.stem}-{INDEX_NAME}")
+        self._database = Database(real, sync=sync, connect=connect)
+        self._locks = real.with_name(real.name + ".locks")
         self._files = FileOperations() if files is None else files
 
     def name_of(self, session_id: str) -> LogName:
@@ -110,17 +111,18 @@ class DatabaseStorage:
 
     def _make_file(self) -> None:
         """Creates an empty database, which only this user can read, and the folder of the locks."""
-        missing = [place for place in (self.place.parent, *self.place.parent.parents) if not os.path.exists(place)]
-        make_folder(self.place.parent)
+        path = self._database.path
+        missing = [place for place in (path.parent, *path.parent.parents) if not os.path.exists(place)]
+        make_folder(path.parent)
         make_folder(self._locks)
         with self._database.told("made"), suppress(FileExistsError):
-            self._files.close(self._files.open(self.place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            self._files.close(self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             if self._database.sync:
-                for folder in (self.place.parent, *[place.parent for place in missing]):
+                for folder in (path.parent, *[place.parent for place in missing]):
                     self._files.sync_folder(folder)
 
     def clear_unfinished(self) -> None:
-        if not self.place.exists():
+        if not self._database.path.exists():
             return
         with (
             suppress(SessionError),
@@ -307,7 +309,7 @@ class _DatabaseLog:
         self._database = database
         self._connection: sqlite3.Connection | None = connection
         """`None` while the process forks, and until it is used again."""
-        self._file = os.stat(name.path)
+        self._file = os.stat(database.path)
         self._number = number
         self._lock = lock
         self._position = position
@@ -379,7 +381,7 @@ class _DatabaseLog:
     def sync(self) -> None:
         self.push()
         try:
-            is_there = os.path.samestat(os.stat(self.name.path), self._file)
+            is_there = os.path.samestat(os.stat(self._database.path), self._file)
         except FileNotFoundError:
             is_there = False
         if not is_there:
