@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent
-from swink_agent.memory import SessionError, SessionInUse, SqlSessionStore
+from swink_agent.memory import SessionError, SessionInUse, SessionNotFound, SqlSessionStore
 from swink_agent.testing import scripted, text
 
 
@@ -367,3 +367,42 @@ def test_a_session_has_one_writer_through_links_to_the_database_too(tmp_path: Pa
             real.delete("one")
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"real", "folder", "link.db"}, "locks and the search index are beside the database"
+
+
+def add_row(store: SqlSessionStore, session_id: str | bytes) -> None:
+    """Adds a copy of the first session with an id that no store would give."""
+    with closing(sqlite3.connect(store.path)) as database, database:
+        added = database.execute(
+            "INSERT INTO swink_sessions (id, cwd, size, written, changes, is_unfinished) "
+            "SELECT CAST(? AS TEXT), cwd, size, written, 0, 0 FROM swink_sessions WHERE number = 1",
+            (session_id,),
+        )
+        database.execute(
+            "INSERT INTO swink_session_lines SELECT ?, position, line FROM swink_session_lines WHERE session = 1",
+            (added.lastrowid,),
+        )
+
+
+@pytest.mark.parametrize(
+    "bad", ["abc/../../victim", "../victim", "abc\0", "abc\n", "abcé", "", "-abc", "abc" * 50, b"abc\xff"]
+)
+def test_a_row_whose_id_is_not_an_id_is_not_a_session(tmp_path: Path, bad: str | bytes) -> None:
+    store = SqlSessionStore(tmp_path / "db")
+    with store.create(id="good", title="words"):
+        (tmp_path / "db.locks" / "abc").mkdir()
+        (tmp_path / "victim").write_text("kept")
+    add_row(store, bad)
+    assert [info.id for info in store.list()] == ["good"]
+    assert [info.id for info in store.list(limit=1)] == ["good"]
+    assert store.search("words") == []
+    for use in (store.open, store.load, store.delete):
+        with pytest.raises(SessionNotFound):
+            use("abc")
+    assert (tmp_path / "victim").read_text() == "kept"
+
+
+def test_a_row_whose_id_is_not_an_id_does_not_make_a_beginning_ambiguous(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path / "db")
+    store.create(id="abc-1").close()
+    add_row(store, "abc/../../victim")
+    assert store.load("abc").id == "abc-1"

@@ -28,7 +28,7 @@ from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound
 from .connections import PATIENCE, Database, close_while_forking, never_while_forking
 from .files import FileOperations, close_quietly
 from .folder import INDEX_NAME, lock_file, make_folder
-from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog
+from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog, is_id
 
 __all__ = ["DatabaseStorage"]
 
@@ -205,9 +205,14 @@ class DatabaseStorage:
 
 
 class _DatabaseReader:
-    """Reads logs with one connection; without one, there are no sessions. A `LogReader`."""
+    """Reads logs with one connection; without one, there are no sessions. A `LogReader`.
+
+    A row whose id cannot be the id of a session is not a session, as a file of another name is not one.
+    """
 
     def __init__(self, connection: sqlite3.Connection | None, place: Path) -> None:
+        if connection is not None:
+            connection.text_factory = _decoded
         self._connection = connection
         self._place = place
 
@@ -225,7 +230,7 @@ class _DatabaseReader:
     def ids(self, beginning: str = "") -> list[str]:
         # Ids are ASCII: what begins so is before the beginning with the last character of all.
         rows = self._rows(f"SELECT id {_LISTED} AND id >= ? AND id < ? ORDER BY id", beginning, beginning + "\x7f")
-        return [session_id for (session_id,) in rows]
+        return [session_id for (session_id,) in rows if _is_id(session_id)]
 
     def by_time(self, cwd: str | None = None) -> list[tuple[int, str]]:
         # The folder of a repaired log is unknown here: whoever lists it looks into the log.
@@ -235,11 +240,12 @@ class _DatabaseReader:
             for written, session_id in self._rows(
                 f"SELECT written, id {_LISTED} {condition} ORDER BY written DESC, number DESC", *values
             )
+            if _is_id(session_id)
         ]
 
     def states(self) -> dict[str, LogState]:
         rows = self._rows(f"SELECT id, size, changes, number {_LISTED}")
-        return {session_id: (size, changes, number) for session_id, size, changes, number in rows}
+        return {session_id: (size, changes, number) for session_id, size, changes, number in rows if _is_id(session_id)}
 
     def read(self, session_id: str) -> bytes:
         rows = self._rows(f"SELECT CAST(line AS BLOB) {_OF_SESSION}", session_id)
@@ -476,6 +482,15 @@ def _number_of(connection: sqlite3.Connection, session_id: str) -> int | None:
 def _next_position(connection: sqlite3.Connection, number: int) -> int:
     row = connection.execute("SELECT max(position) FROM swink_session_lines WHERE session = ?", (number,)).fetchone()
     return 0 if row[0] is None else row[0] + 1
+
+
+def _decoded(text: bytes) -> str:
+    """A text of the database. One that is not UTF-8 must not be an error for all rows."""
+    return text.decode("utf-8", "replace")
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) and is_id(value)
 
 
 def _missing(session_id: str, place: Path) -> SessionNotFound:
