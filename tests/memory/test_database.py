@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent
-from swink_agent.memory import SessionError, SessionInUse, SessionNotFound, SqlSessionStore
+from swink_agent.memory import Session, SessionError, SessionInUse, SessionNotFound, SqlSessionStore
 from swink_agent.testing import scripted, text
 
 
@@ -406,3 +406,49 @@ def test_a_row_whose_id_is_not_an_id_does_not_make_a_beginning_ambiguous(tmp_pat
     store.create(id="abc-1").close()
     add_row(store, "abc/../../victim")
     assert store.load("abc").id == "abc-1"
+
+
+@pytest.mark.parametrize("value", ["x", b"x", b"\xff", 1.5, -5, 2**62])
+@pytest.mark.parametrize("column", ["size", "written", "changes", "cwd", "is_unfinished"])
+def test_a_damaged_row_does_not_take_the_other_sessions_away(tmp_path: Path, column: str, value: Any) -> None:
+    store = SqlSessionStore(tmp_path / "db")
+    good = [f"good-{number}" for number in range(3)]
+    for session_id in ("bad-1", *good, "bad-2"):
+        store.create(tmp_path, id=session_id).close()
+    with closing(sqlite3.connect(store.path)) as database, database:
+        database.execute(f"UPDATE swink_sessions SET {column} = ? WHERE id LIKE 'bad%'", (value,))
+    for listed in (store.list(), store.list(tmp_path), store.list(limit=5)):
+        assert set(good) <= {info.id for info in listed}
+    assert len(store.list(limit=2)) == 2
+    assert store.latest() is not None
+    assert store.search("words") == []
+    for session_id in good:
+        store.open(session_id).close()
+
+
+@pytest.mark.parametrize("position", ["p", b"p", 1000.5, 2**63 - 1])
+async def test_a_session_with_a_damaged_position_goes_on_after_its_last_line(tmp_path: Path, position: Any) -> None:
+    store = SqlSessionStore(tmp_path / "db")
+
+    async def say(session: Session, words: str) -> None:
+        with session:
+            agent = Agent("test:model", stream_fn=scripted(f"{words}, too"))
+            session.attach(agent)
+            assert (await agent.prompt(words)).error is None
+
+    await say(store.create(id="one"), "first")
+    with closing(sqlite3.connect(store.path)) as database, database:
+        last = "(SELECT max(position) FROM swink_session_lines)"
+        database.execute(f"UPDATE swink_session_lines SET position = ? WHERE position = {last}", (position,))
+    await say(store.open("one"), "second")
+    await say(store.open("one"), "third")
+    loaded = store.load("one")
+    assert loaded.info.problems == ()
+    assert [message.content[0].text for message in loaded.messages] == [
+        "first",
+        "first, too",
+        "second",
+        "second, too",
+        "third",
+        "third, too",
+    ]

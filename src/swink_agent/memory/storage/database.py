@@ -21,19 +21,22 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound
 from .connections import PATIENCE, Database, close_while_forking, never_while_forking
 from .files import FileOperations, close_quietly
-from .folder import INDEX_NAME, lock_file, make_folder
+from .folder import INDEX_NAME, NEWEST, lock_file, make_folder
 from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog, is_id
 
 __all__ = ["DatabaseStorage"]
 
 _ABANDONED = 3_600_000
 """Milliseconds after which an unfinished session counts as left by a process that died."""
+_LAST_POSITION = 2**62
+"""The highest position after which others may follow."""
 _LISTED = "FROM swink_sessions WHERE NOT is_unfinished"
 _OF_SESSION = (
     "FROM swink_session_lines JOIN swink_sessions ON number = session WHERE id = ? AND NOT is_unfinished "
@@ -174,6 +177,9 @@ class DatabaseStorage:
                     if number is None:
                         raise _missing(session_id, self.place)  # deleted in the meantime
                     position = _next_position(connection, number)
+                    if position > _LAST_POSITION:
+                        with self._database.transaction(connection):
+                            position = _count_anew(connection, number)
                 except BaseException:
                     connection.close()
                     raise
@@ -235,17 +241,18 @@ class _DatabaseReader:
     def by_time(self, cwd: str | None = None) -> list[tuple[int, str]]:
         # The folder of a repaired log is unknown here: whoever lists it looks into the log.
         condition, values = ("", ()) if cwd is None else ("AND (cwd = ? OR cwd IS NULL)", (cwd,))
-        return [
-            (written, session_id)
-            for written, session_id in self._rows(
-                f"SELECT written, id {_LISTED} {condition} ORDER BY written DESC, number DESC", *values
-            )
-            if _is_id(session_id)
-        ]
+        rows = self._rows(f"SELECT written, id {_LISTED} {condition} ORDER BY written DESC, number DESC", *values)
+        timed = [(_whole(written, NEWEST), session_id) for written, session_id in rows if _is_id(session_id)]
+        timed.sort(key=itemgetter(0), reverse=True)
+        return timed
 
     def states(self) -> dict[str, LogState]:
         rows = self._rows(f"SELECT id, size, changes, number {_LISTED}")
-        return {session_id: (size, changes, number) for session_id, size, changes, number in rows if _is_id(session_id)}
+        return {
+            session_id: (_whole(size), _whole(changes), number)
+            for session_id, size, changes, number in rows
+            if _is_id(session_id)
+        }
 
     def read(self, session_id: str) -> bytes:
         rows = self._rows(f"SELECT CAST(line AS BLOB) {_OF_SESSION}", session_id)
@@ -258,7 +265,8 @@ class _DatabaseReader:
         rows = self._rows(f"SELECT number, size {_LISTED} AND id = ?", session_id)
         if self._connection is None or not rows:
             raise _missing(session_id, self._place)
-        yield _RowGlance(self._connection, *rows[0])
+        ((number, size),) = rows
+        yield _RowGlance(self._connection, number, _whole(size))  # if the size is unknown, all of the log is read
 
 
 class _RowGlance:
@@ -480,8 +488,31 @@ def _number_of(connection: sqlite3.Connection, session_id: str) -> int | None:
 
 
 def _next_position(connection: sqlite3.Connection, number: int) -> int:
-    row = connection.execute("SELECT max(position) FROM swink_session_lines WHERE session = ?", (number,)).fetchone()
-    return 0 if row[0] is None else row[0] + 1
+    """The position for the next line. It is above `_LAST_POSITION` if a damaged one leaves no place for more."""
+    (last,) = connection.execute(
+        "SELECT CASE typeof(max(position)) WHEN 'integer' THEN max(position) WHEN 'null' THEN -1 ELSE ? END "
+        "FROM swink_session_lines WHERE session = ?",
+        (_LAST_POSITION, number),
+    ).fetchone()
+    return last + 1
+
+
+def _count_anew(connection: sqlite3.Connection, number: int) -> int:
+    """Numbers the lines in their order, in a transaction of the caller. Returns the position for the next line."""
+    rows = connection.execute(
+        "SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position", (number,)
+    ).fetchall()
+    connection.execute("DELETE FROM swink_session_lines WHERE session = ?", (number,))
+    connection.executemany(
+        "INSERT INTO swink_session_lines VALUES (?, ?, ?)",
+        [(number, position, line or b"") for position, (line,) in enumerate(rows)],
+    )
+    return len(rows)
+
+
+def _whole(value: object, otherwise: int = 0) -> int:
+    """A number of a row. SQLite keeps other values in a column for numbers, too: then the row is damaged."""
+    return value if type(value) is int else otherwise
 
 
 def _decoded(text: bytes) -> str:
