@@ -70,9 +70,11 @@ def read_media(path: str | os.PathLike[str], most: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("is not an ordinary file")
         with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(most + 1) if status.st_size <= most else b""
+            data = cast("bytes | None", file.read(most + 1)) if status.st_size <= most else b""
     finally:
         os.close(descriptor)
+    if data is None:  # some files of the kernel make their readers wait, as a pipe does
+        raise ValueError("has nothing to read yet")
     if status.st_size > most or len(data) > most:
         raise ValueError(f"is larger than {most // 1024**2} MB")
     return data
