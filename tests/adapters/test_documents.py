@@ -265,7 +265,7 @@ async def test_a_file_that_is_not_there_is_a_note(api: str, what: str, tmp_path:
     if what != "missing":
         path.write_text("" if what == "empty" else "hello")
     async with FakeProvider(api, ["Yes."]) as fake:
-        result = await agent_at(fake).prompt("Look", documents=[FileSource(str(path))])
+        result = await agent_at(fake).prompt(UserMessage([Text("Look"), Document(FileSource(str(path)))]))
     assert (result.error, fake.rejections) == (None, [])
     assert "[document missing: gone.pdf " in words_of(fake.bodies[0])
 

@@ -13,6 +13,7 @@ from swink_agent import (
     ApprovalMode,
     Approve,
     ApproveWith,
+    Defer,
     Grant,
     ModelSpec,
     PreDispatchContext,
@@ -146,7 +147,10 @@ async def test_calls_are_asked_about_in_order_and_before_any_runs() -> None:
         (None, "tool call rejected: the approval callback answered NoneType, which is not an approval"),
         ("yes", "tool call rejected: the approval callback answered str, which is not an approval"),
         (1, "tool call rejected: the approval callback answered int, which is not an approval"),
-        (ApproveWith([]), "tool call rejected"),  # type: ignore[arg-type]
+        (
+            ApproveWith([]),  # type: ignore[arg-type]
+            "tool call rejected: the arguments in the callback's ApproveWith are a list, and not a dict",
+        ),
         (ApproveWith(ENDLESS), "tool call rejected: the approval callback answered arguments that contain themselves"),
     ],
 )
@@ -172,6 +176,14 @@ async def test_a_callback_that_raises_is_a_rejection(is_async: bool) -> None:
     assert "approval callback failed" in result
     assert not ran
     assert "ToolApprovalResolved" in names(events)
+
+
+@pytest.mark.parametrize("kind", [Defer, Reject])
+async def test_an_answer_with_a_reason_that_is_not_text_is_a_rejection(kind: Any) -> None:
+    events, (result,) = await run(lambda _: kind(3), [call("write", path="a")])
+    assert result == "tool call rejected: the approval callback failed: TypeError"
+    assert not ran
+    assert names(events)[-1] == "AgentEnd"
 
 
 @pytest.mark.parametrize("answer", [True, Approve()])

@@ -35,10 +35,13 @@ def test_names_that_are_known_elsewhere_hear_of_ours() -> None:
     with pytest.raises(ValueError, match="'rate_limit' is not a valid ErrorKind: use one of 'throttled', 'network'"):
         fail("rate_limit")
     with pytest.raises(
-        ValueError, match="'always' is not a valid ApprovalMode: use one of 'enabled', 'smart', 'bypassed'"
+        ValueError,
+        match=r"^'always' is not a valid ApprovalMode: use one of 'enabled', 'smart', 'bypassed', 'where_required'$",
     ):
         Agent("test:model", stream_fn=scripted(), approval_mode="always")
     assert ApprovalMode("where_required") is ApprovalMode.SMART
+    with pytest.raises(ValueError, match=r"; did you mean 'where_required'\?$"):
+        ApprovalMode("required")
 
 
 def test_a_model_is_checked_for_its_thinking_level() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -388,6 +389,10 @@ async def test_a_given_result_is_masked_and_an_error_has_failed() -> None:
         ({"ship": Approve()}, TypeError),
         ({"ship": ApproveWith({})}, TypeError),
         ({"refund": True, "ship": "shipped"}, TypeError),
+        ({"ship": AgentToolResult.text(3)}, TypeError),  # type: ignore[arg-type]
+        ({"refund": AgentToolResult((Text(3),))}, TypeError),  # type: ignore[arg-type]
+        ({"refund": ApproveWith("x")}, TypeError),  # type: ignore[arg-type]
+        ({"refund": ApproveWith({"order": 1}, 3)}, TypeError),  # type: ignore[arg-type]
     ],
 )
 async def test_wrong_answers_are_refused_before_anything_happens(answers: Mapping[str, Any], error: type) -> None:
@@ -405,6 +410,14 @@ async def test_wrong_answers_are_refused_before_anything_happens(answers: Mappin
     with pytest.raises(error):
         agent_loop_resume(given, context, agent.config)
     assert (list(agent.messages), events, shop.done) == (before, [], ["look 1"])
+
+
+async def test_arguments_that_are_not_an_object_are_named() -> None:
+    agent, _, _ = shop_agent(call("refund", order=1))
+    (waiting,) = (await agent.prompt("go")).pending
+    says = r"^ApproveWith.arguments for the call '\w+' of refund is a dict, and not a str$"
+    with pytest.raises(TypeError, match=says):
+        await agent.resume({waiting.call_id: ApproveWith("x")})  # type: ignore[arg-type]
 
 
 async def test_an_answered_call_does_not_wait() -> None:
@@ -439,10 +452,12 @@ async def test_a_prompt_closes_what_waits() -> None:
 
 async def test_continue_alone_is_refused_and_with_a_message_closes() -> None:
     agent, _, events = shop_agent(REPLY, "fine", "bye")
-    await agent.prompt("go")
-    with pytest.raises(InvalidContinue):
+    first, second, third = (await agent.prompt("go")).pending
+    waiting = f"'{first.call_id}' (refund), '{second.call_id}' (ship), '{third.call_id}' (refund)"
+    says = re.escape(f"calls wait for an answer: {waiting}; resume() with answers, or prompt()")
+    with pytest.raises(InvalidContinue, match=says):
         await agent.continue_loop()
-    with pytest.raises(InvalidContinue):
+    with pytest.raises(InvalidContinue, match=says):
         agent_loop_continue(
             AgentContext("", agent.messages, agent.tools), AgentLoopConfig(model=agent.model, stream_fn=scripted("x"))
         )

@@ -101,6 +101,17 @@ def test_a_source_is_one_of_three() -> None:
         Document("report.pdf")  # type: ignore[arg-type]
 
 
+def test_the_path_of_a_file_may_be_a_path(report: Path) -> None:
+    source = FileSource(report)  # type: ignore[arg-type]
+    assert source == FileSource(str(report))
+    agent = Agent(MODEL, stream_fn=scripted("ok"))
+    agent.prompt_sync("Look", documents=[source, Document(source)])
+    assert decode_message(encode_message(agent.messages[0])) == agent.messages[0]
+    for wrong in (b"report.pdf", 3, None):
+        with pytest.raises(TypeError, match=r"FileSource\.path is a \w+; give a string or a Path"):
+            FileSource(wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("document", "name"),
     [
@@ -202,12 +213,31 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
     ("documents", ["a\0b"], ValueError, "is not a valid file name"),
     ("documents", ["/"], ValueError, "is a folder"),
     ("documents", ["https://a.example/b.pdf"], TypeError, "give UrlSource"),
-    ("documents", [17], TypeError, "Document.source is a int"),
-    ("documents", [PICTURE], TypeError, "Document.source is a Image"),
-    ("images", [REPORT], TypeError, "Image.source is a Document"),
+    ("documents", [17], TypeError, "one of the documents is a path, .* and not a int"),
+    ("documents", [PICTURE], TypeError, "one of the documents is a path, .* and not a Image"),
+    ("images", [REPORT], TypeError, "one of the images is a path, .* and not a Document"),
+    ("images", [None], TypeError, "one of the images is a path, .* and not a NoneType"),
+    ("documents", 17, TypeError, "give a list"),
     ("documents", "report.pdf", TypeError, "give a list"),
     ("documents", PDF, TypeError, "give a list"),
     ("documents", [Base64Source("text/plain", "aGk=")], ValueError, "a document is a PDF"),
+    ("documents", [Base64Source("application/pdf", "aGVsbG8=")], ValueError, "is not a PDF"),
+    ("documents", [Document(Base64Source("application/pdf", "aGVsbG8="))], ValueError, "is not a PDF"),
+    ("documents", [Base64Source("application/pdf", "")], ValueError, "is not a PDF"),
+    ("documents", [Base64Source("application/pdf", PICTURE.source.data)], ValueError, "is a picture"),  # type: ignore[union-attr]
+    ("documents", [Base64Source("application/pdf", "!!!")], ValueError, "is not base64"),
+    ("documents", [Base64Source("application/pdf", DATA + "é")], ValueError, "is not base64"),
+    ("documents", [Base64Source("application/pdf", DATA + "!")], ValueError, "is not base64"),
+    ("documents", [Base64Source("application/pdf", PDF)], TypeError, "data is bytes"),  # type: ignore[arg-type]
+    ("documents", [UrlSource("ftp://a.example/b.pdf")], ValueError, "by https or http, not from 'ftp://a"),
+    ("documents", [UrlSource("report.pdf")], ValueError, "by https or http"),
+    ("documents", [UrlSource("data:application/pdf;base64,aGVsbG8=")], ValueError, "is not a PDF"),
+    ("documents", [UrlSource("data:application/pdf,%25PDF-1.4")], ValueError, "begins with"),
+    ("documents", [FileSource("/nowhere/report.pdf")], FileNotFoundError, "/nowhere/report.pdf"),
+    ("documents", [Document(FileSource("/nowhere/report.pdf"))], FileNotFoundError, "/nowhere/report.pdf"),
+    ("documents", [FileSource("/")], ValueError, "is a folder"),
+    ("documents", [FileSource("/dev/null", "application/pdf")], ValueError, "is not an ordinary file"),
+    ("documents", [FileSource(os.__file__, "application/pdf")], ValueError, "is not a PDF"),
 ]
 
 
@@ -234,6 +264,31 @@ def test_a_pipe_and_a_file_that_is_too_large_are_refused_without_reading(tmp_pat
         file.truncate(MOST_DOCUMENT_BYTES + 1)
     with pytest.raises(ValueError, match="is larger than 32 MB"):
         agent.prompt_sync("Look", documents=[large])
+
+
+def test_the_beginning_of_a_pdf_is_found_where_readers_find_it(tmp_path: Path) -> None:
+    late = tmp_path / "late.pdf"
+    late.write_bytes(b"@PJL SET\r\n" + PDF)
+    data = base64.b64encode(late.read_bytes()).decode()
+    agent = Agent(MODEL, stream_fn=scripted("ok"))
+    sources = [
+        Base64Source("application/pdf", data),
+        FileSource(str(late)),
+        UrlSource(f"DATA:application/pdf;base64,{data}"),
+    ]
+    result = agent.prompt_sync("Look", documents=[late, *sources, UrlSource("HTTPS://a.example/b.pdf")])
+    assert isinstance(message := result.messages[0], UserMessage)
+    assert [block.source for block in message.content[1:]][1:4] == sources  # type: ignore[union-attr]
+
+
+def test_what_cannot_be_attached_is_read_back_from_a_history() -> None:
+    for source in (
+        Base64Source("application/pdf", "!!!"),
+        UrlSource("ftp://a.example/b.pdf"),
+        FileSource("/nowhere.pdf"),
+    ):
+        message = UserMessage([Document(source)], 0)
+        assert decode_message(encode_message(message)) == message
 
 
 async def test_a_document_goes_with_a_string() -> None:

@@ -14,9 +14,13 @@ from swink_agent import (
     Agent,
     AgentLoopConfig,
     DefaultRetryStrategy,
+    Defer,
     ModelSpec,
     Redactor,
+    Reject,
+    Skip,
     SlidingWindow,
+    Stop,
     StreamDone,
     StreamOptions,
     StreamStart,
@@ -65,6 +69,10 @@ def agent(**options: Any) -> Agent:
 
 
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "a number as the reason to defer": (lambda: Defer(3), "^Defer.reason is a string, and not a int$"),  # type: ignore[arg-type]
+    "a number as the reason to reject": (lambda: Reject(3), "^Reject.reason is a string, and not a int$"),  # type: ignore[arg-type]
+    "a number as the reason to skip": (lambda: Skip(3), "^Skip.reason is a string, and not a int$"),  # type: ignore[arg-type]
+    "a number as the reason to stop": (lambda: Stop(3), "^Stop.reason is a string, and not a int$"),  # type: ignore[arg-type]
     "a stream function by name": (lambda: agent(stream_fn="scripted"), "^stream_fn is a function, and not a str$"),
     "approval as a flag": (lambda: agent(approve=True), "^approve is a function, or None, and not a bool$"),
     "a transform": (lambda: agent(transform_context=500), "^transform_context is a function"),

@@ -45,6 +45,25 @@ def test_values_that_do_not_fit_are_refused_when_the_tool_is_made(options: dict[
             return ""
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout": "1s"}, "timeout is a number of seconds, or None, and not a str"),
+        ({"timeout": True}, "timeout is a number of seconds, or None, and not a bool"),
+        ({"retries": "2"}, "retries is a whole number, and not a str"),
+        ({"retries": None}, "retries is a whole number, and not a NoneType"),
+        ({"max_concurrent": "2"}, "max_concurrent is a whole number, or None, and not a str"),
+        ({"max_concurrent": 1.5}, "max_concurrent is a whole number, or None, and not a float"),
+    ],
+)
+def test_values_of_another_type_are_refused_in_words_that_name_them(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}$"):
+
+        @tool(**options)
+        def look() -> str:
+            return ""
+
+
 def test_any_tool_may_have_options_and_an_agent_refuses_wrong_ones() -> None:
     class Slow:
         name = label = description = "slow"

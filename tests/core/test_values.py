@@ -39,6 +39,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.testing import (
+    FakeClock,
     Request,
     call,
     check_conversation,
@@ -100,7 +101,13 @@ async def test_usage_and_cost_are_those_of_all_attempts() -> None:
     stream = native("no", as_json(x=1, y=2), usage=Usage(10, 5, total=15), cost=Cost(total=0.5))
     found = await Agent(MODEL, stream_fn=stream).structured_run("where?", SCHEMA)
     assert (found.usage, found.cost) == (Usage(20, 10, total=30), Cost(total=1.0))
-    assert (found.value, found.attempts) == ({"x": 1, "y": 2}, 1)
+    assert (found.value, found.attempts) == ({"x": 1, "y": 2}, 2)
+
+
+@pytest.mark.parametrize("answer", [as_json(x=1, y=2), call("final_answer", x=1, y=2)], ids=["native", "by tool"])
+async def test_a_first_answer_that_fits_is_one_attempt(answer: Any) -> None:
+    stream = scripted(answer, native_schema=isinstance(answer, str))
+    assert (await Agent(MODEL, stream_fn=stream).structured_run("where?", SCHEMA)).attempts == 1
 
 
 def test_the_sync_variant_gives_the_same() -> None:
@@ -315,7 +322,7 @@ async def test_a_value_that_is_refused_goes_back_with_the_reason(is_native: bool
     stream = scripted(*replies, native_schema=is_native)
     agent = Agent(MODEL, stream_fn=stream)
     found = await agent.structured_run("where?", Point, validate=[in_the_first_quadrant, below_ten])
-    assert (found.value, found.attempts) == (Point(1, 2), 2)
+    assert (found.value, found.attempts) == (Point(1, 2), 3)
     said = [extract_text(request.messages[-1].content) for request in stream.requests[1:]]
     assert "(-1, 2) is not in the first quadrant" in said[0]
     assert "x must be below ten" in said[1]
@@ -365,8 +372,10 @@ async def test_a_mistake_in_the_check_is_raised_and_not_the_models_fault(is_nati
 
 async def test_something_that_is_no_function_is_refused_before_anything_happens() -> None:
     stream = native("never")
-    with pytest.raises(TypeError, match="validate"):
-        await Agent(MODEL, stream_fn=stream).structured_output("where?", Point, validate=[3])  # type: ignore[call-overload]
+    wrong: Any
+    for wrong in ([3], True, 3):
+        with pytest.raises(TypeError, match=r"validate is a function, or a list of them, and not a (int|bool)"):
+            await Agent(MODEL, stream_fn=stream).structured_output("where?", Point, validate=wrong)
     assert stream.requests == []
 
 
@@ -436,7 +445,7 @@ async def test_the_text_of_a_run_comes_in_pieces() -> None:
     agent.subscribe(events.append)
     words = agent.text_stream("1+2?")
     assert isinstance(words, TextStream)
-    assert [piece async for piece in words] == ["Let ", "me s", "ee. ", "It i", "s 3."]
+    assert [piece async for piece in words] == ["Let ", "me s", "ee. ", "\n\nIt i", "s 3."]
     check_events(events)
     assert (await words.result()).text == "It is 3."
     assert not agent.is_running
@@ -450,6 +459,38 @@ async def test_the_text_may_be_asked_for_piece_by_piece_or_not_at_all() -> None:
         with pytest.raises(StopAsyncIteration):
             await anext(words)
     assert (await agent.text_stream("on").result()).text == "three"
+
+
+CUT = fail("network", "cut")
+
+
+@pytest.mark.parametrize(
+    ("replies", "pieces"),
+    [
+        ([text("part") + CUT, text("whole")], ["part", "\nwhole"]),
+        ([text("one two ") + CUT, text("one two three", deltas=4)], ["one two ", "th", "ree"]),
+        ([text("one two") + CUT, text("one two")], ["one two"]),
+        ([text("one two") + CUT, text("one")], ["one two", "\none"]),
+        ([text("one two") + CUT, text("one") + CUT, text("one two three")], ["one two", " three"]),
+        ([text("one") + CUT, text("two") + CUT, text("two three")], ["one", "\ntwo", " three"]),
+        ([CUT, text("whole")], ["whole"]),
+        ([call("add", a=1, b=2), text("It is 3.")], ["It is 3."]),
+        ([text("I add.") + call("add", a=1, b=2), text("I") + CUT, text("It")], ["I add.", "\n\nI", "t"]),
+    ],
+)
+async def test_a_repeated_request_repeats_no_text(replies: list[Any], pieces: list[str]) -> None:
+    agent = Agent(MODEL, stream_fn=scripted(*replies), tools=[add], sleep=FakeClock().sleep)
+    assert [piece async for piece in agent.text_stream("go")] == pieces
+
+
+async def test_text_that_a_failed_repetition_repeats_is_not_given_again() -> None:
+    agent = Agent(
+        MODEL, stream_fn=scripted(text("one two") + CUT, text("one") + fail("auth", "bad key")), sleep=FakeClock().sleep
+    )
+    pieces: list[str] = []
+    with pytest.raises(AuthError):
+        await read(agent.text_stream("hi"), pieces)
+    assert pieces == ["one two"]
 
 
 async def test_the_end_of_the_text_raises_the_error_of_the_run() -> None:

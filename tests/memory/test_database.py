@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sqlite3
 import stat
 import subprocess
@@ -16,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent
+from swink_agent import Agent, tool
 from swink_agent.memory import Session, SessionError, SessionInUse, SessionNotFound, SqlSessionStore
-from swink_agent.testing import scripted, text
+from swink_agent.testing import call, scripted, text
 
 
 def test_the_database_is_a_file_that_only_its_user_can_read(tmp_path: Path) -> None:
@@ -176,6 +177,39 @@ async def test_a_run_whose_records_cannot_be_written_ends_with_an_error(tmp_path
         assert len(again.messages) == 2
         again.note("goes on")
     assert len(store.load("one").notes) == 1
+
+
+async def test_a_transaction_that_somebody_else_left_open_is_named(tmp_path: Path) -> None:
+    def at_once(*given: Any, **options: Any) -> sqlite3.Connection:
+        return sqlite3.connect(*given, **{**options, "timeout": 0})
+
+    store = SqlSessionStore(tmp_path / "app.db", connect=at_once)
+    with closing(sqlite3.connect(store.path, check_same_thread=False)) as database:
+        database.execute("CREATE TABLE orders (number INTEGER)")
+
+        @tool
+        def order(number: int) -> str:
+            """Orders it, and forgets to commit."""
+            database.execute("INSERT INTO orders VALUES (?)", (number,))
+            return "ordered"
+
+        agent = Agent("test:model", stream_fn=scripted(call("order", number=1), "done"), tools=[order])
+        session = store.create(id="one")
+        session.attach(agent)
+        result = await agent.prompt("Order it")
+        locked = r"database is locked \(another connection holds a transaction open\)"
+        assert re.fullmatch(
+            rf".*app.db \(session one\) could not be written: {locked}. What was said after that is not on record: "
+            "commit or close that transaction, then open the session again to go on from what is",
+            result.error or "",
+        )
+        with pytest.raises(SessionError, match="is locked"):
+            session.close()
+        with pytest.raises(SessionError, match=f"app.db cannot be written: {locked}$"):
+            store.create(id="two")
+        database.commit()
+    with store.open("one") as again:
+        again.attach(Agent("test:model", stream_fn=scripted("done")))
 
 
 @pytest.mark.parametrize("statement", ["BEGIN", "INSERT", "COMMIT"])

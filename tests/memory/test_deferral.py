@@ -136,6 +136,87 @@ async def test_after_a_crash_a_started_call_is_unknown_and_the_others_still_wait
         assert (outcomes(agent.messages), shop.done) == ([LOST, RAN, RAN, REJECTED], [])
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_after_a_crash_in_a_delegate_the_other_calls_in_it_still_wait(
+    store: JsonlSessionStore, tmp_path: Path, depth: int
+) -> None:
+    done: list[str] = []
+
+    @tool(requires_approval=True)
+    def pay(order: int) -> str:
+        """Pays."""
+        done.append(f"pay {order}")
+        if order == 3 and len(done) == 1:  # the files as they are now are what a crash leaves
+            shutil.copytree(tmp_path / "sessions", tmp_path / "crashed")
+        return "paid"
+
+    @tool(external=True)
+    def ship(order: int) -> str:
+        """Ships."""
+        raise AssertionError
+
+    def outer(inner_script: Any, *script: Any) -> Agent:
+        agent = Agent("test:inner", stream_fn=scripted(inner_script), tools=[pay, ship], approve=lambda _: Defer())
+        for level in range(depth - 1):
+            middle = scripted(call("help0", prompt="do").with_id(f"m{level}") if inner_script != "inner" else "middle")
+            agent = Agent("test:middle", stream_fn=middle, tools=[agent.as_tool("help0", "Helps.")])
+        tools = [agent.as_tool("helper", "Helps."), ship]
+        return Agent("test:outer", stream_fn=scripted(*script), tools=tools, approve=lambda _: Defer())
+
+    def again(stream_fn: Any, wrap_tool: Any) -> Agent:
+        agent = outer("never asked")
+        return agent.replaced(stream_fn=stream_fn, tools=[wrap_tool(one) for one in agent.tools])
+
+    names = {3: "pay", 4: "ship", 5: "pay", 6: "pay"}
+    first = reply(*[call(name, order=order).with_id(f"i{order}") for order, name in names.items()])
+    with store.create() as session:
+        agent = outer(first, reply(call("helper", prompt="do").with_id("h"), call("ship", order=2).with_id("s")))
+        session.attach(agent)
+        waiting = [one.call_id for one in (await agent.prompt("go")).pending]
+        way = "h/" + "m0/" * (depth - 1)
+        assert waiting == [f"{way}i3", f"{way}i4", f"{way}i5", f"{way}i6", "s"]
+        result = await agent.resume({f"{way}i3": Approve(), f"{way}i5": Reject("no")})
+        assert [one.call_id for one in result.pending] == [f"{way}i4", f"{way}i6", "s"]
+        messages = list(agent.messages)
+    loaded = store.load(session.id)
+    assert (list(loaded.messages), loaded.info.problems) == (messages, ())
+    assert (await replay(loaded, again)).divergence is None
+
+    crashed = JsonlSessionStore(tmp_path / "crashed")
+    assert crashed.load(session.id).info.pending == 4
+    with crashed.open(session.id) as session:
+        agent = outer("inner", "fin")
+        session.attach(agent)
+        # The rejection did not run anything, so its call waits again.
+        assert [one.call_id for one in agent.pending] == [f"{way}i4", f"{way}i5", f"{way}i6", "s"]
+        answers: dict[str, Any] = {"s": AgentToolResult.text("2"), f"{way}i4": AgentToolResult.text("4")}
+        result = await agent.resume({**answers, f"{way}i5": True, f"{way}i6": False})
+        assert (result.text, result.pending, done) == ("fin", (), ["pay 3", "pay 5"])
+    assert not crashed.load(session.id).info.problems
+    assert (await replay(crashed.load(session.id), again)).divergence is None
+    assert done == ["pay 3", "pay 5"]
+
+
+async def test_after_a_crash_in_a_delegate_with_all_answers_its_call_is_unknown(
+    store: JsonlSessionStore, tmp_path: Path
+) -> None:
+    @tool(requires_approval=True)
+    def pay(order: int) -> str:
+        """Pays."""
+        shutil.copytree(tmp_path / "sessions", tmp_path / "crashed")
+        return "paid"
+
+    inner = Agent("test:inner", stream_fn=scripted(call("pay", order=3), "inner"), tools=[pay])
+    model = scripted(call("helper", prompt="do"), "fin")
+    agent = Agent("test:outer", stream_fn=model, tools=[inner.as_tool("helper", "Helps.")], approve=lambda _: Defer())
+    with store.create() as session:
+        session.attach(agent)
+        (one,) = (await agent.prompt("go")).pending
+        assert (await agent.resume({one.call_id: True})).text == "fin"
+    loaded = JsonlSessionStore(tmp_path / "crashed").load(session.id)
+    assert (outcomes(loaded.messages), loaded.info.pending) == ([LOST], 0)
+
+
 async def test_after_a_crash_with_nothing_left_to_wait_for_continue_goes_on(
     store: JsonlSessionStore, tmp_path: Path
 ) -> None:

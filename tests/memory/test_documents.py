@@ -43,7 +43,7 @@ async def test_documents_are_stored_reloaded_and_exported(tmp_path: Path) -> Non
     agent = Agent("any:model", stream_fn=scripted(call("fetch"), "Done."), tools=[fetch])
     with store.create() as session:
         session.attach(agent)
-        await agent.prompt("Compare them", documents=[REPORT, LINKED, LOCAL])
+        await agent.prompt(UserMessage([Text("Compare them"), REPORT, LINKED, LOCAL]))
         session_id = session.id
     with store.open(session_id) as again:
         assert again.messages == agent.messages

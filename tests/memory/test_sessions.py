@@ -202,6 +202,13 @@ async def test_a_session_has_one_agent_and_an_agent_one_session(store: SessionSt
     assert agent.journal is None
 
 
+def test_only_an_agent_is_attached(store: SessionStore) -> None:
+    wrong: Any
+    for wrong, kind in (("x", "a str"), (Agent, "the class Agent")):
+        with store.create() as session, pytest.raises(TypeError, match=f"^attach is given an Agent, and not {kind}"):
+            session.attach(wrong)
+
+
 async def test_nothing_is_attached_during_a_run(store: SessionStore) -> None:
     with store.create() as session:
         caught: list[BaseException] = []

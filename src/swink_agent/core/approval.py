@@ -7,10 +7,11 @@ calls of a history that wait.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
+from .checks import is_not
 from .values.choice import Choice
 from .values.value import Value, show, show_arguments
 
@@ -42,10 +43,6 @@ class ApprovalMode(Choice):
 
     WHERE_REQUIRED = SMART
     """The same, by a name that is not that of the mode of `Approvals` in which rules answer for a person."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> Choice | None:
-        return cls.WHERE_REQUIRED if value == "where_required" else super()._missing_(value)
 
 
 class ProposedCall(Value, frozen=True):
@@ -164,6 +161,10 @@ class Reject(Value, frozen=True):
 
     reason: str = ""
 
+    def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.reason), str):
+            raise is_not("Reject.reason", self.reason, "a string")
+
 
 class Defer(Value, frozen=True):
     """Answer later, perhaps in another process: the run ends, and the call waits for `resume`.
@@ -174,6 +175,10 @@ class Defer(Value, frozen=True):
     whole_fields = frozenset({"reason"})
 
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.reason), str):
+            raise is_not("Defer.reason", self.reason, "a string")
 
 
 Approval: TypeAlias = Approve | ApproveWith | Reject

@@ -353,7 +353,10 @@ class Batch:
         match answer:
             case Approve() | Reject() | Defer():
                 return answer
-            case ApproveWith() if isinstance(cast("object", answer.arguments), dict):
+            case ApproveWith():
+                if not isinstance(cast("object", answer.arguments), dict):
+                    kind = type(answer.arguments).__name__
+                    return Reject(f"the arguments in the callback's ApproveWith are a {kind}, and not a dict")
                 try:
                     arguments = frozen_json(answer.arguments)
                 except RecursionError:

@@ -221,7 +221,7 @@ class NoMessages(AgentError):
 
 
 class InvalidContinue(AgentError):
-    """The last message is a complete assistant message and no message is queued."""
+    """The last message is a complete assistant message, or calls wait for an answer, and no message is queued."""
 
     def __init__(
         self,

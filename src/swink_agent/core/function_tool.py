@@ -91,7 +91,7 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
         self.label = label or self.name.replace("_", " ").strip().capitalize()
         self.requires_approval = requires_approval
         self.on_steer: OnSteer = on_steer
-        ToolOptions(timeout, retries, max_concurrent, external)  # raises ValueError
+        ToolOptions(timeout, retries, max_concurrent, external)  # raises ValueError, TypeError
         self.timeout = timeout
         self.retries = retries
         self.max_concurrent = max_concurrent

@@ -23,9 +23,9 @@ from msgspec import structs
 
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
-from .context.context import default_convert_to_llm, has_unclosed, is_answered, is_waiting
+from .context.context import cannot_continue, default_convert_to_llm, has_unclosed, is_answered, is_waiting
 from .dispatch import dispatch
-from .errors import Aborted, AgentError, ErrorKind, InvalidContinue, NoMessages
+from .errors import Aborted, AgentError, ErrorKind, NoMessages
 from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnResumed, TurnStart
 from .reply import ask_model, convert_context, register_secrets, transform_context
 from .run.consulting import consult, consult_after_turn
@@ -81,7 +81,7 @@ def agent_loop_continue(
     if not context.messages:
         raise NoMessages
     if config.message_provider is None and (is_answered(context.messages) or is_waiting(context.messages)):
-        raise InvalidContinue
+        raise cannot_continue(context.messages)
     return _stream_of(None, context, config, cancel)
 
 
@@ -391,7 +391,7 @@ async def _has_something_to_answer(run: Run) -> bool:
         return True
     if await run.poll("steering") or await run.poll("follow_up"):
         return True
-    run.error = InvalidContinue()
+    run.error = cannot_continue(run.transcript.history)
     return False
 
 

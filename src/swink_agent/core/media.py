@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import stat
 from base64 import b64encode
+from binascii import Error, a2b_base64
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
+from .checks import is_not
 from .types import PDF, Base64Source, Document, FileSource, Image, Source, UrlSource
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "documents_of",
     "image_of",
     "images_of",
+    "is_pdf",
     "kind_of",
     "read_media",
 ]
@@ -56,8 +59,13 @@ def kind_of(data: bytes) -> str:
     return PDF if data[:_LOOKED_AT].lstrip(_BEFORE_A_PDF).startswith(b"%PDF-") else ""
 
 
-def read_media(path: str | os.PathLike[str], most: int) -> bytes:
-    """Reads a file. Raises `OSError`, or `ValueError` with a text that follows the file's name."""
+def is_pdf(data: bytes) -> bool:
+    """Whether this can be a PDF for those who read it: they accept other bytes before its beginning."""
+    return b"%PDF-" in data[:_LOOKED_AT]
+
+
+def read_media(path: str | os.PathLike[str], most: int, first: int | None = None) -> bytes:
+    """Reads a file, or its first bytes. Raises `OSError`, or `ValueError` with a text that follows the file's name."""
     try:
         # This opens a named pipe at once, so that it can be refused; a plain open would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -70,7 +78,8 @@ def read_media(path: str | os.PathLike[str], most: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("is not an ordinary file")
         with open(descriptor, "rb", closefd=False) as file:
-            data = cast("bytes | None", file.read(most + 1)) if status.st_size <= most else b""
+            count = most + 1 if first is None else first
+            data = cast("bytes | None", file.read(count)) if status.st_size <= most else b""
     finally:
         os.close(descriptor)
     if data is None:  # some files of the kernel make their readers wait, as a pipe does
@@ -96,7 +105,8 @@ def documents_of(given: Iterable[DocumentInput]) -> list[Document]:
 
 
 def _several(given: Any, name: str, convert: Callable[[Any], _Block]) -> list[_Block]:
-    if isinstance(given, (str, bytes, Path, Image, Document, Base64Source, UrlSource, FileSource)):
+    alone = (str, bytes, Path, Image, Document, Base64Source, UrlSource, FileSource)
+    if isinstance(given, alone) or not isinstance(given, Iterable):
         raise TypeError(f"{name} is a {type(given).__name__}; give a list of what to attach: {name}=[…]")
     return [convert(item) for item in cast("Iterable[Any]", given)]
 
@@ -115,29 +125,69 @@ def image_of(given: ImageInput) -> Image:
         if not kind:
             raise ValueError(f"{place} is not a picture of a kind that models take: PNG, JPEG, GIF, WebP")
         return Image(Base64Source(kind, b64encode(data).decode()))
-    return given if isinstance(given, Image) else Image(given)
+    if isinstance(given, Image):
+        return given
+    if not isinstance(given, (Base64Source, UrlSource, FileSource)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("one of the images", given, "a path, bytes, a source or an Image")
+    return Image(given)
 
 
 def document_of(given: DocumentInput) -> Document:
     """Returns a document: itself, from its source, or with the data of the bytes or of the file, named as the file.
 
-    Raises `OSError` for a path without a file, `ValueError` for data that is not a PDF, `TypeError` for anything that
-    is not a document. The file of a `FileSource` is read when it is sent.
+    Raises `OSError` for a file that cannot be read, `ValueError` for what is not a PDF, `TypeError` for anything that
+    is not a document. The file of a `FileSource` is read whole when it is sent; here its beginning is.
     """
     if isinstance(given, (bytes, bytearray, str, Path)):
         data, place = _data(given, MOST_DOCUMENT_BYTES)
-        kind = kind_of(data)
-        if kind and kind != PDF:
-            raise ValueError(f"{place} is a picture ({kind}): give it as one of the images")
-        if not kind:
-            raise ValueError(f"{place} is not a PDF, and other kinds of documents are not taken")
+        _check_pdf(data, place)
         name = "" if isinstance(given, (bytes, bytearray)) else Path(given).name
         return Document(Base64Source(PDF, b64encode(data).decode()), name)
-    return given if isinstance(given, Document) else Document(given)
+    if not isinstance(given, (Document, Base64Source, UrlSource, FileSource)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("one of the documents", given, "a path, bytes, a source or a Document")
+    document = given if isinstance(given, Document) else Document(given)
+    _check_source(document.source)
+    return document
 
 
-def _data(given: bytes | bytearray | str | Path, most: int) -> tuple[bytes, str]:
-    """Returns the data and how to call it in an error."""
+def _check_source(source: Source) -> None:
+    """Raises what `document_of` raises. Only what an application gives is checked: every history can be read."""
+    if isinstance(source, FileSource):
+        _check_pdf(*_data(source.path, MOST_DOCUMENT_BYTES, _LOOKED_AT))
+    elif isinstance(source, Base64Source):
+        _check_base64(source.data, "the data of a document")
+    elif source.url[:5].lower() == "data:":
+        head, _, data = source.url.partition(",")
+        if not head.endswith(";base64"):
+            raise ValueError(f"a data URL of a document begins with 'data:{PDF};base64,'")
+        _check_base64(data, "the data URL of a document")
+    elif not source.url.lower().startswith(("https://", "http://")):
+        raise ValueError(f"a document is fetched by https or http, not from {source.url[:100]!r}")
+
+
+def _check_base64(data: str, place: str) -> None:
+    if not isinstance(data, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"data is {type(data).__name__}; give a string in base64, or the bytes of the PDF themselves")
+    if len(data) // 4 * 3 > MOST_DOCUMENT_BYTES + 2:
+        raise ValueError(f"{place} is larger than {MOST_DOCUMENT_BYTES // 1024**2} MB")
+    try:
+        # Strict, and therefore to the end: a provider refuses the whole request for one wrong character.
+        found = a2b_base64(data, strict_mode=True)
+    except (Error, ValueError):
+        raise ValueError(f"{place} is not base64") from None
+    _check_pdf(found, place)
+
+
+def _check_pdf(data: bytes, place: str) -> None:
+    kind = kind_of(data)
+    if kind and kind != PDF:
+        raise ValueError(f"{place} is a picture ({kind}): give it as one of the images")
+    if not is_pdf(data):
+        raise ValueError(f"{place} is not a PDF, and other kinds of documents are not taken")
+
+
+def _data(given: bytes | bytearray | str | Path, most: int, first: int | None = None) -> tuple[bytes, str]:
+    """Returns the data, or the first bytes of the file, and how to call it in an error."""
     if isinstance(given, (bytes, bytearray)):
         place = f"what was given as {len(given):,} bytes"
         if len(given) > most:
@@ -149,6 +199,6 @@ def _data(given: bytes | bytearray | str | Path, most: int) -> tuple[bytes, str]
     if isinstance(given, str) and given.startswith(("http://", "https://", "data:")):
         raise TypeError(f"{shown[:100]} is an address, not a path: give UrlSource(…)")
     try:
-        return read_media(given, most), shown
+        return read_media(given, most, first), shown
     except ValueError as error:
         raise ValueError(f"{shown} {error}") from None

@@ -18,17 +18,33 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from .approval import Approve, ApproveWith, PendingCall, Reject
+from .checks import is_not
 from .errors import NotPending
 from .events import DeferralKind
 from .tool import AgentToolResult
-from .types import AgentMessage, AssistantMessage, ToolCall, ToolOutcome, ToolResultMessage, UserMessage
+from .types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage, UserMessage
 from .values.decoders import json_decoder
 from .values.value import Value, frozen_json
 
-__all__ = ["Answer", "Pending", "WaitingCall", "checked_answers", "pending_calls", "unclosed_calls", "waiting_calls"]
+__all__ = [
+    "LOST",
+    "Answer",
+    "Pending",
+    "WaitingCall",
+    "checked_answers",
+    "pending_calls",
+    "unclosed_calls",
+    "waiting_calls",
+]
 
 Answer: TypeAlias = Approve | ApproveWith | Reject | bool | AgentToolResult
 """What `resume` takes for a call: an approval or rejection of a question, or the result of an external call."""
+
+LOST = (
+    "outcome unknown: this tool call had started, and its result was never recorded. It may have done all of its work, "
+    "some of it, or none: look before you repeat it."
+)
+"""What the model reads about a call that a crash interrupted."""
 
 _PENDING = ToolOutcome.PENDING
 
@@ -182,8 +198,10 @@ def checked_answers(answers: Mapping[str, Answer], messages: Sequence[AgentMessa
 
 def _checked(answer: object, call: PendingCall) -> Answer:
     which = f"the call {call.call_id!r} of {call.name}"
+    if isinstance(answer, AgentToolResult):
+        return _checked_result(answer, which)
     if call.kind == "external":
-        if isinstance(answer, (AgentToolResult, Reject)):
+        if isinstance(answer, Reject):
             return answer
         if answer is False:
             return Reject()
@@ -193,15 +211,26 @@ def _checked(answer: object, call: PendingCall) -> Answer:
     match answer:
         case bool():
             return Approve() if answer else Reject()
-        case Approve() | Reject() | AgentToolResult():
+        case Approve() | Reject():
             return answer
-        case ApproveWith() if isinstance(cast("object", answer.arguments), dict):
+        case ApproveWith():
+            if not isinstance(cast("object", answer.arguments), dict):
+                raise is_not(f"ApproveWith.arguments for {which}", answer.arguments, "a dict")
+            if not isinstance(cast("object", answer.note), str):
+                raise is_not(f"ApproveWith.note for {which}", answer.note, "a string")
             return ApproveWith(_frozen(answer.arguments, which), answer.note)
         case _:
             raise TypeError(
                 f"{which} waits for Approve, ApproveWith, Reject, a bool or an AgentToolResult: "
                 f"not {type(answer).__name__}"
             )
+
+
+def _checked_result(result: AgentToolResult, which: str) -> AgentToolResult:
+    for block in result.content:
+        if isinstance(block, Text) and not isinstance(cast("object", block.text), str):
+            raise is_not(f"a text in the result for {which}", block.text, "a string")
+    return result
 
 
 def _frozen(arguments: dict[str, Any], which: str) -> dict[str, Any]:

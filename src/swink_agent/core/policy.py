@@ -7,10 +7,11 @@ and when in `loop` and `dispatch`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, cast
 
 from msgspec.structs import force_setattr
 
+from .checks import is_not
 from .types import (
     AgentMessage,
     AssistantMessage,
@@ -49,6 +50,10 @@ class Stop(Value, frozen=True):
 
     reason: str = ""
 
+    def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.reason), str):
+            raise is_not("Stop.reason", self.reason, "a string")
+
 
 class Skip(Value, frozen=True):
     """Do not make this call; the model reads the reason. Before a dispatch only."""
@@ -56,6 +61,10 @@ class Skip(Value, frozen=True):
     whole_fields = frozenset({"reason"})
 
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.reason), str):
+            raise is_not("Skip.reason", self.reason, "a string")
 
 
 class Inject(Value, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -52,7 +52,7 @@ class StructuredResult(Value, Generic[T], frozen=True):
     answer: T | None = None
     """The value; `None` while calls wait."""
     attempts: int = 0
-    """How many answers did not fit."""
+    """How many answers the model gave in this run: 1 if the first one fitted."""
 
     @property
     def value(self) -> T:
@@ -64,10 +64,12 @@ class StructuredResult(Value, Generic[T], frozen=True):
 
     @property
     def usage(self) -> Usage:
+        """What the run used, without its delegates: `result.total_usage` counts them too."""
         return self.result.usage
 
     @property
     def cost(self) -> Cost:
+        """What that cost: `result.total_cost` counts delegates too."""
         return self.result.cost
 
     @property
@@ -127,6 +129,7 @@ class StructuredOutput:
         self.parameters_schema = schema
         self.max_retries = max_retries
         self.attempts = 0
+        """How many answers did not fit."""
         self.last_error = "the model never tried"
         self._values: list[Any] = []
         self.given: Any = None
@@ -264,7 +267,7 @@ class StructuredOutput:
         if found.pending:
             return found
         if self._values:
-            return replace(found, answer=self._values[0])
+            return replace(found, answer=self._values[0], attempts=self.attempts + 1)
         if self._failure is not None:
             raise self._failure
         stop = result.stopped_by
@@ -277,6 +280,8 @@ class StructuredOutput:
 
 
 def _as_validators(given: ValidateFn | Sequence[ValidateFn]) -> tuple[ValidateFn, ...]:
+    if not callable(given) and not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("validate", given, "a function, or a list of them")
     validators = (given,) if callable(given) else tuple(given)
     for validate in validators:
         if not is_function(validate):

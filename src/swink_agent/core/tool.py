@@ -13,6 +13,7 @@ from msgspec.structs import force_setattr
 
 from .approval import Grant
 from .cancel import CancellationToken
+from .checks import is_not
 from .errors import MissingDeps, ToolError
 from .types import AgentMessage, Document, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks
 from .values import hints
@@ -200,6 +201,13 @@ class ToolContext(Generic[Deps_co]):
             self._on_update(AgentToolResult.text(partial) if isinstance(partial, str) else partial)
 
 
+_OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("timeout", (int, float, type(None)), "a number of seconds, or None"),
+    ("retries", (int,), "a whole number"),
+    ("max_concurrent", (int, type(None)), "a whole number, or None"),
+)
+
+
 class ToolOptions(Value, frozen=True):
     """How the calls of a tool run. Any tool may have these as attributes."""
 
@@ -213,6 +221,9 @@ class ToolOptions(Value, frozen=True):
     """Whether the application runs the calls: here they wait for their result."""
 
     def __post_init__(self) -> None:
+        for name, types, what in _OPTIONS:
+            if not isinstance(value := getattr(self, name), types) or isinstance(value, bool):
+                raise is_not(name, value, what)
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"timeout is {self.timeout!r}; it must be a positive number of seconds, or None")
         if self.retries < 0:

@@ -118,10 +118,20 @@ class UrlSource(Value, frozen=True, tag_field="type", tag="url", gc=False):
 
 
 class FileSource(Value, frozen=True, tag_field="type", tag="file", gc=False):
-    """A file on this machine. Adapters read it for the first request; if it is missing, they send a note."""
+    """A file on this machine. Adapters read it for the first request; if it is missing, they send a note.
+
+    A `Path` becomes a string.
+    """
 
     path: str
     media_type: str | None = None
+
+    def __post_init__(self) -> None:
+        if type(path := cast("Any", self.path)) is not str:
+            given = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: None)()
+            if not isinstance(given, str):
+                raise TypeError(f"FileSource.path is a {type(path).__name__}; give a string or a Path")
+            force_setattr(self, "path", str(given))
 
 
 Source: TypeAlias = Base64Source | UrlSource | FileSource

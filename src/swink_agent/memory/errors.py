@@ -24,6 +24,7 @@ __all__ = [
     "SessionInUse",
     "SessionNotFound",
     "reason_of",
+    "remedy_of",
 ]
 
 
@@ -59,4 +60,16 @@ def reason_of(error: BaseException) -> str:
     """What an error says, without the file's name, which is said by who raises it again."""
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno)
-    return str(error) or type(error).__name__
+    words = str(error) or type(error).__name__
+    return f"{words} (another connection holds a transaction open)" if _is_locked(error) else words
+
+
+def remedy_of(error: BaseException) -> str:
+    """What to do so that records can be written again."""
+    return "commit or close that transaction" if _is_locked(error) else "make room or mend the disk"
+
+
+def _is_locked(error: BaseException) -> bool:
+    """Whether SQLite gave up waiting for its lock, also if this was raised as another error since."""
+    name: str = getattr(error.__cause__ or error, "sqlite_errorname", None) or ""
+    return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))

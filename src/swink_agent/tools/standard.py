@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Literal
 
 from swink_agent import sandbox as sandboxes
+from swink_agent.core.checks import is_not
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.values.several import several_paths
 from swink_agent.sandbox.profile import is_beneath, real_paths
@@ -52,6 +53,8 @@ def standard_tools(
     from .search.tool import SearchTool
     from .shell import BashTool
 
+    if checkpoints is not None and not isinstance(checkpoints, CheckpointStore):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("checkpoints", checkpoints, "a CheckpointStore, or None")
     if isinstance(root, Workspace) and not isinstance(sandbox, str):
         _refuse_open_workspace(root, sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile)
     folders = [os.path.abspath(folder) for folder in several_paths(also, "standard_tools(also=…)")]

@@ -175,6 +175,19 @@ async def test_another_name_is_a_type_error_before_anything_happens(way: Callabl
     assert not agent.is_running
 
 
+@pytest.mark.parametrize("name", ["images", "documents"])
+def test_what_goes_with_a_prompt_is_refused_where_there_is_none(name: str) -> None:
+    agent = Agent("any:model", stream_fn=scripted("never"), messages=["Hi"])
+    given: dict[str, Any] = {name: [b"%PDF-1.4"]}
+    for run in (agent.continue_loop_sync, lambda **given: agent.resume_sync({"c": True}, **given)):
+        with pytest.raises(TypeError, match=f"^{name!r} goes with a prompt, and this run has none$"):
+            run(**given)
+    with pytest.raises(TypeError, match=f"^{name!r} goes with a prompt"):
+        agent.structured_run_sync({"c": True}, int, **given)
+    with pytest.raises(TypeError, match="cannot be given"), agent.override(**given):
+        pass
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

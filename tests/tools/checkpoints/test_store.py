@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,19 @@ def tree(root: Path) -> dict[str, tuple[Any, ...]]:
 
 def back(store: CheckpointStore, root: Path, to: Checkpoint, *, force: bool = False) -> dict[str, str]:
     return {item.path: item.what for item in store.rewind(root, store.plan(root, to, force))}
+
+
+def test_a_rewind_is_given_a_plan(store: CheckpointStore, root: Path) -> None:
+    checkpoint = store.take(root)
+    wrong: Any
+    for wrong in (checkpoint, checkpoint.id, None):
+        with pytest.raises(
+            TypeError, match=r"give what plan\(root, checkpoint\) returns, and not a (Checkpoint|str|None)"
+        ):
+            store.rewind(root, wrong)
+    with pytest.raises(TypeError, match="to is a Checkpoint or its id, and not a int"):
+        store.plan(root, 3)  # type: ignore[arg-type]
+    assert store.checkpoints(root) == [checkpoint]
 
 
 def test_the_exact_tree_comes_back(store: CheckpointStore, root: Path) -> None:
@@ -225,7 +239,9 @@ def test_a_large_file_is_named_and_left_alone(tmp_path: Path, root: Path) -> Non
     (root / "grows").write_text("x" * 11)
     (root / "large").unlink()
     store.take(root, "r", "run")
-    assert {item.path: item.what for item in store.plan(root, start)} == {"grows": "failed", "large": "failed"}
+    assert back(store, root, start) == {"grows": "restore", "large": "failed"}
+    assert (root / "grows").read_text() == "small"
+    assert (root / "grows.swink-1").read_text() == "x" * 11, "what no copy is kept of is moved aside"
 
 
 def test_set_id_bits_do_not_come_back(store: CheckpointStore, root: Path) -> None:
@@ -289,9 +305,9 @@ def test_too_many_files_and_too_much_are_refused_and_nothing_is_recorded(tmp_pat
 
 def test_the_oldest_make_room(tmp_path: Path, root: Path) -> None:
     store = CheckpointStore(tmp_path / "store", most_total=400_000)
-    for _ in range(12):
+    for number in range(12):
         (root / "a").write_bytes(os.urandom(100_000))
-        last = store.take(root, "r", "run")
+        last = store.take(root, f"run{number}", "run")
     kept = store.checkpoints(root)
     assert kept[0] == last
     assert 1 <= len(kept) < 12
@@ -363,6 +379,131 @@ def test_a_process_that_is_killed_leaves_the_store_whole(store: CheckpointStore,
         assert base.execute("pragma integrity_check").fetchone() == ("ok",)
     base.close()
     assert "b" in {item.path for item in store.plan(root, start, force=True)}
+
+
+def test_what_a_call_changed_is_the_run_s_also_if_its_program_dies(store: CheckpointStore, root: Path) -> None:
+    (root / "a").write_text("0")
+    start = store.take(root, "run", opens=True)
+    (root / "a").write_text("by the run")
+    # No checkpoint after it: the program was killed, or none could be kept.
+    assert [item.what for item in store.plan(root, start)] == ["restore"]
+    assert [item.what for item in store.plan(root, start, runs="another")] == []
+    CheckpointStore(store.folder).settle(root)
+    (root / "b").write_text("by a person")
+    newest = store.checkpoints(root)
+    assert [(taken.run_id, taken.owner, taken.changed) for taken in newest[:2]] == [("", "other", 0), ("run", "run", 1)]
+    assert back(store, root, start) == {"a": "restore", "b": "changed"}
+
+
+def test_a_time_of_any_size_is_fine(root: Path, store: CheckpointStore) -> None:
+    (root / "old").write_text("0")
+    os.utime(root / "old", ns=(-(2**62), -(2**62)))
+    store.take(root)
+    (root / "old").write_text("1")
+    assert store.take(root, "r", "run").changed == 1
+
+
+def test_a_damaged_copy_is_not_put_back(store: CheckpointStore, root: Path) -> None:
+    (root / "a").write_text("a" * 1000)
+    (root / "b").write_text("b")
+    start = store.take(root)
+    for name in "ab":
+        (root / name).write_text("new")
+    store.take(root, "r", "run")
+    (path,) = store.folder.iterdir()
+    with sqlite3.connect(path) as base:
+        base.execute("update contents set data = substr(data, 1, length(data) - 1)")
+    base.close()
+    assert {(item.what, item.note) for item in store.plan(root, start)} == {("failed", "no good copy of it is kept")}
+
+
+def test_a_folder_that_was_kept_is_not_hidden_by_moving_it_away_and_back(store: CheckpointStore, root: Path) -> None:
+    (root / "src").mkdir()
+    (root / "src/a").write_text("0")
+    start = store.take(root, "r")
+    (root / ".gitignore").write_text("src/\n")
+    (root / "src").rename(root / "x")
+    store.take(root, "r", "run")
+    (root / "x").rename(root / "src")
+    store.take(root, "r", "run")
+    (root / "src/a").write_text("evil")
+    store.take(root, "r", "run")
+    back(store, root, start)
+    assert tree(root) == {"src": ("folder", 0o755), "src/a": ("file", 0o644, b"0")}
+
+
+def test_a_folder_that_a_person_no_longer_ignores_is_kept_from_then_on(store: CheckpointStore, root: Path) -> None:
+    (root / ".gitignore").write_text("data/\n")
+    (root / "data").mkdir()
+    (root / "data/a").write_text("0")
+    store.take(root, "r")
+    (root / ".gitignore").write_text("")
+    start = store.take(root, "r")
+    (root / "data/a").write_text("1")
+    store.take(root, "r", "run")
+    assert back(store, root, start) == {"data/a": "restore"}
+
+
+def test_a_run_does_not_push_out_its_own_beginning(tmp_path: Path, root: Path) -> None:
+    store = CheckpointStore(tmp_path / "store", most_total=300_000)
+    (root / "a").write_text("0")
+    start = store.take(root, "r", opens=True)
+    (root / "a").write_text("1")
+    store.take(root, "r", "run")
+    for _ in range(2):
+        (root / "junk").write_bytes(os.urandom(100_000))
+        store.take(root, "r", "run")
+    (root / "junk").write_bytes(os.urandom(100_000))
+    with pytest.raises(CheckpointError, match="more than"):
+        store.take(root, "r", "run")
+    assert {item.path: item.what for item in store.plan(root, start)}["a"] == "restore"
+
+
+def test_a_checkpoint_that_does_not_fit_deletes_no_other(tmp_path: Path, root: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a").write_text("0")
+    store = CheckpointStore(tmp_path / "store", most_total=100_000)
+    store.take(other)
+    (path,) = store.folder.iterdir()
+    os.utime(path, (0, 0))
+    (root / "big").write_bytes(os.urandom(200_000))
+    with pytest.raises(CheckpointError):
+        store.take(root)
+    assert len(store.checkpoints(other)) == 1
+
+
+def test_a_rewind_leaves_nothing_that_starts_a_program(store: CheckpointStore, root: Path) -> None:
+    (root / "x").mkdir()
+    (root / "x/config").write_text("[core]\n\tfsmonitor = touch RAN\n")  # not a repository
+    start = store.take(root, "r")
+    (root / "x/config").unlink()
+    for name in ("objects", "refs"):
+        (root / "x" / name).mkdir()
+        os.mkfifo(root / "x" / name / "pipe")
+    (root / "x/HEAD").write_text("ref: refs/heads/main\n")
+    plan = [item for item in store.plan(root, start, force=True) if item.path == "x/config"]
+    outcome = store.rewind(root, plan)
+    assert [item.path for item in outcome] == ["x/config", "."]
+    assert "fsmonitor" in outcome[-1].note
+    assert not (root / "x/config").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_any_longer_comes_back(store: CheckpointStore, root: Path) -> None:
+    (root / "src").mkdir()
+    (root / "src/a").write_text("0")
+    (root / "f").write_text("0")
+    os.utime(root / "f", (0, 0))
+    time.sleep(0.2)  # a file that has just changed is read again, which is not possible here
+    before = tree(root)
+    store.take(root)
+    start = store.take(root)
+    (root / "f").chmod(0)
+    (root / "src").chmod(0)
+    store.take(root, "r", "run")
+    assert back(store, root, start) == {"f": "restore", "src": "restore"}
+    assert tree(root) == before
 
 
 NAMES = st.sampled_from(["a", "b", "d", "d/a", "d/b", "d/e/a", "e"])

@@ -11,8 +11,8 @@ import mimetypes
 import os
 from typing import NamedTuple
 
-from swink_agent.core.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, kind_of, read_media
-from swink_agent.core.types import PDF, Base64Source, Document, FileSource, Image, UrlSource
+from swink_agent.core.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, is_pdf, kind_of, read_media
+from swink_agent.core.types import Base64Source, Document, FileSource, Image, UrlSource
 
 __all__ = ["MOST_IMAGE_BYTES", "Note", "Picture", "document_data", "document_url", "file_name", "image_url", "picture"]
 
@@ -85,7 +85,7 @@ def document_data(document: Document) -> str | Note:
         return Note(f"[document missing: {name} could not be read: {error.strerror or error}]")
     except ValueError as error:
         return Note(f"[document missing: {name} {error}]")
-    if kind_of(data) != PDF:
+    if not is_pdf(data):
         return Note(f"[document missing: {name} is {'empty' if not data else 'not a PDF'}]")
     return base64.b64encode(data).decode()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -131,7 +132,7 @@ def texts_of(store: CheckpointStore, root: str, item: PathRewind) -> tuple[str, 
     if any(entry is not None and entry.kind != "file" for entry in (present, target)):
         return None
     try:
-        now = b"" if item.now is None else Path(root, item.path).read_bytes()
+        now = b"" if item.now is None else _read(os.path.join(root, item.path))
         then = b"" if item.before is None else store.content(root, item.before)
     except (OSError, ToolError):
         return None
@@ -139,3 +140,9 @@ def texts_of(store: CheckpointStore, root: str, item: PathRewind) -> tuple[str, 
         return None
     old, new = decode_text(now), decode_text(then)
     return None if old is None or new is None else (old.text, new.text)
+
+
+def _read(path: str) -> bytes:
+    """The content of a regular file. Never waits: it may have become a pipe."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""

@@ -54,6 +54,7 @@ def undo(cwd: str, wanted: str | None, list_all: bool, dry_run: bool, force: boo
     """
     folder, store = _folder(cwd), open_checkpoints()
     try:
+        store.settle(folder)
         if list_all:
             _list(changed_runs(store, folder))
             return ExitCode.DONE

@@ -29,8 +29,8 @@ from ..config import (
     ToolExecution,
     TransformContextFn,
 )
-from ..context.context import default_convert_to_llm, is_answered, is_waiting
-from ..errors import Aborted, AgentError, AlreadyRunning, InvalidContinue, NoMessages, ProviderMismatch
+from ..context.context import cannot_continue, default_convert_to_llm, is_answered, is_waiting
+from ..errors import Aborted, AgentError, AlreadyRunning, NoMessages, ProviderMismatch
 from ..events import AgentEvent, CompactionReport
 from ..policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from ..retry import DefaultRetryStrategy, RetryStrategy
@@ -435,7 +435,7 @@ class Agent(ValueRuns[Deps]):
         from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
 
         order = self._order(given, prompts_of(prompt, given))
-        order.view = view_of_text
+        order.view = view_of_text()
         return TextStream(self._stream(order))
 
     def _value_order(
@@ -493,7 +493,7 @@ class Agent(ValueRuns[Deps]):
             and not self._queues.has_messages()
             and self._queues.provider is None
         ):
-            raise InvalidContinue
+            raise cannot_continue(history)
 
     async def _drive(
         self,

@@ -105,6 +105,8 @@ def overriding(agent: object, options: Mapping[str, Any]) -> Generator[None]:
 def _converted(options: Mapping[str, Any], names: tuple[str, ...]) -> Given:
     given: Given = {}
     for name, value in options.items():
+        if name in ("images", "documents") and "stream_fn" not in names:
+            raise TypeError(f"{name!r} goes with a prompt, and this run has none")
         if name not in names:
             raise TypeError(f"{name!r} cannot be given for one run; {', '.join(names)} can")
         if name == "deps":

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast, overload
 
 import msgspec
 
+from ..errors import InvalidContinue
 from ..types import (
     AgentMessage,
     AssistantMessage,
@@ -34,6 +35,7 @@ __all__ = [
     "SentMessages",
     "Snapshot",
     "answered",
+    "cannot_continue",
     "default_convert_to_llm",
     "document_tokens",
     "estimate_tokens",
@@ -142,6 +144,16 @@ def is_answered(messages: Sequence[AgentMessage]) -> bool:
 def is_waiting(messages: Sequence[AgentMessage]) -> bool:
     """Whether the history ends with results of which one is pending, so that its call waits for an answer."""
     return has_unclosed(messages, passes_users=False)
+
+
+def cannot_continue(messages: Sequence[AgentMessage]) -> InvalidContinue:
+    """Returns the error for a history that has nothing to answer: it names the calls that wait, if there are any."""
+    if not is_waiting(messages):
+        return InvalidContinue()
+    from ..pending import pending_calls  # on use: this is an error
+
+    calls = ", ".join([f"{call.call_id!r} ({call.name})" for call in pending_calls(messages)])
+    return InvalidContinue(f"calls wait for an answer: {calls}; resume() with answers, or prompt() to go on without")
 
 
 def start_of_waiting(messages: Sequence[AgentMessage]) -> int:

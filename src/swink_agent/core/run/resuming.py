@@ -10,9 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.json import decode as decode_json
+from msgspec.structs import replace
+
 from ..approval import Approve, ApproveWith, Reject
+from ..codec import encode_message
 from ..dispatch import Batch
-from ..pending import Answer, WaitingCall, decoded_messages, pending_calls, waiting_calls
+from ..journal import Recorder
+from ..pending import LOST, Answer, Pending, WaitingCall, decoded_messages, pending_calls, waiting_calls
 from ..tool import AgentToolResult
 from ..types import AssistantMessage, ToolOutcome, ToolResultMessage
 from ..values.value import frozen_json, show
@@ -43,8 +48,7 @@ class Resumption:
         self._answered: list[tuple[WaitingCall, dict[str, Answer]]] = []
         self._others: list[WaitingCall] = []
         for one in waiting:
-            own = {call.call_id: answers[call.call_id] for call in one.calls() if call.call_id in answers}
-            if own:
+            if own := _own(one, answers):
                 self._answered.append((one, own))
             else:
                 self._others.append(one)
@@ -135,8 +139,20 @@ class _AnsweredBatch(Batch):
         if call.tool is None:
             self._refuse_unknown(call)
             return
-        inner = {call_id.removeprefix(f"{call.id}/"): answer for call_id, answer in answers.items()}
+        inner = _inside(one, answers)
         self.run.inside[call.id] = decoded_messages(one.pending.messages), inner, one.pending.state
+
+    def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
+        """Also records, for a delegate in which calls wait on, what holds if the program ends inside it."""
+        super()._record_starts(group, recorder)
+        for call in group:
+            if call.is_checked and call.id in self.run.inside:
+                one = self.waited[call]
+                kept = _if_it_ends_inside(one.pending, self.run.inside[call.id][1])
+                if kept is not None:
+                    message = replace(one.result, details=kept.as_details())
+                    recorder.resolved(message, call.index, self.run.state)
+                    recorder.forget(message)  # it is never part of this history: another result follows
 
     async def _screen_approved(self, approved: list[tuple[CallState, Approve | ApproveWith]]) -> None:
         """Shows approved calls to the pre-dispatch policies again, and gives them their grants."""
@@ -162,3 +178,39 @@ class _AnsweredBatch(Batch):
         names = ", ".join(self.run.toolbox) or "none"
         problem = f"unknown tool {show(call.name)}"
         self._refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
+
+
+def _own(one: WaitingCall, answers: Mapping[str, Answer]) -> dict[str, Answer]:
+    """Returns the answers for this call, or for the calls inside its delegate."""
+    return {call.call_id: answers[call.call_id] for call in one.calls() if call.call_id in answers}
+
+
+def _inside(one: WaitingCall, answers: Mapping[str, Answer]) -> dict[str, Answer]:
+    """Returns these answers by the ids that the calls have inside the delegate."""
+    return {call_id.removeprefix(f"{one.call.id}/"): answer for call_id, answer in answers.items()}
+
+
+def _if_it_ends_inside(pending: Pending, answers: Mapping[str, Answer]) -> Pending | None:
+    """Returns what a delegate waits for if the program ends while it acts on these answers.
+
+    Approved calls may have run, so their results are lost. The others wait. `None` if all of its calls are answered:
+    then it asks its model and may do anything, so the call of the delegate itself is lost.
+    """
+    messages = list(decoded_messages(pending.messages))
+    waits_on = False
+    for one in waiting_calls(messages)[1]:
+        own = _own(one, answers)
+        if not own:
+            waits_on = True
+            continue
+        kept = _if_it_ends_inside(one.pending, _inside(one, own)) if one.pending.kind == "delegate" else None
+        if kept is not None:
+            waits_on = True
+            messages[one.position] = replace(one.result, details=kept.as_details())
+        elif one.pending.kind == "delegate" or isinstance(own[one.call.id], (Approve, ApproveWith)):
+            messages[one.position] = ToolResultMessage(
+                one.call.id, LOST, True, tool_name=one.call.name, outcome=ToolOutcome.LOST
+            )
+    if not waits_on:
+        return None
+    return replace(pending, messages=tuple([decode_json(encode_message(message)) for message in messages]))

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from ..events import AgentEvent, MessageRetry, MessageStart, MessageUpdate, ModelFallback
+from ..events import AgentEvent, MessageEnd, MessageRetry, MessageStart, MessageUpdate, ModelFallback
 from ..stream import MessageAssembler, TextDelta, ToolCallDelta
 from ..types import AgentResult
 from ..values.partial_json import PartialJson
@@ -87,7 +87,8 @@ class TextStream(_View[str, AgentResult]):
     """The text of a run, piece by piece as the model sends it, and the run's result.
 
     The end of the iteration raises the error that ended the run, if there was one. The replies of all turns are one
-    text. When a request is repeated after text was sent, the text begins again; `prompt_stream` tells when.
+    text, with a blank line between them. When a request is repeated after text was sent, text that comes again is left
+    out; a reply that differs begins on a new line, whole.
     """
 
     __slots__ = ()
@@ -127,10 +128,37 @@ class ValueStream(_View[Any, "StructuredResult[T]"], Generic[T]):
         return self
 
 
-def view_of_text(event: AgentEvent, reply: MessageAssembler | None, push: Callable[[Any], None]) -> None:
-    """Pushes the pieces of text."""
-    if type(event) is MessageUpdate and type(event.delta) is TextDelta and event.delta.delta:
-        push(event.delta.delta)
+def view_of_text() -> ViewFn:
+    """Makes the view that pushes the pieces of text, without what a repeated request repeats."""
+    given: list[str] = []  # what the reader has of this reply
+    repeated: str | None = None  # what a repeated request gave so far, while that is text that the reader has
+    gap = ""
+
+    def view(event: AgentEvent, reply: MessageAssembler | None, push: Callable[[Any], None]) -> None:
+        nonlocal given, repeated, gap
+        if type(event) is MessageUpdate:
+            if type(event.delta) is not TextDelta or not event.delta.delta:
+                return
+            piece = event.delta.delta
+            if repeated is not None:
+                had, repeated = "".join(given), repeated + piece
+                if had.startswith(repeated):
+                    return
+                piece = repeated.removeprefix(had) if repeated.startswith(had) else "\n" + repeated
+                given, repeated = [repeated], None
+            else:
+                given.append(piece)
+            push(gap + piece)
+            gap = ""
+        elif type(event) is MessageRetry or type(event) is ModelFallback:
+            repeated = "" if given else None
+        elif type(event) is MessageEnd:
+            if repeated and repeated != "".join(given) and not event.message.is_failed:
+                push("\n" + repeated)  # the reply is shorter than what the reader has
+            gap = "\n\n" if given else gap
+            given, repeated = [], None
+
+    return view
 
 
 def view_of_value(request: StructuredOutput) -> ViewFn:

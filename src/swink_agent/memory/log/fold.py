@@ -30,7 +30,7 @@ from swink_agent.core.journal import (
     StateChanged,
     ToolStarted,
 )
-from swink_agent.core.pending import pending_calls
+from swink_agent.core.pending import LOST, pending_calls
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
@@ -50,10 +50,6 @@ from .records import NO_USE, LabelAdded, NoteAdded, RecordEntry, SessionStarted,
 
 __all__ = ["Fold", "RecoveredResult"]
 
-LOST = (
-    "outcome unknown: this tool call had started, and its result was never recorded. It may have done all of its work, "
-    "some of it, or none: look before you repeat it."
-)
 NEVER_RAN = "never ran: this tool call had not started when the program ended."
 RUNNING = (
     "outcome unknown: this tool call had started, and its result was not there yet when the session was read, while "

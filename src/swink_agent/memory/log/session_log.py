@@ -26,7 +26,7 @@ from swink_agent.core.cancel import call_in
 from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.secrets.redaction import Redactor
 
-from ..errors import SessionError, reason_of
+from ..errors import SessionError, reason_of, remedy_of
 from ..storage.protocols import LogName, OpenLog
 from .fold import Fold
 from .line_writer import LineWriter
@@ -456,7 +456,7 @@ class SessionLog:
         if self._failure is None:
             self._failure = (
                 f"{self.name} could not be {what}: {reason_of(error)}. What was said after that is not on record: "
-                "make room or mend the disk, then open the session again to go on from what is"
+                f"{remedy_of(error)}, then open the session again to go on from what is"
             )
         self._queue.clear()
         waiting, self._waiters = self._waiters, []

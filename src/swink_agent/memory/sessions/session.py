@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from swink_agent.core.agent.agent import Agent
+from swink_agent.core.checks import is_not
 from swink_agent.core.errors import AlreadyRunning
 from swink_agent.core.journal import decoded_state
 from swink_agent.core.record import RunRecord
@@ -207,6 +208,8 @@ class Session:
         Raises `AlreadyRunning` during a run, and `SessionError` if the session or the agent is attached already, the
         session can no longer be written, or the agent's state is not JSON.
         """
+        if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("attach", agent, "given an Agent")
         self.log.check()
         if self._agent is not None:
             whose = "this" if self._agent is agent else "another"

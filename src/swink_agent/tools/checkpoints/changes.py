@@ -60,7 +60,7 @@ class RecordedChanges:
         with self._lock:
             for root in roots:
                 if not self._running.get(root):
-                    self.store.take(root, run_id, "other")
+                    self.store.take(root, run_id, "other", opens=True)
             for root in roots:
                 self._running[root] = self._running.get(root, 0) + 1
 
@@ -73,8 +73,8 @@ class RecordedChanges:
                     continue
                 try:
                     self.store.take(root, run_id, "run")
-                except CheckpointError as error:  # it happened: the next checkpoint counts it as somebody else's
-                    log.warning("what was changed in %s cannot be undone: %s", root, error)
+                except CheckpointError as error:  # the next checkpoint that can be kept counts it as the run's
+                    log.warning("no checkpoint of %s after a change: %s", root, error)
 
 
 class _OpenCall:

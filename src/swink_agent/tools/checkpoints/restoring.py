@@ -43,6 +43,8 @@ class _Restoring:
         self._most_file = most_file
         self._modes: dict[tuple[bytes, ...], int] = {}
         """The folders that were made writable meanwhile, and the modes that they get at the end."""
+        self.aside = ""
+        """The name that something got which was in the way."""
 
     def run(self, plan: Sequence[PathRewind]) -> list[PathRewind]:
         done: dict[str, PathRewind] = {item.path: item for item in plan}
@@ -53,28 +55,31 @@ class _Restoring:
             done[item.path] = self._tried(item, self._remove)
         for item in sorted(going, key=lambda item: (_depth(item), item.path)):
             if item.target is not None and done[item.path].what == "restore":
-                done[item.path] = self._tried(item, self._bring_back)
+                done[item.path] = self._tried(done[item.path], self._bring_back)
         for parts, mode in sorted(self._modes.items(), key=lambda pair: len(pair[0]), reverse=True):
             with suppress(OSError, _Changed), self._folder(parts) as folder:
                 os.fchmod(folder, mode)
         return [done[item.path] for item in plan]
 
     def _tried(self, item: PathRewind, act: Callable[[PathRewind], None]) -> PathRewind:
+        self.aside = ""
         try:
             act(item)
-        except _Changed as error:
+        except (_Changed, ValueError) as error:  # a forged path may hold a NUL
             return item._replace(what="failed", note=str(error) or "was changed meanwhile")
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and item.present is not None:
                 return item._replace(what="changed", note="has files that are not the run's")
             return item._replace(what="failed", note=error.strerror or str(error))
-        return item
+        return item._replace(note=f"what was there is now {self.aside}") if self.aside else item
 
     def _remove(self, item: PathRewind) -> None:
         *above, name = _parts(item)
         with self._folder(above, is_written=True) as folder:
             self._check(folder, name, item.present)
-            if item.present is not None and item.present.kind == "folder":
+            if item.present is not None and item.present.kind == "unkept":
+                self._move_aside(folder, name)
+            elif item.present is not None and item.present.kind == "folder":
                 os.rmdir(name, dir_fd=folder)
             else:
                 os.unlink(name, dir_fd=folder)
@@ -114,6 +119,16 @@ class _Restoring:
         with suppress(OSError):
             os.fsync(folder)
 
+    def _move_aside(self, folder: int, name: bytes) -> None:
+        """Renames something of which no copy is kept, so that nothing is lost."""
+        for number in range(1, 100):
+            aside = name + f".swink-{number}".encode()
+            if entry_at(folder, aside, 0) is None:
+                os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+                self.aside = os.fsdecode(aside)
+                return
+        raise _Changed("no copy is kept of what is there now")
+
     def _kept(self, entry: Entry) -> bytes:
         data = self._content(entry.hash)
         if data is None:
@@ -122,8 +137,11 @@ class _Restoring:
 
     def _check(self, folder: int, name: bytes, present: Entry | None) -> None:
         now = entry_at(folder, name, self._most_file)
-        is_folder = now is not None and present is not None and now.kind == present.kind == "folder"
-        if now != present and not is_folder:
+        if now is None or present is None or now.kind != present.kind:
+            is_same = now is present
+        else:  # a folder's mode may change while its files come back, and a file may be unreadable
+            is_same = now == present or now.kind == "folder" or (now.kind == "file" and not now.hash)
+        if not is_same:
             raise _Changed
 
     @contextmanager
@@ -133,7 +151,7 @@ class _Restoring:
         try:
             for name in parts:
                 try:
-                    inner = os.open(name, FOLDER, dir_fd=folder)
+                    inner = self._open(name, folder)
                 except OSError as error:
                     if error.errno in (errno.ELOOP, errno.ENOTDIR):
                         raise _Changed("is behind a link now") from error
@@ -148,22 +166,40 @@ class _Restoring:
         finally:
             os.close(folder)
 
+    def _open(self, name: bytes, folder: int) -> int:
+        try:
+            return os.open(name, FOLDER, dir_fd=folder)
+        except PermissionError:
+            if not hasattr(os, "O_PATH"):
+                raise
+        # A folder of our own that we may not read. The descriptor stands for the folder, whatever its name becomes.
+        handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(os.fstat(handle).st_mode) | _OWNER_MAY)
+        finally:
+            os.close(handle)
+        return os.open(name, FOLDER, dir_fd=folder)
+
 
 def _write(folder: int, name: bytes, data: bytes, mode: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
         file.write(data)
         file.flush()
-        os.fchmod(file.fileno(), mode)
+        os.fchmod(file.fileno(), mode & 0o777)
         os.fsync(file.fileno())
 
 
 def _makes_way(item: PathRewind) -> bool:
     """Whether what is there has to be removed: for good, or because something of another kind comes back."""
-    return item.target is None or (
-        item.present is not None
-        and item.present.kind != item.target.kind
-        and "folder" in (item.present.kind, item.target.kind)
+    return (
+        item.target is None
+        or (item.present is not None and item.present.kind == "unkept")
+        or (
+            item.present is not None
+            and item.present.kind != item.target.kind
+            and "folder" in (item.present.kind, item.target.kind)
+        )
     )
 
 

@@ -8,6 +8,7 @@ going backwards from the last one. `tree` reads the working folder and `restorin
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import secrets
 import sqlite3
@@ -19,14 +20,17 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from swink_agent.core.checks import is_not
 from swink_agent.core.values.several import several_texts
 
 from .._bounded import show_size
 from .checkpoint import Checkpoint, CheckpointError, Owner, PathRewind, What
 from .restoring import restore
-from .tree import KEPT, Entry, Kind, Seen, Signature, TooManyFiles, Tree, opened_root
+from .tree import KEPT, Entry, Kind, Seen, Signature, TooManyFiles, Tree, hash_of, opened_root
 
 __all__ = ["CheckpointStore"]
+
+log = logging.getLogger("swink_agent")
 
 _MIB = 1024 * 1024
 _DAY = 24 * 3600.0
@@ -105,25 +109,41 @@ class CheckpointStore:
     # -- taking ----------------------------------------------------------------------------------------------
 
     def take(
-        self, root: str | os.PathLike[str], run_id: str = "", owner: Owner = "other", *, undoes: str = ""
+        self,
+        root: str | os.PathLike[str],
+        run_id: str = "",
+        owner: Owner = "other",
+        *,
+        opens: bool = False,
+        undoes: str = "",
     ) -> Checkpoint:
         """Records what the folder is now, on disk when this returns.
 
         `owner` is who made the changes since the last checkpoint. Take one before a call that may change something
-        (`other`), and one after it (`run`). Raises `CheckpointError`; then nothing was recorded.
+        (`other`), and one after it (`run`). With `opens`, what changes until the next checkpoint is the run's, also if
+        the program dies before it takes that one. Raises `CheckpointError`; then nothing was recorded.
         """
         path = os.path.realpath(root)
         with self._lock:
             try:
                 with self._opened(path) as base, _writing(base):
-                    return self._take(base, path, run_id, owner, undoes)
+                    began = _open_run(base)
+                    if began and owner == "other":
+                        self._record(base, path, began, "run", "")
+                    kept = self._record(base, path, run_id, owner, undoes)
+                    _set_open_run(base, run_id if opens else "")
+                    base.commit()
+                    return kept
             except TooManyFiles:
                 raise CheckpointError(
                     f"no checkpoint of {path} could be kept: it has more than {self._most_files:,} files; work in a "
                     "folder with fewer, let git ignore some, or turn undo off"
                 ) from None
-            except (OSError, sqlite3.Error) as error:
+            except (OSError, sqlite3.Error, OverflowError) as error:
                 raise self._not_kept(path, error) from error
+            except BaseException:
+                self._states.pop(path, None)
+                raise
 
     def _not_kept(self, root: str, error: Exception) -> CheckpointError:
         why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
@@ -137,7 +157,7 @@ class CheckpointStore:
             "ignore some, or turn undo off"
         )
 
-    def _take(self, base: sqlite3.Connection, root: str, run_id: str, owner: Owner, undoes: str) -> Checkpoint:
+    def _record(self, base: sqlite3.Connection, root: str, run_id: str, owner: Owner, undoes: str) -> Checkpoint:
         base.execute("insert or ignore into about values ('root', ?)", (os.fsencode(root),))
         known = self._state(base, root)
         room = self._most_total
@@ -153,7 +173,7 @@ class CheckpointStore:
             base.execute("insert into contents values (?, ?)", (content_hash, packed))
 
         with opened_root(root) as descriptor:
-            tree = self._look(descriptor, known, keep)
+            tree = self._look(base, descriptor, known, keep, may_be_taken_in=owner == "other")
         taken = self._clock()
         changed = [
             (path, known.get(path), tree.entries.get(path))
@@ -181,14 +201,34 @@ class CheckpointStore:
             "insert or replace into state values (?, ?, ?, ?, ?, ?, ?, ?)",
             [(path, *_entry_row(new.entry), *_signature_row(new)) for path, _, new in changed if new is not None],
         )
-        if not self._bound(base):
+        if not self._bound(base, run_id):
             raise self._too_large(root)
-        base.commit()
         self._states[root] = (cast("int", number), tree.entries)
         return kept
 
-    def _look(self, root: int, known: dict[bytes, Seen], keep: Callable[[str, bytes], object] | None = None) -> Tree:
-        return Tree(root, known, keep, most_file=self.most_file, most_files=self._most_files, without=self.folder)
+    def _look(
+        self,
+        base: sqlite3.Connection,
+        root: int,
+        known: dict[bytes, Seen],
+        keep: Callable[[str, bytes], object] | None = None,
+        *,
+        may_be_taken_in: bool = False,
+    ) -> Tree:
+        def was_kept(path: bytes) -> bool:
+            row = (path, _KINDS.index("folder"))
+            return base.execute("select 1 from changes where path = ? and kind = ? limit 1", row).fetchone() is not None
+
+        return Tree(
+            root,
+            known,
+            keep,
+            most_file=self.most_file,
+            most_files=self._most_files,
+            without=self.folder,
+            was_kept=was_kept,
+            may_be_taken_in=may_be_taken_in,
+        )
 
     def _state(self, base: sqlite3.Connection, root: str) -> dict[bytes, Seen]:
         (number,) = base.execute("select coalesce(max(number), 0) from checkpoints").fetchone()
@@ -247,6 +287,8 @@ class CheckpointStore:
         What somebody else changed stays, unless `force` is set. With `runs`, only what these runs changed is taken
         back, and what other runs changed since stays. Raises `CheckpointError`.
         """
+        if not isinstance(to, (str, Checkpoint)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("to", to, "a Checkpoint or its id")
         path = os.path.realpath(root)
         wanted = to if isinstance(to, str) else to.id
         with self._lock, self._reading(path) as base:
@@ -260,13 +302,15 @@ class CheckpointStore:
             last = self._state(base, path)
             try:
                 with opened_root(path) as descriptor:
-                    tree = self._look(descriptor, last)
+                    tree = self._look(base, descriptor, last)
             except (OSError, TooManyFiles) as error:
                 raise CheckpointError(f"{path} cannot be read: {error or 'it has too many files'}") from error
             now = {name: seen.entry for name, seen in tree.entries.items()}
             changes = _changes(base, row[0], None if runs is None else several_texts(runs, "plan(runs=…)"))
-            if runs is None:
-                _add_unrecorded(changes, {name: seen.entry for name, seen in last.items()}, now)
+            began = _open_run(base)
+            is_own = bool(began) and (runs is None or began in several_texts(runs, "plan(runs=…)"))
+            if runs is None or is_own:
+                _add_unrecorded(changes, {name: seen.entry for name, seen in last.items()}, now, is_own=is_own)
             plan: list[PathRewind] = []
             for name, those in sorted(changes.items()):
                 first = those[0] if runs is None else next(change for change in those if change.is_own)
@@ -280,18 +324,31 @@ class CheckpointStore:
         """Carries out a plan and returns the outcome for each path.
 
         What is there is recorded first, so the rewind can be taken back itself: `run_id` (by default one is made) is
-        the name of its run. A path that has changed since the plan was made is `failed`. Raises `CheckpointError` if
-        nothing could be recorded; then nothing was changed.
+        the name of its run. A path that has changed since the plan was made is `failed`. What could make git or an
+        editor start a program is moved aside, as after a command; an outcome for the path `.` reports that. Raises
+        `CheckpointError` if nothing could be recorded; then nothing was changed.
         """
+        if isinstance(plan, (Checkpoint, str)) or not isinstance(plan, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"give what plan(root, checkpoint) returns, and not a {type(plan).__name__}")
         path = os.path.realpath(root)
         run = run_id or f"rewind-{secrets.token_hex(4)}"
-        self.take(path, run, "other")
-        with self._reading(path) as base:
+        self.take(path, run, "other", opens=True)
+        with _watched(path) as told, self._reading(path) as base:
             if base is None:
                 raise CheckpointError(f"no checkpoint is kept of {path}")
             done = restore(path, plan, lambda content_hash: _content(base, content_hash), self.most_file)
-        self.take(path, run, "run", undoes=undoes)
-        return done
+        try:
+            self.take(path, run, "run", undoes=undoes)
+        except CheckpointError as error:  # the files are back: the next checkpoint that can be kept records that
+            log.warning("no checkpoint of %s after a rewind: %s", path, error)
+        return [*done, *(PathRewind(".", "changed", None, None, text) for text in told)]
+
+    def settle(self, root: str | os.PathLike[str]) -> None:
+        """Records what a call has changed whose program died, as its run's. Raises `CheckpointError`."""
+        with self._reading(os.path.realpath(root)) as base:
+            began = "" if base is None else _open_run(base)
+        if began:
+            self.take(root)
 
     # -- forgetting ------------------------------------------------------------------------------------------
 
@@ -310,35 +367,41 @@ class CheckpointStore:
                 except (OSError, sqlite3.Error) as error:
                     raise CheckpointError(f"{path} cannot be shortened: {error}") from error
 
-    def _bound(self, base: sqlite3.Connection) -> bool:
-        """Deletes what is too old, then the oldest while everything is too large. Returns whether the rest fits."""
+    def _bound(self, base: sqlite3.Connection, run_id: str = "") -> bool:
+        """Deletes what is too old, then the oldest while everything is too large. Returns whether the rest fits.
+
+        The checkpoints of a run that is going on stay: without its first one, it could not be taken back.
+        """
         oldest = self._clock() - self._most_days * _DAY
         _delete(base, base.execute("select max(number) from checkpoints where taken < ?", (oldest,)).fetchone()[0])
-        room = self._most_total - self._size_of_others(base)
-        while _size(base) > room:
-            rows = base.execute("select number from checkpoints order by number limit 16").fetchall()
-            if len(rows) <= 1:
+        newest = base.execute("select max(number) from checkpoints").fetchone()[0] or 0
+        row = base.execute(
+            "select min(number) from checkpoints where run_id = ? and run_id != ''", (run_id,)
+        ).fetchone()
+        first = newest if row[0] is None else row[0]
+        others = self._others(base)
+        while _size(base) + sum(size for _, size, _ in others) > self._most_total:
+            rows = base.execute(
+                "select number from checkpoints where number < ? order by number limit 16", (first,)
+            ).fetchall()
+            if rows:
+                _delete(base, rows[len(rows) // 2][0])
+            elif others and _size(base) <= self._most_total and others[0][0] < self._clock() - _DAY:
+                others.pop(0)[2].unlink(missing_ok=True)  # it was not used for a day
+            else:
                 return False
-            _delete(base, rows[(len(rows) - 1) // 2][0])
         return True
 
-    def _size_of_others(self, base: sqlite3.Connection) -> int:
-        """The bytes of the other databases. Those that were not used for a day make room, the oldest first."""
+    def _others(self, base: sqlite3.Connection) -> list[tuple[float, int, Path]]:
+        """The other databases, the one that was not used for longest first: when, its bytes, and its path."""
         own = base.execute("pragma database_list").fetchone()[2]
-        others: list[tuple[float, int, Path]] = []
+        found: list[tuple[float, int, Path]] = []
         for path in self.folder.glob(f"*{_ENDING}"):
             with suppress(OSError):
                 state = path.stat()
                 if str(path) != own:
-                    others.append((state.st_mtime, state.st_size, path))
-        total = sum(size for _, size, _ in others)
-        for used, size, path in sorted(others):
-            if total + _size(base) <= self._most_total or used > self._clock() - _DAY:
-                break
-            with suppress(OSError):
-                path.unlink()
-                total -= size
-        return total
+                    found.append((state.st_mtime, state.st_size, path))
+        return sorted(found)
 
     # -- the databases ---------------------------------------------------------------------------------------
 
@@ -393,6 +456,33 @@ def _writing(base: sqlite3.Connection) -> Generator[None]:
         raise
 
 
+@contextmanager
+def _watched(root: str) -> Generator[list[str]]:
+    """Looks at what a rewind leaves as at what a command leaves. The list has what was moved aside, at the end."""
+    from swink_agent.sandbox import SandboxProfile
+    from swink_agent.sandbox._protected import exposed_paths, hooks_in_work_trees
+    from swink_agent.sandbox.repositories.leftovers import Leftovers
+
+    profile = SandboxProfile(write=(root,))
+    leftovers = Leftovers(profile, lambda: exposed_paths(profile), lambda: hooks_in_work_trees(profile))
+    look = leftovers.begin()
+    told: list[str] = []
+    try:
+        yield told
+    finally:
+        told += leftovers.end(look)
+
+
+def _open_run(base: sqlite3.Connection) -> str:
+    """The run whose call has begun and has not ended; empty if there is none."""
+    row = base.execute("select value from about where name = 'open'").fetchone()
+    return "" if row is None else row[0]
+
+
+def _set_open_run(base: sqlite3.Connection, run_id: str) -> None:
+    base.execute("insert or replace into about values ('open', ?)", (run_id,))
+
+
 def _size(base: sqlite3.Connection) -> int:
     """The bytes of a database, with the changes of this transaction."""
     pages, free, size = (
@@ -418,7 +508,11 @@ def _content(base: sqlite3.Connection, content_hash: str) -> bytes | None:
     if row is None:
         return None
     data: bytes = row[0]
-    return zlib.decompress(data[1:]) if data[:1] == _PRESSED else data[1:]
+    try:
+        found = zlib.decompress(data[1:]) if data[:1] == _PRESSED else data[1:]
+    except zlib.error:
+        return None
+    return found if hash_of(found) == content_hash else None  # a damaged copy is not a copy
 
 
 def _packed(data: bytes) -> bytes:
@@ -465,11 +559,13 @@ def _changes(base: sqlite3.Connection, after: int, runs: Collection[str] | None)
     return found if runs is None else {path: changes for path, changes in found.items() if path in owned}
 
 
-def _add_unrecorded(changes: dict[bytes, list[_Change]], last: dict[bytes, Entry], now: dict[bytes, Entry]) -> None:
-    """Adds what differs from the last checkpoint: somebody else's changes."""
+def _add_unrecorded(
+    changes: dict[bytes, list[_Change]], last: dict[bytes, Entry], now: dict[bytes, Entry], *, is_own: bool
+) -> None:
+    """Adds what differs from the last checkpoint: changes of a call that has not ended, or of somebody else."""
     for path in {**last, **now}:
         if last.get(path) != now.get(path):
-            changes.setdefault(path, []).append(_Change(False, last.get(path), now.get(path)))
+            changes.setdefault(path, []).append(_Change(is_own, last.get(path), now.get(path)))
 
 
 def _plan_path(
@@ -513,11 +609,11 @@ def _checked(base: sqlite3.Connection, plan: Sequence[PathRewind]) -> list[PathR
         if item.what in ("restore", "remove"):
             if item.target is None and item.present is not None and item.present.kind == "ignored":
                 continue
-            if item.present is not None and item.present.kind not in KEPT:
-                why = "no copy is kept of what is there now"
+            if item.present is not None and item.present.kind == "ignored":
+                why = "git ignores what is there now, and no copy of that is kept"
             elif item.target is not None and item.target.kind not in KEPT:
                 why = "no copy of it was kept"
             elif item.target is not None and item.target.hash and _content(base, item.target.hash) is None:
-                why = "its copy was deleted"
+                why = "no good copy of it is kept"
         done.append(item._replace(what="failed", note=why) if why else item)
     return done

@@ -10,6 +10,7 @@ import hashlib
 import os
 import stat
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, TypeAlias
@@ -30,6 +31,8 @@ _MOST_SKIPPED = 100
 _GIT = b".git"
 _RULES_TAKE = 5.0
 """Seconds for the rules of what git ignores. After that, nothing more is ignored."""
+_LARGEST = 2**63
+"""A number of this size cannot be stored: the time of a file may be any."""
 _CLOCK_TICK = 100_000_000
 """Nanoseconds in which a file may change twice with the same times, on any file system that counts."""
 
@@ -89,7 +92,10 @@ def entry_at(folder: int, name: bytes, most_file: int) -> Entry | None:
         return Entry("folder", stat.S_IMODE(state.st_mode) & 0o777, "")
     if stat.S_ISLNK(state.st_mode):
         return Entry("link", 0, hash_of(os.fsencode(os.readlink(name, dir_fd=folder))))
-    found = _read_file(folder, name, most_file) if stat.S_ISREG(state.st_mode) else None
+    try:
+        found = _read_file(folder, name, most_file) if stat.S_ISREG(state.st_mode) else None
+    except PermissionError:
+        return Entry("file", stat.S_IMODE(state.st_mode) & 0o777, "")  # it cannot be read
     if found is None:
         return Entry("unkept", 0, "")
     data, state = found
@@ -113,10 +119,13 @@ class Tree:
         most_file: int,
         most_files: int,
         without: str | os.PathLike[str],
+        was_kept: Callable[[bytes], bool] = lambda path: False,
+        may_be_taken_in: bool = True,
     ) -> None:
         """`keep` is given the hash and the content of each file and link that is read. Raises `TooManyFiles`.
 
-        `without` is a folder that is not part of the tree: where the copies are.
+        `without` is a folder that is not part of the tree: where the copies are. `was_kept` says whether a path was
+        ever kept as a folder. With `may_be_taken_in`, a folder that git no longer ignores becomes part of the tree.
         """
         self.entries: dict[bytes, Seen] = {}
         self.skipped: list[str] = []
@@ -126,6 +135,9 @@ class Tree:
         self._most_files = most_files
         self._device = os.fstat(root).st_dev
         self._without = _identity(without)
+        self._was_kept = was_kept
+        self._may_be_taken_in = may_be_taken_in
+        self._sorted: list[bytes] | None = None
         self._rules_end = time.monotonic() + _RULES_TAKE
         self._walk(root, b"", level_of(root, b"", None, self._rules_end), 0)
 
@@ -161,10 +173,20 @@ class Tree:
             return
         known = self._known.get(path)
         kind = known.entry.kind if known is not None else None
-        if kind == "ignored" or (kind != "folder" and self._is_ignored(level, name)):
+        is_hidden = kind == "ignored" and not self._may_be_taken_in
+        if is_hidden or (kind != "folder" and self._is_ignored(level, name) and not self._was_kept(path)):
             self._put(path, Seen(Entry("ignored", 0, ""), None))
             return
-        descriptor = os.open(name, FOLDER, dir_fd=folder)
+        try:
+            descriptor = os.open(name, FOLDER, dir_fd=folder)
+        except PermissionError:
+            if kind != "folder":
+                raise
+            # Nobody without its permission has changed what is beneath it.
+            self._put(path, Seen(Entry("folder", stat.S_IMODE(state.st_mode) & 0o777, ""), None))
+            for inner in self._known_beneath(path):
+                self._put(inner, self._known[inner])
+            return
         try:
             opened = os.fstat(descriptor)
             if opened.st_dev != self._device:
@@ -174,6 +196,11 @@ class Tree:
             self._walk(descriptor, path, level_of(descriptor, name, level), depth + 1)
         finally:
             os.close(descriptor)
+
+    def _known_beneath(self, path: bytes) -> list[bytes]:
+        if self._sorted is None:
+            self._sorted = sorted(self._known)
+        return self._sorted[bisect_left(self._sorted, path + b"/") : bisect_left(self._sorted, path + b"0")]
 
     def _is_ignored(self, level: IgnoreLevel, name: bytes) -> bool:
         try:
@@ -197,7 +224,15 @@ class Tree:
         if known is not None and known.entry.kind == "file" and known.signature == _signature(state):
             self._put(path, Seen(known.entry._replace(mode=mode), known.signature))
             return
-        read = _read_file(folder, name, self._most_file)
+        try:
+            read = _read_file(folder, name, self._most_file)
+        except PermissionError:
+            if known is None or known.entry.kind != "file" or known.signature is None:
+                raise
+            if known.signature[:3] != _signature(state)[:3]:
+                raise
+            self._put(path, Seen(known.entry._replace(mode=mode), _signature(state)))  # only its permission changed
+            return
         if read is None:
             self._unkept(path)
             return
@@ -205,9 +240,10 @@ class Tree:
         found = hash_of(data)
         if self._keep is not None:
             self._keep(found, data)
-        is_settled = time.time_ns() - max(state.st_mtime_ns, state.st_ctime_ns) > _CLOCK_TICK
+        signature = _signature(state)
+        is_settled = time.time_ns() - state.st_ctime_ns > _CLOCK_TICK and all(abs(n) < _LARGEST for n in signature)
         entry = Entry("file", stat.S_IMODE(state.st_mode) & 0o777, found)
-        self._put(path, Seen(entry, _signature(state) if is_settled else None))
+        self._put(path, Seen(entry, signature if is_settled else None))
 
     def _unkept(self, path: bytes) -> None:
         self._skip(path)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from swink_agent.app.settings.settings import Settings
 from swink_agent.core.types import AgentMessage, UserMessage, extract_text
+from swink_agent.rendering.escaping import safe_display
 
 from .shell import is_from_shell
 
@@ -110,6 +111,7 @@ def plan_files(
     found: list[tuple[str, list[PathRewind]]] = []
     for root in dict.fromkeys(map(str, roots)):
         with suppress(ToolError):
+            store.settle(root)
             start = _start(store.checkpoints(root), since)
             plan = [] if start is None else store.plan(root, start, runs=list(since))
             if any(item.what != "same" for item in plan):
@@ -139,9 +141,10 @@ def shown_changes(plans: Sequence[tuple[str, Sequence[PathRewind]]]) -> str:
         for item in plan:
             texts = texts_of(store, root, item) if item.what in ("restore", "remove") else None
             if texts is not None and len(shown) < _MOST_LINES:
-                shown.append(f"--- {item.path}")
+                shown.append(f"--- {safe_display(item.path, None)}")
                 shown += [f"{signs[kind]}{line}" for kind, line in diff_lines(*texts)]
-    return "\n".join(shown[:_MOST_LINES])
+    more = ["… and more than is shown here"] if len(shown) > _MOST_LINES else []
+    return "\n".join([*shown[:_MOST_LINES], *more])
 
 
 def put_files_back(plans: Sequence[tuple[str, Sequence[PathRewind]]], runs: Sequence[RewoundRun]) -> RestoredFiles:
