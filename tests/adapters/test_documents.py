@@ -338,16 +338,19 @@ SOURCES = st.one_of(
     st.sampled_from([UrlSource("https://a.example/b.pdf"), UrlSource(DATA_URL), FileSource("/nowhere/b.pdf")]),
 )
 DOCUMENTS = st.builds(Document, SOURCES, NAMES)
-BLOCKS = st.lists(st.one_of(DOCUMENTS, st.builds(Text, st.text(max_size=9))), min_size=1, max_size=3)
+BLOCKS = st.lists(
+    st.one_of(DOCUMENTS, st.builds(Text, st.text(min_size=1, max_size=9).filter(str.strip))), min_size=1, max_size=3
+)
 EXCHANGES = st.lists(
     st.one_of(
         st.builds(lambda blocks: [UserMessage(blocks)], BLOCKS),
         st.just([AssistantMessage("Yes.")]),
         st.builds(
-            lambda blocks, is_error: [
-                AssistantMessage((ToolCall("call_1", "fetch", {}),)),
-                ToolResultMessage("call_1", blocks, is_error=is_error, tool_name="fetch"),
+            lambda call_id, blocks, is_error: [
+                AssistantMessage((ToolCall(call_id, "fetch", {}),)),
+                ToolResultMessage(call_id, blocks, is_error=is_error, tool_name="fetch"),
             ],
+            st.uuids().map(lambda uuid: f"call_{uuid.hex}"),
             BLOCKS,
             st.booleans(),
         ),

@@ -109,7 +109,7 @@ async def test_wrong_usage_is_told_before_anything_is_asked(swink: Any, tmp_path
     (tmp_path / "schema.json").write_text('{"type": "nonsense"}')
     wrong = {
         ("-p", ""): "the prompt is empty",
-        ("-p", "x", "--tools", "hammer"): "--tools: tools cannot be",
+        ("-p", "x", "--tools", "hammer"): "--tools cannot be",
         ("-p", "x", "--cwd", "/not/there"): "/not/there is not a folder (--cwd)",
         ("-p", "x", "--schema", str(tmp_path / "schema.json")): "is not a JSON Schema that can be used",
         ("-p", "x", "--schema", "not-there.json"): "not-there.json cannot be read",

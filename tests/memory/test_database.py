@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent, tool
-from swink_agent.memory import SessionError, SqlSessionStore
+from swink_agent.memory import Session, SessionError, SessionInUse, SessionNotFound, SqlSessionStore
 from swink_agent.testing import call, scripted, text
 
 
@@ -379,3 +379,110 @@ def test_a_list_of_one_folder_looks_at_no_session_of_another(tmp_path: Path, mon
     assert looked == ["b"]
     store.latest(tmp_path / "none")
     assert looked == ["b"]
+
+
+@pytest.mark.parametrize("is_made_first", [True, False])
+def test_a_session_has_one_writer_through_links_to_the_database_too(tmp_path: Path, is_made_first: bool) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "folder").symlink_to(tmp_path / "real")
+    (tmp_path / "link.db").symlink_to(tmp_path / "real" / "talks.db")
+    real = SqlSessionStore(tmp_path / "real" / "talks.db")
+    if is_made_first:
+        real.create(id="other").close()
+    links = [SqlSessionStore(tmp_path / "link.db"), SqlSessionStore(tmp_path / "folder" / "talks.db")]
+    with links[0].create(id="one", title="words") as session:
+        assert session.path == links[0].path == tmp_path / "link.db"
+        for store in (real, *links):
+            with pytest.raises(SessionInUse):
+                store.open("one")
+    for store in (real, *links):
+        store.search("words")
+        with store.open("one"), pytest.raises(SessionInUse):
+            real.delete("one")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"real", "folder", "link.db"}, "locks and the search index are beside the database"
+
+
+def add_row(store: SqlSessionStore, session_id: str | bytes) -> None:
+    """Adds a copy of the first session with an id that no store would give."""
+    with closing(sqlite3.connect(store.path)) as database, database:
+        added = database.execute(
+            "INSERT INTO swink_sessions (id, cwd, size, written, changes, is_unfinished) "
+            "SELECT CAST(? AS TEXT), cwd, size, written, 0, 0 FROM swink_sessions WHERE number = 1",
+            (session_id,),
+        )
+        database.execute(
+            "INSERT INTO swink_session_lines SELECT ?, position, line FROM swink_session_lines WHERE session = 1",
+            (added.lastrowid,),
+        )
+
+
+@pytest.mark.parametrize(
+    "bad", ["abc/../../victim", "../victim", "abc\0", "abc\n", "abcé", "", "-abc", "abc" * 50, b"abc\xff"]
+)
+def test_a_row_whose_id_is_not_an_id_is_not_a_session(tmp_path: Path, bad: str | bytes) -> None:
+    store = SqlSessionStore(tmp_path / "db")
+    with store.create(id="good", title="words"):
+        (tmp_path / "db.locks" / "abc").mkdir()
+        (tmp_path / "victim").write_text("kept")
+    add_row(store, bad)
+    assert [info.id for info in store.list()] == ["good"]
+    assert [info.id for info in store.list(limit=1)] == ["good"]
+    assert store.search("words") == []
+    for use in (store.open, store.load, store.delete):
+        with pytest.raises(SessionNotFound):
+            use("abc")
+    assert (tmp_path / "victim").read_text() == "kept"
+
+
+def test_a_row_whose_id_is_not_an_id_does_not_make_a_beginning_ambiguous(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path / "db")
+    store.create(id="abc-1").close()
+    add_row(store, "abc/../../victim")
+    assert store.load("abc").id == "abc-1"
+
+
+@pytest.mark.parametrize("value", ["x", b"x", b"\xff", 1.5, -5, 2**62])
+@pytest.mark.parametrize("column", ["size", "written", "changes", "cwd", "is_unfinished"])
+def test_a_damaged_row_does_not_take_the_other_sessions_away(tmp_path: Path, column: str, value: Any) -> None:
+    store = SqlSessionStore(tmp_path / "db")
+    good = [f"good-{number}" for number in range(3)]
+    for session_id in ("bad-1", *good, "bad-2"):
+        store.create(tmp_path, id=session_id).close()
+    with closing(sqlite3.connect(store.path)) as database, database:
+        database.execute(f"UPDATE swink_sessions SET {column} = ? WHERE id LIKE 'bad%'", (value,))
+    for listed in (store.list(), store.list(tmp_path), store.list(limit=5)):
+        assert set(good) <= {info.id for info in listed}
+    assert len(store.list(limit=2)) == 2
+    assert store.latest() is not None
+    assert store.search("words") == []
+    for session_id in good:
+        store.open(session_id).close()
+
+
+@pytest.mark.parametrize("position", ["p", b"p", 1000.5, 2**63 - 1])
+async def test_a_session_with_a_damaged_position_goes_on_after_its_last_line(tmp_path: Path, position: Any) -> None:
+    store = SqlSessionStore(tmp_path / "db")
+
+    async def say(session: Session, words: str) -> None:
+        with session:
+            agent = Agent("test:model", stream_fn=scripted(f"{words}, too"))
+            session.attach(agent)
+            assert (await agent.prompt(words)).error is None
+
+    await say(store.create(id="one"), "first")
+    with closing(sqlite3.connect(store.path)) as database, database:
+        last = "(SELECT max(position) FROM swink_session_lines)"
+        database.execute(f"UPDATE swink_session_lines SET position = ? WHERE position = {last}", (position,))
+    await say(store.open("one"), "second")
+    await say(store.open("one"), "third")
+    loaded = store.load("one")
+    assert loaded.info.problems == ()
+    assert [message.content[0].text for message in loaded.messages] == [
+        "first",
+        "first, too",
+        "second",
+        "second, too",
+        "third",
+        "third, too",
+    ]

@@ -78,9 +78,12 @@ def read_media(path: str | os.PathLike[str], most: int, first: int | None = None
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("is not an ordinary file")
         with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(most + 1 if first is None else first) if status.st_size <= most else b""
+            count = most + 1 if first is None else first
+            data = cast("bytes | None", file.read(count)) if status.st_size <= most else b""
     finally:
         os.close(descriptor)
+    if data is None:  # some files of the kernel make their readers wait, as a pipe does
+        raise ValueError("has nothing to read yet")
     if status.st_size > most or len(data) > most:
         raise ValueError(f"is larger than {most // 1024**2} MB")
     return data

@@ -12,7 +12,11 @@ from hypothesis import strategies as some
 from swink_agent.core.values.partial_json import PartialJson
 
 VALUES = some.recursive(
-    some.none() | some.booleans() | some.integers(-(2**53), 2**53) | some.floats(allow_nan=False) | some.text(),
+    some.none()
+    | some.booleans()
+    | some.integers(-(2**53), 2**53)
+    | some.floats(allow_nan=False, allow_infinity=False)
+    | some.text(),
     lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=5), inner, max_size=3),
     max_leaves=10,
 )

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from swink_agent.core.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, kind_of
+from swink_agent.core.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, kind_of, read_media
 from swink_agent.core.types import PDF, Base64Source, Document, Image, ModelSpec
 
 from ..errors import UsageProblem
@@ -67,24 +67,19 @@ def added_folder(given: str) -> Path:
 
 
 def read_input(given: str, flag: str, most: int) -> bytes:
-    """The contents of a regular file. Raises `UsageProblem`; an empty `flag` is left out of its text."""
+    """The contents of an ordinary file. Raises `UsageProblem`; an empty `flag` is left out of its text."""
     with_flag = f" ({flag})" if flag else ""
     if not given:
         raise UsageProblem(f"an empty text names no file{with_flag}")
     name = encodable(given)
     try:
-        path = Path(given).expanduser()
-        if path.exists() and not path.is_file():
-            raise UsageProblem(f"{name} is {'a folder' if path.is_dir() else 'no regular file'}{with_flag}")
-        with path.open("rb") as file:
-            data = file.read(most + 1)
+        return read_media(Path(given).expanduser(), most)
     except OSError as error:
         raise UsageProblem(f"{name} cannot be read: {error.strerror or error}{with_flag}") from error
-    except (RuntimeError, ValueError) as error:  # an unknown user's home, or a NUL
+    except ValueError as error:
+        raise UsageProblem(f"{name} {error}{with_flag}") from error
+    except RuntimeError as error:  # an unknown user's home
         raise UsageProblem(f"{name} is not the name of a file: {error}{with_flag}") from error
-    if len(data) > most:
-        raise UsageProblem(f"{name} is larger than {most // (1024 * 1024)} MiB{with_flag}")
-    return data
 
 
 def picture(given: str, flag: str = "--image") -> Image:

@@ -30,13 +30,11 @@ __all__ = [
     "contents_of",
     "create_log",
     "created_from",
-    "is_id",
     "new_id",
     "open_log",
     "read_contents",
 ]
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _LAST_NUMBER = 10**17
 """The highest number after which others may follow: readers accept numbers of 18 digits."""
 _ID_TIME = re.compile(r"(\d{8}-\d{6})-(\d{3})-")
@@ -51,11 +49,6 @@ class SessionOnDisk(NamedTuple):
     fold: Fold
     start: SessionStarted
     """The metadata, made up from the session's id if they are lost."""
-
-
-def is_id(text: str) -> bool:
-    """Whether it can be an id: 1 to 128 letters, digits, hyphens and underscores, the first a letter or a digit."""
-    return _ID.fullmatch(text) is not None
 
 
 def new_id(created: int) -> str:

@@ -26,11 +26,11 @@ from swink_agent.core.values.value import copy_json
 from ..errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
 from ..storage.files import FileOperations
 from ..storage.folder import FolderStorage
-from ..storage.protocols import LogReader, LogState, Storage
+from ..storage.protocols import LogReader, LogState, Storage, is_id
 from .forking import copy_into
 from .info import SearchHit, SessionInfo, folder_name
 from .listing import Wanted, info_from_log, used_last
-from .opening import SessionOnDisk, create_log, is_id, open_log, read_contents
+from .opening import SessionOnDisk, create_log, open_log, read_contents
 from .session import LoadedSession, Session, checked_json, checked_text
 
 if TYPE_CHECKING:

@@ -21,19 +21,22 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound
 from .connections import PATIENCE, Database, close_while_forking, never_while_forking
 from .files import FileOperations, close_quietly
-from .folder import INDEX_NAME, lock_file, make_folder
-from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog
+from .folder import INDEX_NAME, NEWEST, lock_file, make_folder
+from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog, is_id
 
 __all__ = ["DatabaseStorage"]
 
 _ABANDONED = 3_600_000
 """Milliseconds after which an unfinished session counts as left by a process that died."""
+_LAST_POSITION = 2**62
+"""The highest position after which others may follow."""
 _LISTED = "FROM swink_sessions WHERE NOT is_unfinished"
 _OF_SESSION = (
     "FROM swink_session_lines JOIN swink_sessions ON number = session WHERE id = ? AND NOT is_unfinished "
@@ -53,9 +56,10 @@ class DatabaseStorage:
         files: FileOperations | None = None,
     ) -> None:
         self.place = path
-        self.index_path = path.with_name(f"{path.stem}-{INDEX_NAME}")
-        self._database = Database(path, sync=sync, connect=connect)
-        self._locks = path.with_name(path.name + ".locks")
+        real = Path(os.path.realpath(path))  # whoever comes through a link must find the same locks
+        self.index_path = real.with_name(f"{real.stem}-{INDEX_NAME}")
+        self._database = Database(real, sync=sync, connect=connect)
+        self._locks = real.with_name(real.name + ".locks")
         self._files = FileOperations() if files is None else files
 
     def name_of(self, session_id: str) -> LogName:
@@ -110,17 +114,18 @@ class DatabaseStorage:
 
     def _make_file(self) -> None:
         """Creates an empty database, which only this user can read, and the folder of the locks."""
-        missing = [place for place in (self.place.parent, *self.place.parent.parents) if not os.path.exists(place)]
-        make_folder(self.place.parent)
+        path = self._database.path
+        missing = [place for place in (path.parent, *path.parent.parents) if not os.path.exists(place)]
+        make_folder(path.parent)
         make_folder(self._locks)
         with self._database.told("made"), suppress(FileExistsError):
-            self._files.close(self._files.open(self.place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            self._files.close(self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             if self._database.sync:
-                for folder in (self.place.parent, *[place.parent for place in missing]):
+                for folder in (path.parent, *[place.parent for place in missing]):
                     self._files.sync_folder(folder)
 
     def clear_unfinished(self) -> None:
-        if not self.place.exists():
+        if not self._database.path.exists():
             return
         with (
             suppress(SessionError),
@@ -172,6 +177,9 @@ class DatabaseStorage:
                     if number is None:
                         raise _missing(session_id, self.place)  # deleted in the meantime
                     position = _next_position(connection, number)
+                    if position > _LAST_POSITION:
+                        with self._database.transaction(connection):
+                            position = _count_anew(connection, number)
                 except BaseException:
                     connection.close()
                     raise
@@ -203,9 +211,14 @@ class DatabaseStorage:
 
 
 class _DatabaseReader:
-    """Reads logs with one connection; without one, there are no sessions. A `LogReader`."""
+    """Reads logs with one connection; without one, there are no sessions. A `LogReader`.
+
+    A row whose id cannot be the id of a session is not a session, as a file of another name is not one.
+    """
 
     def __init__(self, connection: sqlite3.Connection | None, place: Path) -> None:
+        if connection is not None:
+            connection.text_factory = _decoded
         self._connection = connection
         self._place = place
 
@@ -223,21 +236,23 @@ class _DatabaseReader:
     def ids(self, beginning: str = "") -> list[str]:
         # Ids are ASCII: what begins so is before the beginning with the last character of all.
         rows = self._rows(f"SELECT id {_LISTED} AND id >= ? AND id < ? ORDER BY id", beginning, beginning + "\x7f")
-        return [session_id for (session_id,) in rows]
+        return [session_id for (session_id,) in rows if _is_id(session_id)]
 
     def by_time(self, cwd: str | None = None) -> list[tuple[int, str]]:
         # The folder of a repaired log is unknown here: whoever lists it looks into the log.
         condition, values = ("", ()) if cwd is None else ("AND (cwd = ? OR cwd IS NULL)", (cwd,))
-        return [
-            (written, session_id)
-            for written, session_id in self._rows(
-                f"SELECT written, id {_LISTED} {condition} ORDER BY written DESC, number DESC", *values
-            )
-        ]
+        rows = self._rows(f"SELECT written, id {_LISTED} {condition} ORDER BY written DESC, number DESC", *values)
+        timed = [(_whole(written, NEWEST), session_id) for written, session_id in rows if _is_id(session_id)]
+        timed.sort(key=itemgetter(0), reverse=True)
+        return timed
 
     def states(self) -> dict[str, LogState]:
         rows = self._rows(f"SELECT id, size, changes, number {_LISTED}")
-        return {session_id: (size, changes, number) for session_id, size, changes, number in rows}
+        return {
+            session_id: (_whole(size), _whole(changes), number)
+            for session_id, size, changes, number in rows
+            if _is_id(session_id)
+        }
 
     def read(self, session_id: str) -> bytes:
         rows = self._rows(f"SELECT CAST(line AS BLOB) {_OF_SESSION}", session_id)
@@ -250,7 +265,8 @@ class _DatabaseReader:
         rows = self._rows(f"SELECT number, size {_LISTED} AND id = ?", session_id)
         if self._connection is None or not rows:
             raise _missing(session_id, self._place)
-        yield _RowGlance(self._connection, *rows[0])
+        ((number, size),) = rows
+        yield _RowGlance(self._connection, number, _whole(size))  # if the size is unknown, all of the log is read
 
 
 class _RowGlance:
@@ -307,7 +323,7 @@ class _DatabaseLog:
         self._database = database
         self._connection: sqlite3.Connection | None = connection
         """`None` while the process forks, and until it is used again."""
-        self._file = os.stat(name.path)
+        self._file = os.stat(database.path)
         self._number = number
         self._lock = lock
         self._position = position
@@ -379,7 +395,7 @@ class _DatabaseLog:
     def sync(self) -> None:
         self.push()
         try:
-            is_there = os.path.samestat(os.stat(self.name.path), self._file)
+            is_there = os.path.samestat(os.stat(self._database.path), self._file)
         except FileNotFoundError:
             is_there = False
         if not is_there:
@@ -472,8 +488,40 @@ def _number_of(connection: sqlite3.Connection, session_id: str) -> int | None:
 
 
 def _next_position(connection: sqlite3.Connection, number: int) -> int:
-    row = connection.execute("SELECT max(position) FROM swink_session_lines WHERE session = ?", (number,)).fetchone()
-    return 0 if row[0] is None else row[0] + 1
+    """The position for the next line. It is above `_LAST_POSITION` if a damaged one leaves no place for more."""
+    (last,) = connection.execute(
+        "SELECT CASE typeof(max(position)) WHEN 'integer' THEN max(position) WHEN 'null' THEN -1 ELSE ? END "
+        "FROM swink_session_lines WHERE session = ?",
+        (_LAST_POSITION, number),
+    ).fetchone()
+    return last + 1
+
+
+def _count_anew(connection: sqlite3.Connection, number: int) -> int:
+    """Numbers the lines in their order, in a transaction of the caller. Returns the position for the next line."""
+    rows = connection.execute(
+        "SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position", (number,)
+    ).fetchall()
+    connection.execute("DELETE FROM swink_session_lines WHERE session = ?", (number,))
+    connection.executemany(
+        "INSERT INTO swink_session_lines VALUES (?, ?, ?)",
+        [(number, position, line or b"") for position, (line,) in enumerate(rows)],
+    )
+    return len(rows)
+
+
+def _whole(value: object, otherwise: int = 0) -> int:
+    """A number of a row. SQLite keeps other values in a column for numbers, too: then the row is damaged."""
+    return value if type(value) is int else otherwise
+
+
+def _decoded(text: bytes) -> str:
+    """A text of the database. One that is not UTF-8 must not be an error for all rows."""
+    return text.decode("utf-8", "replace")
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) and is_id(value)
 
 
 def _missing(session_id: str, place: Path) -> SessionNotFound:

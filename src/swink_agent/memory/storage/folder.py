@@ -27,7 +27,7 @@ from ..log.reading import instead_of_records, read_records
 from .files import FileOperations, close_quietly, is_file
 from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog
 
-__all__ = ["INDEX_NAME", "FolderStorage", "file_states", "lock_file", "make_folder", "read_file"]
+__all__ = ["INDEX_NAME", "NEWEST", "FolderStorage", "file_states", "lock_file", "make_folder", "read_file"]
 
 _SUFFIX = ".jsonl"
 INDEX_NAME = "search-index.sqlite3"
@@ -37,7 +37,8 @@ _ABANDONED = 3600.0
 _GLANCE = 0.002
 """Seconds that the write of one record usually takes at most."""
 _MOST_GLANCES = 5
-_NEWEST = 2**63
+NEWEST = 2**63
+"""For a log of which it is unknown when it was written."""
 _SESSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
 _OWN_ID = re.compile(r"\d{8}-\d{6}-\d{3}-[0-9a-f]{6}")
 
@@ -87,7 +88,7 @@ class FolderStorage:
             except FileNotFoundError:
                 pass  # deleted in the meantime
             except OSError:
-                timed.append((_NEWEST, session_id))  # the attempt to read it will report the error
+                timed.append((NEWEST, session_id))  # the attempt to read it will report the error
         timed.sort(key=itemgetter(0), reverse=True)
         return timed
 

@@ -3,20 +3,29 @@
 A log is a sequence of bytes: the lines of `log.records`. A `Storage` finds, creates, locks and deletes logs; a
 `LogReader` reads them; an `OpenLog` belongs to the one writer of a session. Nothing here knows what the lines mean.
 
-Owns the protocols. `folder` keeps each log in a file, `database` keeps the lines of all logs in one SQLite database.
+Owns the protocols, and what the id of a session may be. `folder` keeps each log in a file, `database` keeps the lines
+of all logs in one SQLite database.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
-__all__ = ["LogGlance", "LogName", "LogReader", "LogState", "NewLog", "OpenLog", "Storage"]
+__all__ = ["LogGlance", "LogName", "LogReader", "LogState", "NewLog", "OpenLog", "Storage", "is_id"]
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 LogState: TypeAlias = tuple[int, int, int]
 """Three numbers of a log. If they are equal, the log has not changed in between. A plain tuple saves memory."""
+
+
+def is_id(text: str) -> bool:
+    """Whether it can be an id: 1 to 128 letters, digits, hyphens and underscores, the first a letter or a digit."""
+    return _ID.fullmatch(text) is not None
 
 
 class LogName(NamedTuple):
