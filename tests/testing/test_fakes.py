@@ -920,14 +920,6 @@ GEMINI_TURN = generate(content("user", "a"), content("model", function(**SIGNED)
 @rules(
     Rule("unknown fields", changed(GEMINI, messages=[]), "unknown name 'messages'"),
     Rule(
-        "schemas and tools exclude each other",
-        changed(GEMINI, generationConfig={"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}),
-        "function calling with a response mime type",
-        changed(
-            GEMINI, tools=..., generationConfig={"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}
-        ),
-    ),
-    Rule(
         "schemas are for JSON",
         changed(GEMINI, tools=..., generationConfig={"responseJsonSchema": SCHEMA}),
         "must be application/json",
@@ -1107,6 +1099,14 @@ GEMINI_TURN = generate(content("user", "a"), content("model", function(**SIGNED)
 )
 def test_gemini(table: list[Rule]) -> None:
     check(gemini.problems, table, GEMINI_TURN)
+
+
+def test_gemini_took_no_schema_beside_tools_before_its_third_version() -> None:
+    body = changed(GEMINI, generationConfig={"responseMimeType": "application/json", "responseJsonSchema": SCHEMA})
+    (problem,) = gemini.problems(body, "gemini-2.5-flash")
+    assert "function calling with a response mime type" in problem
+    assert gemini.problems(changed(body, tools=...), "gemini-2.5-flash") == []
+    assert gemini.problems(body, "gemini-3-flash-preview") == []
 
 
 def test_gemini_insists_on_signatures_since_its_third_generation() -> None:

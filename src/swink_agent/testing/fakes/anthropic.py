@@ -77,7 +77,7 @@ _BODY = Shape(
 )
 _OUTPUT = Shape({"effort": str, "format": dict, "task_budget": dict})
 _FORMAT = Shape({"type": str, "schema": dict}, required=("type", "schema"))
-_KEYWORDS = SCHEMA_KEYWORDS | {"allOf", "minItems", "default"}
+_KEYWORDS = SCHEMA_KEYWORDS | {"$schema", "allOf", "minItems", "default"}
 _METADATA = Shape({"user_id": str})
 _MESSAGE = Shape({"role": str, "content": (str, list)}, required=("role", "content"))
 _TOOL = Shape(

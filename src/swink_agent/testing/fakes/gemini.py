@@ -145,7 +145,7 @@ def problems(body: dict[str, Any], model: str = "gemini-3-pro-preview") -> list[
     found: list[str] = []
     body = _camel(body)
     _BODY.check(body, "", found)
-    _check_generation(_camel(mapping(body.get("generationConfig"))), bool(body.get("tools")), found)
+    _check_generation(_camel(mapping(body.get("generationConfig"))), bool(body.get("tools")), model, found)
     _check_tools(body.get("tools"), found)
     if body.get("systemInstruction") is not None:
         _check_parts(mapping(body["systemInstruction"]), "systemInstruction", found)
@@ -175,7 +175,7 @@ def _parts(content: dict[str, Any]) -> list[dict[str, Any]]:
 # -- the rest of the body ------------------------------------------------------------------------------------
 
 
-def _check_generation(config: dict[str, Any], has_tools: bool, found: list[str]) -> None:
+def _check_generation(config: dict[str, Any], has_tools: bool, model: str, found: list[str]) -> None:
     _GENERATION.check(config, "generationConfig", found)
     thinking = _camel(mapping(config.get("thinkingConfig")))
     _THINKING.check(thinking, "generationConfig.thinkingConfig", found)
@@ -188,7 +188,7 @@ def _check_generation(config: dict[str, Any], has_tools: bool, found: list[str])
         check_json_schema(config["responseJsonSchema"], "generationConfig.responseJsonSchema", found)
         if config.get("responseMimeType") != "application/json":
             found.append("generationConfig.responseMimeType: must be application/json with a schema")
-    if config.get("responseMimeType") == "application/json" and has_tools:
+    if config.get("responseMimeType") == "application/json" and has_tools and not model.startswith("gemini-3"):
         found.append("function calling with a response mime type: 'application/json' is unsupported")
 
 

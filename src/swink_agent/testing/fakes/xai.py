@@ -14,6 +14,7 @@ from .kit.replies import new_id
 
 __all__ = ["API", "problems"]
 
+_KEYWORDS = SCHEMA_KEYWORDS | {"minimum", "maximum"}
 _EFFORTS = ("none", "low", "medium", "high")
 _WITHOUT_EFFORT = re.compile(r"grok-(?:2|3(?!-mini)|4(?:-|$)|code|build|4\.20-(?!multi-agent)|.*non-reasoning)")
 
@@ -43,7 +44,7 @@ class _XaiRules(ChatRules):
     def check_output_schema(self, described: dict[str, Any], where: str, found: list[str]) -> None:
         """Checks the keywords alone: properties may be optional."""
         check_json_schema(described.get("schema"), f"{where}.schema", found)
-        check_keywords(described.get("schema"), f"{where}.schema", SCHEMA_KEYWORDS, found)
+        check_keywords(described.get("schema"), f"{where}.schema", _KEYWORDS, found)
 
 
 class _XaiChunks(ChatChunks):
