@@ -395,6 +395,24 @@ def test_what_a_call_changed_is_the_run_s_also_if_its_program_dies(store: Checkp
     assert back(store, root, start) == {"a": "restore", "b": "changed"}
 
 
+def test_a_checkpoint_that_could_not_be_written_is_not_remembered(
+    store: CheckpointStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    (root / "a").write_text("0")
+    store.take(root)
+    (root / "a").write_text("1")
+    with monkeypatch.context() as patched, pytest.raises(CheckpointError, match="disk is full"):
+        patched.setattr("swink_agent.tools.checkpoints.store._set_open_run", full)
+        store.take(root, "r", "run")
+    (root / "a").write_text("0")
+    CheckpointStore(store.folder).take(root)  # gets the number that the failed one would have had
+    (root / "a").write_text("1")
+    assert store.take(root, "r", "run").changed == 1
+
+
 def test_a_time_of_any_size_is_fine(root: Path, store: CheckpointStore) -> None:
     (root / "old").write_text("0")
     os.utime(root / "old", ns=(-(2**62), -(2**62)))

@@ -123,7 +123,7 @@ class CheckpointStore:
         (`other`), and one after it (`run`). With `opens`, what changes until the next checkpoint is the run's, also if
         the program dies before it takes that one. Raises `CheckpointError`; then nothing was recorded.
         """
-        path = os.path.realpath(root)
+        path, written = os.path.realpath(root), False
         with self._lock:
             try:
                 with self._opened(path) as base, _writing(base):
@@ -133,6 +133,7 @@ class CheckpointStore:
                     kept = self._record(base, path, run_id, owner, undoes)
                     _set_open_run(base, run_id if opens else "")
                     base.commit()
+                    written = True
                     return kept
             except TooManyFiles:
                 raise CheckpointError(
@@ -141,9 +142,9 @@ class CheckpointStore:
                 ) from None
             except (OSError, sqlite3.Error, OverflowError) as error:
                 raise self._not_kept(path, error) from error
-            except BaseException:
-                self._states.pop(path, None)
-                raise
+            finally:
+                if not written:
+                    self._states.pop(path, None)  # its number goes to another checkpoint
 
     def _not_kept(self, root: str, error: Exception) -> CheckpointError:
         why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
