@@ -404,9 +404,10 @@ def test_a_checkpoint_that_could_not_be_written_is_not_remembered(
     (root / "a").write_text("0")
     store.take(root)
     (root / "a").write_text("1")
-    with monkeypatch.context() as patched, pytest.raises(CheckpointError, match="disk is full"):
+    with monkeypatch.context() as patched:
         patched.setattr("swink_agent.tools.checkpoints.store._set_open_run", full)
-        store.take(root, "r", "run")
+        with pytest.raises(CheckpointError, match="disk is full"):
+            store.take(root, "r", "run")
     (root / "a").write_text("0")
     CheckpointStore(store.folder).take(root)  # gets the number that the failed one would have had
     (root / "a").write_text("1")
