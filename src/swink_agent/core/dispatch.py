@@ -527,6 +527,10 @@ class Batch:
         call.context = context = self._context_for(call, call.report)
         self.running[call] = None
         work = self._invoke(call, tool, context)
+        if run.observers:
+            from .observer import observed  # on use: most runs have no observers
+
+            work = observed(run.observers, context, work)
         call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
 
     def _context_for(self, call: CallState, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:

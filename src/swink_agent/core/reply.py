@@ -139,6 +139,11 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         if run.request is not None:
             options, tools = run.request.asked_of(model, stream_fn, options, tools)
         context = AgentContext(run.instructions, conversation, tools)
+        if run.observers:
+            from .observer import ModelRequest, tell_request  # on use: most runs have no observers
+
+            failure = None if run.error is None else run.error.kind
+            tell_request(run.observers, ModelRequest(run.id, model, context, options, run.own_redactor, failure))
         reading = _read(run, assembler, stream_fn, model, context, options)
         cause: Exception | None = None
         try:

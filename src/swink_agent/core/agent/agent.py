@@ -545,7 +545,7 @@ class Agent(ValueRuns[Deps]):
             emit = subscriptions.notify
         else:
             emit = channel.push if order.view is None else self._viewed(order.view, channel)
-        return Run(
+        run = Run(
             config,
             self._transcript,
             toolbox,
@@ -558,6 +558,8 @@ class Agent(ValueRuns[Deps]):
             subscriptions if channel is None else None,
             given.get("deps", config.deps),
         )
+        run.observers = subscriptions.observers
+        return run
 
     def _viewed(self, view: hints.ViewFn, channel: Channel) -> Callable[[AgentEvent], None]:
         """Returns a function that gives subscribers each event, and the stream what the view makes of it."""
@@ -739,3 +741,11 @@ class Agent(ValueRuns[Deps]):
     def subscribe(self, callback: Callable[[AgentEvent], object]) -> Subscription:
         """Calls `callback` with every event from now on, before the run continues. One that raises is removed."""
         return self._subscriptions.add(callback)
+
+    @property
+    def observers(self) -> tuple[hints.RunObserver, ...]:
+        return self._subscriptions.observers
+
+    def observe(self, observer: hints.RunObserver) -> Subscription:
+        """Lets an observer see events, requests and tool calls of the runs that begin from now on, and of delegates."""
+        return self._subscriptions.observe(observer)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from ..events import AgentEvent
+from ..values import hints
 
 __all__ = ["Subscription", "Subscriptions"]
 
@@ -42,13 +43,14 @@ class Subscription:
 
 
 class Subscriptions:
-    """An agent's subscriptions."""
+    """An agent's subscriptions, and its observers, whose `on_event` is among them."""
 
-    __slots__ = ("_lock", "all")
+    __slots__ = ("_lock", "all", "observers")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self.all: tuple[Subscription, ...] = ()  # a change during a dispatch makes a new tuple
+        self.observers: tuple[hints.RunObserver, ...] = ()
 
     def add(self, callback: Callable[[AgentEvent], object]) -> Subscription:
         """Raises `TypeError` for a callback that would have to be awaited."""
@@ -56,6 +58,22 @@ class Subscriptions:
             raise TypeError("a subscriber is a plain function; read prompt_stream() to handle events in async code")
         subscription = Subscription(callback, self._remove)
         with self._lock:
+            self.all = (*self.all, subscription)
+        return subscription
+
+    def observe(self, observer: hints.RunObserver) -> Subscription:
+        """Adds an observer, until its subscription ends. Raises `ValueError` for one that is there already."""
+
+        def end(subscription: Subscription) -> None:
+            self._remove(subscription)
+            with self._lock:
+                self.observers = tuple([item for item in self.observers if item is not observer])
+
+        subscription = Subscription(observer.on_event, end)
+        with self._lock:
+            if any(item is observer for item in self.observers):
+                raise ValueError("this observer observes the agent already")
+            self.observers = (*self.observers, observer)
             self.all = (*self.all, subscription)
         return subscription
 

@@ -32,6 +32,7 @@ from .transcript import Transcript
 
 if TYPE_CHECKING:
     from ..agent.delegate import Delegations
+    from ..observer import RunObserver
     from ..pending import Answer
     from ..secrets.redaction import Redactor
     from ..structured import StructuredOutput
@@ -98,6 +99,7 @@ class Run:
         "loop",
         "model",
         "needs_preparation",
+        "observers",
         "pending",
         "places",
         "refusal",
@@ -150,6 +152,8 @@ class Run:
         """The tools on the way to this run, the outermost first, if it is the run of a delegate."""
         self.delegations: Delegations | None = None
         """What the delegates of this run have used, if it has had any."""
+        self.observers: tuple[RunObserver, ...] = ()
+        """Those who see requests and tool calls, besides the events."""
         self.unasked_tools = _NO_TOOLS
         """The library's own tools, which need no approval."""
         self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
@@ -315,11 +319,11 @@ class Run:
             max_tokens=self.config.stream_options.max_tokens,
             request_tokens=request_tokens,
             run_id=self.id,
-            redactor_fn=self._own_redactor,
+            redactor_fn=self.own_redactor,
             deps=self.deps,
         )
 
-    def _own_redactor(self) -> Redactor:
+    def own_redactor(self) -> Redactor:
         return self.redactor
 
     def most_request_tokens(self) -> int:
@@ -368,6 +372,7 @@ class Run:
     def is_inside(self, caller: Run, call_id: str) -> None:
         """Makes this the run of a delegate, which a call of another run started."""
         self._slots = caller.slots
+        self.observers = caller.observers
         self.way = (*caller.way, (caller.id, call_id))
 
     def count(self, usage: Usage, cost: Cost) -> None:

@@ -8,6 +8,7 @@ from ..journal import Journal as Journal
 from ..journal import Past as Past
 from ..media import DocumentInput as DocumentInput
 from ..media import ImageInput as ImageInput
+from ..observer import RunObserver as RunObserver
 from ..pending import Answer as Answer
 from ..policy import Policy as Policy
 from ..run.state import Run as Run

@@ -1,0 +1,86 @@
+"""What an observer sees of a run beyond its events: the requests to models, and the time in which a tool runs.
+
+Owns the protocol, and the rule that an observer never changes a run: what it raises is logged. Events themselves are
+in `events`. An agent without an observer pays one check per request and per call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol
+
+from .errors import ErrorKind
+from .events import AgentEvent
+from .secrets.redaction import Redactor
+from .stream import StreamOptions
+from .tool import ToolContext
+from .types import AgentContext, ModelSpec
+from .values.value import Value
+
+__all__ = ["ModelRequest", "RunObserver", "observed", "tell_request"]
+
+log = logging.getLogger("swink_agent")
+
+
+class ModelRequest(Value, frozen=True):
+    """One request to a model, as its stream function gets it. `run_id` is that of the run, or of the delegate's."""
+
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"redactor_fn"})
+
+    run_id: str
+    model: ModelSpec
+    context: AgentContext
+    options: StreamOptions
+    redactor_fn: Callable[[], Redactor]
+    """Gives what masks the secrets of this run."""
+    failure: ErrorKind | None = None
+    """How the attempt before this one failed, if it is another attempt for the same reply."""
+
+
+class RunObserver(Protocol):
+    """Observes the runs of an agent and of its delegates. Nothing that it raises changes them."""
+
+    def on_event(self, event: AgentEvent, /) -> None:
+        """Called with every event of the agent, before the run continues."""
+        ...
+
+    def on_request(self, request: ModelRequest, /) -> None:
+        """Called before each request, retries and fallbacks included."""
+        ...
+
+    def around_tool(self, context: ToolContext, /) -> AbstractContextManager[object]:
+        """Returns what is entered before a tool is called, and left after it, in the tool's own task.
+
+        Context variables that are set on entering are set for the tool, and for the threads and tasks that it starts.
+        """
+        ...
+
+
+def tell_request(observers: Sequence[RunObserver], request: ModelRequest) -> None:
+    for observer in observers:
+        try:
+            observer.on_request(request)
+        except Exception:
+            log.exception("an observer failed on a request")
+
+
+async def observed(observers: Sequence[RunObserver], context: ToolContext, work: Coroutine[Any, Any, None]) -> None:
+    """Runs the work of one tool call inside what the observers enter around it."""
+    entered: list[AbstractContextManager[object]] = []
+    for observer in observers:
+        try:
+            manager = observer.around_tool(context)
+            manager.__enter__()
+            entered.append(manager)
+        except Exception:
+            log.exception("an observer failed before a tool call")
+    try:
+        await work
+    finally:
+        for manager in reversed(entered):
+            try:
+                manager.__exit__(None, None, None)
+            except Exception:
+                log.exception("an observer failed after a tool call")

@@ -1,0 +1,14 @@
+"""Telemetry: what an agent does, as spans and metrics of OpenTelemetry.
+
+`instrument(agent)` reports every run of the agent by the GenAI semantic conventions, to whatever SDK the application
+has set up. It needs the extra `otel`. Importing this module loads nothing of it.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._exports import *
+else:
+    from swink_agent.core.lazy import lazy_names
+
+    __getattr__, __dir__ = lazy_names(__name__, "._exports")

@@ -1,0 +1,97 @@
+"""What was said and done, as the JSON that the conventions want in span attributes.
+
+Owns the form, the masking and the cut. It is used only where an application asked for content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import msgspec
+
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantBlock,
+    AssistantMessage,
+    Document,
+    Extension,
+    Image,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserBlock,
+    UserMessage,
+)
+
+__all__ = ["as_attribute", "input_messages", "output_messages", "system_instructions", "tool_result"]
+
+_MOST_BYTES = 64 * 1024
+_FINISH_REASONS = {StopReason.TOOL_USE: "tool_call", StopReason.ABORTED: "error"}
+
+
+def as_attribute(value: Any, redactor: Redactor) -> str:
+    """Returns the value as JSON, or a text as it is: masked first, then cut."""
+    masked = redactor.redact_value(value)
+    text = masked if isinstance(masked, str) else msgspec.json.encode(masked).decode(errors="replace")
+    encoded = text.encode(errors="replace")
+    return text if len(encoded) <= _MOST_BYTES else encoded[:_MOST_BYTES].decode(errors="ignore")
+
+
+def system_instructions(prompt: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "content": prompt}]
+
+
+def input_messages(messages: Sequence[AgentMessage]) -> list[dict[str, Any]]:
+    """Returns the messages of a request. Those of an application's own types were not sent, and are left out."""
+    return [message for message in map(_message, messages) if message is not None]
+
+
+def output_messages(message: AssistantMessage) -> list[dict[str, Any]]:
+    reason = _FINISH_REASONS.get(message.stop_reason, str(message.stop_reason))
+    return [{"role": "assistant", "parts": [_part(block) for block in message.content], "finish_reason": reason}]
+
+
+def tool_result(content: Sequence[UserBlock]) -> Any:
+    """Returns the text of a result; with images or documents, its parts."""
+    if all(type(block) is Text for block in content):
+        return "\n".join(block.text for block in content if type(block) is Text)
+    return [_part(block) for block in content]
+
+
+def _message(message: AgentMessage) -> dict[str, Any] | None:
+    match message:
+        case UserMessage():
+            return {"role": "user", "parts": [_part(block) for block in message.content]}
+        case AssistantMessage():
+            return {"role": "assistant", "parts": [_part(block) for block in message.content]}
+        case ToolResultMessage():
+            response = {
+                "type": "tool_call_response",
+                "id": message.tool_call_id,
+                "response": tool_result(message.content),
+            }
+            return {"role": "tool", "parts": [response]}
+        case _:
+            return None
+
+
+def _part(block: UserBlock | AssistantBlock) -> dict[str, Any]:
+    match block:
+        case Text():
+            return {"type": "text", "content": block.text}
+        case Thinking():
+            return {"type": "reasoning", "content": block.thinking}
+        case ToolCall():
+            return {"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.arguments}
+        case Image():
+            return {"type": "blob", "modality": "image", "mime_type": block.source.media_type}
+        case Document():
+            return {"type": "blob", "modality": "document", "mime_type": "application/pdf"}
+        case Extension():
+            return {"type": "extension"}
+        case _:
+            assert_never(block)

@@ -1,0 +1,90 @@
+"""Sends spans and metrics to a collector by OTLP over HTTP, for programs that set up no SDK of their own.
+
+Owns the providers of one process. Where the collector is, and what is sent, follows the usual `OTEL_…` variables.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from swink_agent.core.extras import require
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+__all__ = ["TelemetryExport", "start_export"]
+
+_LAST_SECONDS = 5.0
+"""How long the end of the program waits for the collector."""
+
+
+class TelemetryExport:
+    """The providers for `instrument`, until `close()`."""
+
+    def __init__(self, traces: Any, measurements: Any, failures: list[str]) -> None:
+        self._traces = traces
+        self._measurements = measurements
+        self._failures = failures
+
+    @property
+    def tracer_provider(self) -> TracerProvider:
+        return self._traces
+
+    @property
+    def meter_provider(self) -> MeterProvider:
+        return self._measurements
+
+    def close(self, seconds: float = _LAST_SECONDS) -> str | None:
+        """Sends what is left, for at most so many seconds; returns a warning if it could not be sent."""
+        is_sent = _within(seconds, self._traces.shutdown, lambda: self._measurements.shutdown(seconds * 1000))
+        if self._failures:
+            return f"telemetry was not sent: {self._failures[-1]}"
+        return None if is_sent else f"telemetry was not sent: the collector did not answer within {seconds:g} s"
+
+
+def start_export(service: str = "swink") -> TelemetryExport:
+    """Begins to send spans and metrics. Raises `MissingExtra` if a package of the extra `otel` is not installed."""
+    sdk = require("opentelemetry.sdk.trace", extra="otel")
+    batches = require("opentelemetry.sdk.trace.export", extra="otel")
+    sdk_metrics = require("opentelemetry.sdk.metrics", extra="otel")
+    readers = require("opentelemetry.sdk.metrics.export", extra="otel")
+    resources = require("opentelemetry.sdk.resources", extra="otel")
+    spans_out = require("opentelemetry.exporter.otlp.proto.http.trace_exporter", extra="otel")
+    metrics_out = require("opentelemetry.exporter.otlp.proto.http.metric_exporter", extra="otel")
+    # The SDK logs every failure; the program says it once, at its end.
+    logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
+    failures: list[str] = []
+    resource = resources.Resource.create(None if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": service})
+    traces = sdk.TracerProvider(resource=resource)
+    traces.add_span_processor(batches.BatchSpanProcessor(_noting(spans_out.OTLPSpanExporter(), failures)))
+    reader = readers.PeriodicExportingMetricReader(_noting(metrics_out.OTLPMetricExporter(), failures))
+    return TelemetryExport(traces, sdk_metrics.MeterProvider([reader], resource), failures)
+
+
+def _noting(exporter: Any, failures: list[str]) -> Any:
+    """Returns the exporter, which from now on notes what it could not send."""
+    send = exporter.export
+
+    def export(batch: Any, *arguments: Any, **options: Any) -> Any:
+        result = send(batch, *arguments, **options)
+        if result.name != "SUCCESS":
+            failures.append("the collector refused it, or did not answer")
+        return result
+
+    exporter.export = export
+    return exporter
+
+
+def _within(seconds: float, *steps: Callable[[], object]) -> bool:
+    """Runs the steps at once, each in a thread that does not keep the program alive; returns whether all ended."""
+    threads = [threading.Thread(target=step, name="swink-telemetry", daemon=True) for step in steps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(seconds)
+    return not any(thread.is_alive() for thread in threads)

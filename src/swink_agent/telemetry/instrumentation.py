@@ -1,0 +1,120 @@
+"""`instrument`: reports the runs of an agent as spans and metrics.
+
+Owns the instruments, the setting for content, and that no failure here changes a run. How events become spans is in
+`spans`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from swink_agent.core.agent.agent import Agent
+from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart, MessageUpdate
+from swink_agent.core.extras import require
+from swink_agent.core.observer import ModelRequest
+from swink_agent.core.tool import ToolContext
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+    from .spans import Instruments, RunSpan
+
+__all__ = ["Instrumentation", "instrument"]
+
+_CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_CONTENT_VALUES = ("true", "span_only", "span_and_event")
+
+log = logging.getLogger("swink_agent.telemetry")
+
+
+def instrument(
+    agent: Agent[Any],
+    *,
+    name: str | None = None,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+    content: bool | None = None,
+) -> Instrumentation:
+    """Reports every run of the agent that begins from now on, and those of its delegates.
+
+    `name` is the agent's name in spans and metrics. Without providers, those that the application has set for the
+    process are used. `content` says whether prompts, replies, arguments, results and texts of errors are reported too,
+    masked; `None` leaves that to `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
+
+    Raises `ValueError` if the agent is instrumented already, and `MissingExtra` if OpenTelemetry is not installed.
+    """
+    require("opentelemetry", extra="otel")
+    from .spans import Instruments
+
+    if content is None:
+        content = os.environ.get(_CONTENT_VARIABLE, "").strip().lower() in _CONTENT_VALUES
+    return Instrumentation(agent, Instruments(tracer_provider, meter_provider, content), name)
+
+
+class Instrumentation:
+    """The instrumentation of one agent. Ends with `remove()`, or with a `with` block."""
+
+    def __init__(self, agent: Agent[Any], instruments: Instruments, name: str | None) -> None:
+        self._agent = agent
+        self._observer = _Observer(agent, instruments, name)
+        if any(isinstance(observer, _Observer) for observer in agent.observers):
+            raise ValueError("the agent is instrumented already: remove() the first Instrumentation")
+        self._subscription = agent.observe(self._observer)
+
+    def remove(self) -> None:
+        """Ends it, and the spans of a run that is going on. Safe more than once."""
+        self._subscription.unsubscribe()
+        self._observer.close()
+
+    def __enter__(self) -> Instrumentation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+class _Observer:
+    """Follows the runs of one agent."""
+
+    def __init__(self, agent: Agent[Any], instruments: Instruments, name: str | None) -> None:
+        self._agent = agent
+        self._instruments = instruments
+        self._name = name
+        self._run: RunSpan | None = None
+
+    def on_event(self, event: AgentEvent, /) -> None:
+        if type(event) is MessageUpdate:  # by far the most frequent, and nothing is reported of it
+            return
+        try:
+            if type(event) is AgentStart:
+                self.close()
+                session = getattr(self._agent.journal, "id", None)
+                self._run = self._instruments.begin(self._name, event.run_id, self._agent.model, session)
+            elif self._run is not None:
+                self._run.take(event)
+                if type(event) is AgentEnd:
+                    self._run = None
+        except Exception:
+            log.exception("an event was not reported")
+
+    def on_request(self, request: ModelRequest, /) -> None:
+        run = None if self._run is None else self._run.find(request.run_id)
+        if run is not None:
+            run.asked(request)
+
+    def around_tool(self, context: ToolContext, /) -> AbstractContextManager[object]:
+        run = None if self._run is None else self._run.find(context.run_id)
+        return nullcontext() if run is None else run.around(context.call_id)
+
+    def close(self) -> None:
+        """Ends the spans that are open."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.break_off()
