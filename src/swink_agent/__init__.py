@@ -12,6 +12,7 @@ of the other packages. A package is loaded when one of its names is first used. 
     policies  limits, guards and records              one to a file
     rendering messages as safe HTML, Markdown and terminal rows
     memory    sessions, replay, search and compaction
+    telemetry runs as spans and metrics of OpenTelemetry
     evals     cases, runs of an agent on them, and scores
     app, cli  settings, keys and the `swink` command
     testing   scripted models, checkers, servers and fakes, for your own tests; import it by name

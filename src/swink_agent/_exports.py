@@ -75,6 +75,8 @@ from .core.function_tool import tool as tool
 from .core.loop import agent_loop as agent_loop
 from .core.loop import agent_loop_continue as agent_loop_continue
 from .core.loop import agent_loop_resume as agent_loop_resume
+from .core.observer import ModelRequest as ModelRequest
+from .core.observer import RunObserver as RunObserver
 from .core.pending import pending_calls as pending_calls
 from .core.policy import Inject as Inject
 from .core.policy import Policy as Policy

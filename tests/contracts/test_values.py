@@ -59,6 +59,7 @@ from swink_agent import (
     MessageUpdate,
     MissingDeps,
     ModelFallback,
+    ModelRequest,
     ModelSpec,
     ModelThrottled,
     NetworkError,
@@ -70,6 +71,7 @@ from swink_agent import (
     PolicyStopped,
     ProposedCall,
     ProviderMismatch,
+    Redactor,
     Reject,
     Skip,
     Stop,
@@ -262,6 +264,7 @@ VALUES: list[msgspec.Struct] = [
     MessageUpdate(TextDelta(0, "a")),
     ModelFallback(SPEC, ModelSpec("a", "b"), "busy", Usage(1), Cost(0.5)),
     SPEC,
+    ModelRequest("7", SPEC, AgentContext("Be brief.", (USER,)), StreamOptions(), Redactor, ErrorKind.NETWORK),
     PolicyContext(
         turn_index=1,
         messages=(USER, REPLY),

@@ -453,6 +453,8 @@ async def test_removing_it_during_a_run_ends_the_open_spans(collected: Collected
 
 
 async def test_no_failure_of_it_changes_a_run(collected: Collected, caplog: pytest.LogCaptureFixture) -> None:
+    broken = ""
+
     class Broken(TracerProvider):
         def get_tracer(self, *arguments: Any, **options: Any) -> Any:
             known = super().get_tracer(*arguments, **options)
@@ -466,7 +468,8 @@ async def test_no_failure_of_it_changes_a_run(collected: Collected, caplog: pyte
             return Tracer()
 
     caplog.set_level(logging.CRITICAL, "swink_agent.telemetry")
-    for broken in ("invoke_agent", "chat", "execute_tool"):
+    for name in ("invoke_agent", "chat", "execute_tool"):
+        broken = name
         agent = Agent(MODEL, stream_fn=scripted(call("add", a=1, b=2), "3"), tools=[add])
         with instrument(agent, tracer_provider=Broken(), meter_provider=collected.measurements):
             result = await agent.prompt("go")

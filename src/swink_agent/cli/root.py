@@ -153,6 +153,9 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="How commands are confined; off confines nothing.",
 )
 @click.option("--network/--no-network", default=None, help="Whether commands may use the network. Default: not.")
+@click.option(
+    "--otel/--no-otel", default=None, help="Whether runs are reported to an OpenTelemetry collector. Default: not."
+)
 @click.option("--masking/--no-masking", default=None, help="Whether secrets are masked. Default: they are.")
 @click.option(
     "--unmask",

@@ -60,11 +60,11 @@ class Instrumentation:
     """The instrumentation of one agent. Ends with `remove()`, or with a `with` block."""
 
     def __init__(self, agent: Agent[Any], instruments: Instruments, name: str | None) -> None:
-        self._agent = agent
         self._observer = _Observer(agent, instruments, name)
-        if any(isinstance(observer, _Observer) for observer in agent.observers):
-            raise ValueError("the agent is instrumented already: remove() the first Instrumentation")
-        self._subscription = agent.observe(self._observer)
+        try:
+            self._subscription = agent.observe(self._observer)
+        except ValueError as error:
+            raise ValueError("the agent is instrumented already: remove() the first Instrumentation") from error
 
     def remove(self) -> None:
         """Ends it, and the spans of a run that is going on. Safe more than once."""
@@ -81,13 +81,19 @@ class Instrumentation:
 
 
 class _Observer:
-    """Follows the runs of one agent."""
+    """Follows the runs of one agent. All of them are equal, so that an agent has one."""
 
     def __init__(self, agent: Agent[Any], instruments: Instruments, name: str | None) -> None:
         self._agent = agent
         self._instruments = instruments
         self._name = name
         self._run: RunSpan | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Observer)
+
+    def __hash__(self) -> int:
+        return hash(_Observer)
 
     def on_event(self, event: AgentEvent, /) -> None:
         if type(event) is MessageUpdate:  # by far the most frequent, and nothing is reported of it
@@ -103,6 +109,8 @@ class _Observer:
                     self._run = None
         except Exception:
             log.exception("an event was not reported")
+            if type(event) is AgentEnd:
+                self.close()
 
     def on_request(self, request: ModelRequest, /) -> None:
         run = None if self._run is None else self._run.find(request.run_id)

@@ -8,8 +8,9 @@ are open while they last, because others are nested in them.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from opentelemetry import context as otel_context
 from opentelemetry import metrics, trace
@@ -47,6 +48,8 @@ __all__ = ["Instruments", "RunSpan"]
 
 _SCOPE = "swink_agent"
 _OTHER = "_OTHER"
+_API = ("opentelemetry.trace", "opentelemetry.metrics")
+"""The modules of the API, whose own providers do nothing. An SDK's are elsewhere."""
 
 
 class Instruments:
@@ -57,6 +60,8 @@ class Instruments:
     ) -> None:
         from swink_agent import __version__
 
+        self._tracer_provider = tracer_provider
+        self._meter_provider = meter_provider
         self.tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider)
         meter = metrics.get_meter(_SCOPE, __version__, meter_provider)
         self.content = content
@@ -85,8 +90,19 @@ class Instruments:
             explicit_bucket_boundaries_advisory=REQUEST_SECONDS,
         )
 
-    def begin(self, name: str | None, run_id: str, model: ModelSpec, session: str | None) -> RunSpan:
-        """Begins the span of a run, inside the caller's current span."""
+    @property
+    def has_sdk(self) -> bool:
+        """Whether anything is done with spans or measurements: providers of the API itself do nothing."""
+        providers = (
+            self._tracer_provider or trace.get_tracer_provider(),
+            self._meter_provider or metrics.get_meter_provider(),
+        )
+        return not all(type(one).__module__.startswith(_API) for one in providers)
+
+    def begin(self, name: str | None, run_id: str, model: ModelSpec, session: str | None) -> RunSpan | None:
+        """Begins the span of a run, inside the caller's current span; `None` if the process has no SDK."""
+        if not self.has_sdk:
+            return None
         return RunSpan(self, name, run_id, model, session, otel_context.get_current())
 
 
@@ -109,6 +125,21 @@ class _Request:
         self.cost += cost
 
 
+class _Current:
+    """Makes a context the current one, until it is left."""
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._token = otel_context.attach(self._context)
+
+    def __exit__(self, *_: object) -> None:
+        otel_context.detach(self._token)
+
+
 class RunSpan:
     """The spans of one run and of its delegates' runs."""
 
@@ -123,9 +154,11 @@ class RunSpan:
     ) -> None:
         self.run_id = run_id
         self._instruments = instruments
-        self._name = name
         self._model = model
         self._session = session
+        self._whose: dict[str, Any] = {"gen_ai.agent.name": name} if name else {}
+        self._common = self._whose if session is None else {**self._whose, "gen_ai.conversation.id": session}
+        """What all spans of the run have."""
         self._began = time.time_ns()
         self._request: _Request | None = None
         self._given_up: tuple[_Request, int, str] | None = None
@@ -139,19 +172,11 @@ class RunSpan:
             f"invoke_agent {name}" if name else "invoke_agent",
             parent,
             SpanKind.INTERNAL,
-            {**self._common("invoke_agent"), **_model_of(model)},
+            {"gen_ai.operation.name": "invoke_agent", **self._common, **_model_of(model)},
             start_time=self._began,
         )
         self._is_recording = self._span.is_recording()
         self._inside = trace.set_span_in_context(self._span, parent)
-
-    def _common(self, operation: str) -> dict[str, Any]:
-        attributes: dict[str, Any] = {"gen_ai.operation.name": operation}
-        if self._name:
-            attributes["gen_ai.agent.name"] = self._name
-        if self._session is not None:
-            attributes["gen_ai.conversation.id"] = self._session
-        return attributes
 
     def find(self, run_id: str) -> RunSpan | None:
         """Returns the run with this id: this one, or one of a delegate."""
@@ -161,47 +186,26 @@ class RunSpan:
 
     def take(self, event: AgentEvent) -> None:
         """Follows the run by one event."""
-        match event:
-            case MessageStart():
-                self._request = _Request(self._model)
-            case MessageRetry():
-                self._retry(event)
-            case UsageAdded(source="overflow"):
-                if self._request is not None:
-                    self._request.gave_up(event.usage, event.cost)
-            case ModelFallback():
-                self._fall_back(event)
-            case MessageEnd():
-                self._end_request(event.message)
-            case ContextCompacted():
-                report = event.report
-                self._span.add_event(
-                    "swink.compaction",
-                    {
-                        "dropped_count": report.dropped_count,
-                        "tokens_before": report.tokens_before,
-                        "tokens_after": report.tokens_after,
-                        "overflow": report.overflow,
-                    },
-                )
-            case ToolExecutionStart():
-                self._calls.setdefault(event.call_id, []).append(self._start_call(event.call_id, event.name))
-            case ToolExecutionRetry():
-                if event.call_id in self._calls:
-                    told = {"attempt": event.attempt, "delay": event.delay}
-                    self._calls[event.call_id][-1][0].add_event("swink.retry", told)
-            case ToolExecutionEnd():
-                self._end_call(event)
-            case ToolCallDeferred():
-                for span, _ in self._calls.pop(event.call_id, ()):
-                    span.set_attribute("swink.outcome", str(ToolOutcome.PENDING))
-                    span.end()
-            case DelegateEvent():
-                self._take_inside(event)
-            case AgentEnd():
-                self._end(event)
-            case _:
-                pass
+        take = self.takers.get(type(event))
+        if take is not None:
+            take(self, event)
+
+    def _begin_request(self, event: MessageStart) -> None:
+        self._request = _Request(self._model)
+
+    def _count_overflow(self, event: UsageAdded) -> None:
+        if event.source == "overflow" and self._request is not None:
+            self._request.gave_up(event.usage, event.cost)
+
+    def _compacted(self, event: ContextCompacted) -> None:
+        report = event.report
+        told = {
+            "dropped_count": report.dropped_count,
+            "tokens_before": report.tokens_before,
+            "tokens_after": report.tokens_after,
+            "overflow": report.overflow,
+        }
+        self._span.add_event("swink.compaction", told)
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -212,7 +216,7 @@ class RunSpan:
         self._report_given_up(request.failure)
         if self._request is not None:
             self._request.request = request
-            self._request.model = request.model
+            self._request.model = self._model = request.model
 
     def _retry(self, event: MessageRetry) -> None:
         request = self._request
@@ -234,7 +238,8 @@ class RunSpan:
             (request, ended, words), self._given_up = self._given_up, None
             self._report(request, None, _kind(kind), words, ended)
 
-    def _end_request(self, message: AssistantMessage) -> None:
+    def _end_request(self, event: MessageEnd) -> None:
+        message = event.message
         self._report_given_up(None)
         request, self._request = self._request, None
         if request is None:
@@ -268,7 +273,7 @@ class RunSpan:
         instruments.request_seconds.record((ended - request.began) / 1e9, failed)
         if not self._is_recording:
             return
-        attributes = {**self._common("chat"), **failed, **_spent(usage, request.cost)}
+        attributes = {**self._common, **failed, **_spent(usage, request.cost)}
         if message is not None:
             attributes["gen_ai.response.finish_reasons"] = (str(message.stop_reason),)
         if request.request is not None:
@@ -310,12 +315,26 @@ class RunSpan:
         spans = self._calls.get(call_id)
         if not spans:
             return nullcontext()
-        return trace.use_span(spans[-1][0], record_exception=False, set_status_on_exception=False)
+        return _Current(trace.set_span_in_context(spans[-1][0]))
+
+    def _begin_call(self, event: ToolExecutionStart) -> None:
+        self._calls.setdefault(event.call_id, []).append(self._start_call(event.call_id, event.name))
+
+    def _retry_call(self, event: ToolExecutionRetry) -> None:
+        if event.call_id in self._calls:
+            told = {"attempt": event.attempt, "delay": event.delay}
+            self._calls[event.call_id][-1][0].add_event("swink.retry", told)
+
+    def _defer_call(self, event: ToolCallDeferred) -> None:
+        for span, _ in self._calls.pop(event.call_id, ()):
+            span.set_attribute("swink.outcome", str(ToolOutcome.PENDING))
+            span.end()
 
     def _start_call(self, call_id: str, name: str) -> tuple[Span, int]:
         began = time.time_ns()
         attributes = {
-            **self._common("execute_tool"),
+            "gen_ai.operation.name": "execute_tool",
+            **self._common,
             "gen_ai.tool.name": name,
             "gen_ai.tool.call.id": call_id,
             "gen_ai.tool.type": "function",
@@ -335,9 +354,7 @@ class RunSpan:
         ended = time.time_ns()
         error = None if event.outcome is ToolOutcome.RAN else str(event.outcome)
         if is_started:
-            measured: dict[str, Any] = {"gen_ai.tool.name": event.name, "gen_ai.tool.type": "function"}
-            if self._name:
-                measured["gen_ai.agent.name"] = self._name
+            measured = {"gen_ai.tool.name": event.name, "gen_ai.tool.type": "function", **self._whose}
             if error is not None:
                 measured["error.type"] = error
             self._instruments.tool_seconds.record((ended - began) / 1e9, measured)
@@ -382,10 +399,8 @@ class RunSpan:
         elif result is not None and result.error is not None:
             error = _kind(result.error_kind)
         if result is not None and self._is_recording:
-            self._span.set_attributes(_spent(result.usage, result.cost))
-            last = next((one for one in reversed(result.messages) if type(one) is AssistantMessage), None)
-            if last is not None and last.model_id:
-                self._span.set_attributes(_model_of(ModelSpec(last.provider, last.model_id)))
+            # The model again: the run may have been given another than the agent has.
+            self._span.set_attributes({**_spent(result.usage, result.cost), **_model_of(self._model)})
         self._close(error, None if result is None else result.error)
 
     def break_off(self) -> None:
@@ -404,9 +419,9 @@ class RunSpan:
         self._delegates.clear()
         self._calls.clear()
         ended = time.time_ns()
-        measured = dict[str, Any]() if not self._name else {"gen_ai.agent.name": self._name}
+        measured = self._whose
         if error is not None:
-            measured["error.type"] = error
+            measured = {**self._whose, "error.type": error}
             self._span.set_attribute("error.type", error)
             self._span.set_status(Status(StatusCode.ERROR, self._words(words)))
         self._instruments.agent_seconds.record((ended - self._began) / 1e9, measured)
@@ -424,6 +439,22 @@ class RunSpan:
         if self._redactor is None:
             self._redactor = Redactor()
         return self._redactor
+
+    takers: ClassVar[dict[type, Callable[[RunSpan, Any], None]]] = {
+        MessageStart: _begin_request,
+        MessageRetry: _retry,
+        UsageAdded: _count_overflow,
+        ModelFallback: _fall_back,
+        MessageEnd: _end_request,
+        ContextCompacted: _compacted,
+        ToolExecutionStart: _begin_call,
+        ToolExecutionRetry: _retry_call,
+        ToolExecutionEnd: _end_call,
+        ToolCallDeferred: _defer_call,
+        DelegateEvent: _take_inside,
+        AgentEnd: _end,
+    }
+    """What each event does; the others do nothing. A table, because a `match` tries the types one after another."""
 
 
 def _model_of(model: ModelSpec) -> dict[str, Any]:

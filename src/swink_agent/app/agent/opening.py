@@ -27,6 +27,7 @@ from ..trust.folder_rules import FolderRules
 from ..trust.foreign_code import import_nothing_from
 from ..trust.trust import TrustStore, find_project
 from .standard import AgentOptions, StandardAgent, redactor_for, standard_agent
+from .telemetry import Telemetry
 
 if TYPE_CHECKING:
     from swink_agent.approvals import SessionTrust
@@ -49,7 +50,7 @@ SETTING_FLAGS = (
         "sandbox",
         "network",
     ),
-    *("max_turns", "max_cost", "timeout", "output", "masking", "unmask"),
+    *("max_turns", "max_cost", "timeout", "output", "masking", "unmask", "otel"),
 )
 """The command-line options that are settings, by the same name."""
 
@@ -85,6 +86,7 @@ class Opening:
         # From now on nothing is imported that the model may write.
         import_nothing_from((self.folder, *self.added))
         self.credentials = Credentials() if credentials is None else credentials
+        self.telemetry = Telemetry()
         self.project = find_project(self.folder, TrustStore())
         self.settings = load_settings(
             flags=options.flags,
@@ -104,9 +106,11 @@ class Opening:
 
     def with_flags(self, **flags: Any) -> Opening:
         """The same with other settings, as if the command line had set them."""
-        return Opening(
+        other = Opening(
             structs.replace(self.options, flags={**self.options.flags, **flags}), credentials=self.credentials
         )
+        other.telemetry = self.telemetry
+        return other
 
     def session(self, wanted: WantedSession | None = None) -> RunSession:
         """The session to record in, by default the one that the command line wants. Raises `UsageProblem`."""
@@ -152,10 +156,17 @@ class Opening:
             stream_fn=stream_fn,
         )
         try:
-            return standard_agent(options)
+            made = standard_agent(options)
         except NoModel as error:
             if options.model is None or model is not None:
                 raise
             raise NoModel(
                 f"the session continues with {options.model}, which cannot be asked: {error}; -m names another"
             ) from error
+        if self.settings.value("otel"):
+            try:
+                self.telemetry.report(made.agent)
+            except BaseException:
+                made.close()
+                raise
+        return made

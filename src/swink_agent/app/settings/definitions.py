@@ -125,6 +125,7 @@ DEFINITIONS = (
     ),
     _setting("network", "switch", "whether commands may use the network", default=False, in_project="stricter"),
     _setting("undo", "switch", "whether checkpoints of the folder are kept, for swink undo", default=True),
+    _setting("otel", "switch", "whether runs are reported to the collector that OTEL_… variables name", default=False),
     _setting("sessions", "switch", "whether runs are recorded, so that they can be resumed and searched", default=True),
     _setting("sessions_folder", "folder", "where sessions are kept, instead of the data folder"),
     _setting(

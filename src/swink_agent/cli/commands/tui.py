@@ -7,6 +7,7 @@ settings and session can be used. The UI itself is in `swink_agent.tui`.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -22,6 +23,8 @@ from swink_agent.app.runs.answers import answers_for
 from swink_agent.app.runs.input_files import attachment, encodable, picture
 from swink_agent.app.runs.sessions import RunSession, WantedSession
 from swink_agent.core.extras import install
+
+from ..screen.screen import Screen
 
 __all__ = ["run_talk"]
 
@@ -58,7 +61,11 @@ def run_talk(options: Mapping[str, Any], prompt: str) -> int:
         talk = TalkOptions(
             opening=opening, session=session, prompt=encodable(prompt), images=images, answers=options["answer"]
         )
-        return run_tui(talk, inline=inline)
+        try:
+            return run_tui(talk, inline=inline)
+        finally:
+            if (warning := opening.telemetry.close()) is not None:
+                Screen(sys.stderr).say("warning: ", warning, "yellow")
 
 
 @contextmanager

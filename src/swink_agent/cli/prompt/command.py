@@ -93,6 +93,8 @@ class _Prompt:
             self._screen.clear()
             if asking is not None:
                 asking.close()
+            if (warning := self._opening.telemetry.close()) is not None:
+                reporter.warn(warning)
 
     def _run(self, made: StandardAgent, session: RunSession, reporter: Reporter, answers: Answers | None) -> int:
         with made:

@@ -742,10 +742,6 @@ class Agent(ValueRuns[Deps]):
         """Calls `callback` with every event from now on, before the run continues. One that raises is removed."""
         return self._subscriptions.add(callback)
 
-    @property
-    def observers(self) -> tuple[hints.RunObserver, ...]:
-        return self._subscriptions.observers
-
     def observe(self, observer: hints.RunObserver) -> Subscription:
         """Lets an observer see events, requests and tool calls of the runs that begin from now on, and of delegates."""
         return self._subscriptions.observe(observer)

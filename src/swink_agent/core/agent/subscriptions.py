@@ -62,7 +62,7 @@ class Subscriptions:
         return subscription
 
     def observe(self, observer: hints.RunObserver) -> Subscription:
-        """Adds an observer, until its subscription ends. Raises `ValueError` for one that is there already."""
+        """Adds an observer, until its subscription ends. Raises `ValueError` if an equal one is there already."""
 
         def end(subscription: Subscription) -> None:
             self._remove(subscription)
@@ -71,7 +71,7 @@ class Subscriptions:
 
         subscription = Subscription(observer.on_event, end)
         with self._lock:
-            if any(item is observer for item in self.observers):
+            if observer in self.observers:
                 raise ValueError("this observer observes the agent already")
             self.observers = (*self.observers, observer)
             self.all = (*self.all, subscription)

@@ -1,0 +1,38 @@
+"""Reports the runs of the command's agents to a collector, if the settings say so.
+
+Owns one export for the whole process, begun with the first agent. What is reported is in `swink_agent.telemetry`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from swink_agent.core.agent.agent import Agent
+
+if TYPE_CHECKING:
+    from swink_agent.telemetry import TelemetryExport
+
+__all__ = ["Telemetry"]
+
+_NAME = "swink"
+
+
+class Telemetry:
+    """The telemetry of one process, which reports nothing until `report`."""
+
+    def __init__(self) -> None:
+        self._export: TelemetryExport | None = None
+
+    def report(self, agent: Agent) -> None:
+        """Reports the agent's runs from now on. Raises `MissingExtra`."""
+        from swink_agent.telemetry import instrument, start_export
+
+        if self._export is None:
+            self._export = start_export(_NAME)
+        export = self._export
+        instrument(agent, name=_NAME, tracer_provider=export.tracer_provider, meter_provider=export.meter_provider)
+
+    def close(self) -> str | None:
+        """Sends what is left; returns a warning if it could not be sent."""
+        export, self._export = self._export, None
+        return None if export is None else export.close()
