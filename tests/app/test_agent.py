@@ -331,3 +331,14 @@ def test_a_missing_key_is_told_before_anything_is_opened(root: Path, monkeypatch
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(NoModel, match="ANTHROPIC_API_KEY"):
         made(root)
+
+
+def test_web_fetch_is_an_extra_tool_of_our_own(tmp_path: Path) -> None:
+    from swink_agent.app.trust.extras import extra_tools, installed_extras
+
+    assert "web_fetch" in [extra.name for extra in installed_extras("tool")]
+    [found] = extra_tools(["web_fetch"], tmp_path, private=["127.0.0.1:8080"])
+    assert found.name == "web_fetch"
+    assert extra_tools(["web_fetch"], tmp_path, denied={"web_fetch"}) == []
+    with pytest.raises(UsageProblem, match="web_private cannot be used"):
+        extra_tools(["web_fetch"], tmp_path, private=["localhost"])

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 from swink_agent.core.approval import ProposedCall
 from swink_agent.core.policy import PreDispatchContext, Skip
 from swink_agent.core.values.several import several_texts
+from swink_agent.sandbox.network.hosts import Hosts, host_entry
 
 from .commands.rules import COMMAND_TOOLS, STANDARD_DENY, CommandRules, Decision
 from .display import safe_display
+from .web_hosts import HOST_TOOLS, read_url
 
 __all__ = ["CallRules"]
 
@@ -31,7 +33,8 @@ class CallRules:
     pattern is one of `CommandRules`: `pytest *` is `pytest` with any arguments, `npm test` is exactly that command;
     several commands in a row are allowed if each one is. For other tools the pattern is a path relative to `root`: `*`
     matches part of a name, `**` folders too. Allow rules compare the path as the tool resolved it; deny rules compare
-    it as written and with its links followed.
+    it as written and with its links followed. For `web_fetch` it is a host: `docs.python.org`,
+    `*.python.org`, with a port unless that is 80 or 443.
 
     Pass the object to `Approvals(calls=…)` and to the agent's policies, so that denied calls do not run where no
     approval is needed either. A single string is one rule. Immutable. An empty or malformed rule raises `ValueError`.
@@ -73,8 +76,11 @@ class CallRules:
         reason = self._denial(request.name, request.arguments)
         if reason is not None:
             return Decision("deny", reason)
-        places = [place] if (place := _approved_place(request.scope)) else []
-        rule = self._match(self._allow, request.name, places)
+        if request.name in HOST_TOOLS:
+            rule = self._match_host(self._allow, request.name, request.arguments.get(HOST_TOOLS[request.name]))
+        else:
+            places = [place] if (place := _approved_place(request.scope)) else []
+            rule = self._match(self._allow, request.name, places)
         return None if rule is None else Decision("allow", f"the rule {rule} allows it")
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
@@ -83,8 +89,11 @@ class CallRules:
         return None if reason is None else Skip(reason)
 
     def _denial(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
-        path = arguments.get(_PATH, "." if tool not in self._command_tools else None)
-        rule = self._match(self._deny, tool, self._places(path) if isinstance(path, str) else [], fold=True)
+        if tool in HOST_TOOLS:
+            rule = self._match_host(self._deny, tool, arguments.get(HOST_TOOLS[tool]))
+        else:
+            path = arguments.get(_PATH, "." if tool not in self._command_tools else None)
+            rule = self._match(self._deny, tool, self._places(path) if isinstance(path, str) else [], fold=True)
         if rule is not None:
             return f"the rule {rule} denies it"
         command = arguments.get(self._command_tools.get(tool, ""))
@@ -104,6 +113,19 @@ class CallRules:
             if rule.tool == tool and (
                 not rule.pattern
                 or (not rule.is_command and any(rule.covers(place, self._root, fold=fold) for place in places))
+            ):
+                return rule
+        return None
+
+    def _match_host(self, rules: list[_Rule], tool: str, url: object) -> _Rule | None:
+        """The first rule for the host of a URL. A URL that cannot be read has none; the tool refuses it."""
+        try:
+            place = read_url(url) if isinstance(url, str) else None
+        except ValueError:
+            place = None
+        for rule in rules:
+            if rule.tool == tool and (
+                not rule.pattern or (place is not None and Hosts([rule.pattern]).allow(place.host, place.port))
             ):
                 return rule
         return None
@@ -133,6 +155,11 @@ class _Rule(NamedTuple):
         if colon and not pattern:
             raise ValueError(f"the rule '{shown}' has no pattern behind its colon: {_GRAMMAR}")
         is_command = bool(pattern) and tool in command_tools
+        if pattern and tool in HOST_TOOLS:
+            try:
+                return cls(tool, host_entry(pattern), False)
+            except ValueError as error:
+                raise ValueError(f"the rule '{shown}': {error}") from None
         if pattern and not is_command and (".." in pattern.split("/") or "\0" in pattern):
             raise ValueError(f"the rule '{shown}' has .. in its path: name the folder itself")
         return cls(tool, pattern, is_command)

@@ -12,5 +12,6 @@ from .files.write_file import WriteFileTool as WriteFileTool
 from .search.tool import SearchTool as SearchTool
 from .shell import BashTool as BashTool
 from .standard import standard_tools as standard_tools
+from .web.web_fetch import WebFetchTool as WebFetchTool
 from .workspace.wall import Workspace as Workspace
 from .workspace.wall import WorkspaceError as WorkspaceError

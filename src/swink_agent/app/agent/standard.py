@@ -121,7 +121,9 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     root = _folder(options.folder)
     added = tuple([_folder(folder) for folder in options.added])
     rules = _rules(root, settings)
-    extra = extra_tools(settings.value("extra_tools"), root, denied=rules.denied_tools)
+    extra = extra_tools(
+        settings.value("extra_tools"), root, denied=rules.denied_tools, private=settings.value("web_private")
+    )
     watching = extra_policies(settings.value("extra_policies"), root)
     tools, sandbox = _tools(root, added, settings, rules, warnings)
     tools += extra

@@ -104,7 +104,10 @@ DEFINITIONS = (
     _setting(
         "tools", "names", "which built-in tools", default=STANDARD_TOOLS, choices=STANDARD_TOOLS, in_project="stricter"
     ),
-    _setting("extra_tools", "names", "additional tools of installed packages, by name", default=()),
+    _setting(
+        "extra_tools", "names", "additional tools, by name: web_fetch, and those of installed packages", default=()
+    ),
+    _setting("web_private", "names", "private addresses that web_fetch may ask: 127.0.0.1:8080", default=()),
     _setting("extra_policies", "names", "policies of installed packages, by name, that watch every run", default=()),
     _setting(
         "approve",

@@ -29,6 +29,7 @@ __all__ = ["Extra", "ExtraKind", "extra_policies", "extra_tools", "installed_ext
 ExtraKind: TypeAlias = Literal["tool", "policy"]
 GROUPS: dict[ExtraKind, str] = {"tool": "swink_agent.tools", "policy": "swink_agent.policies"}
 _SETTINGS: dict[ExtraKind, str] = {"tool": "extra_tools", "policy": "extra_policies"}
+WEB_FETCH = "web_fetch"
 _SLOTS = ("pre_turn", "pre_dispatch", "post_turn", "post_loop")
 
 
@@ -42,19 +43,26 @@ class Extra(Value, frozen=True):
 
 def installed_extras(kind: ExtraKind) -> list[Extra]:
     """The installed ones, by name. Nothing is loaded."""
-    return [Extra(kind, point.name, _package(point)) for point in _points(kind)]
+    own = [Extra("tool", WEB_FETCH, "swink-agent")] if kind == "tool" else []
+    return own + [Extra(kind, point.name, _package(point)) for point in _points(kind)]
 
 
-def extra_tools(names: Sequence[str], folder: Path, *, denied: Collection[str] = ()) -> list[AgentTool]:
-    """The tools of these names for a folder, except denied ones. Raises `UsageProblem`.
+def extra_tools(
+    names: Sequence[str], folder: Path, *, denied: Collection[str] = (), private: Sequence[str] = ()
+) -> list[AgentTool]:
+    """The tools of these names for a folder, except denied ones. Raises `UsageProblem`, and `MissingExtra`.
 
     An entry point is an `AgentTool`, or a callable that takes the folder and returns one. It has the tool's name.
+    `web_fetch` is the library's own, and is given the `private` addresses.
     """
     tools: list[AgentTool] = []
     for name in names:
         if name in STANDARD_TOOLS:
             raise UsageProblem(f"extra_tools names {name}, which is a built-in tool: the setting tools has those")
         if name in denied:
+            continue
+        if name == WEB_FETCH:
+            tools.append(_web_fetch(private))
             continue
         point = _chosen("tool", name)
         found = _loaded("tool", point)
@@ -68,6 +76,15 @@ def extra_tools(names: Sequence[str], folder: Path, *, denied: Collection[str] =
             )
         tools.append(found)
     return tools
+
+
+def _web_fetch(private: Sequence[str]) -> AgentTool:
+    from swink_agent.tools import WebFetchTool  # on use: few runs fetch anything
+
+    try:
+        return WebFetchTool(private)
+    except ValueError as error:
+        raise UsageProblem(f"the setting web_private cannot be used: {error}") from error
 
 
 def extra_policies(names: Sequence[str], folder: Path) -> list[Policy]:
@@ -109,7 +126,7 @@ def _chosen(kind: ExtraKind, name: str) -> EntryPoint:
         raise UsageProblem(f"{_SETTINGS[kind]} names {name}, which several packages have: {packages}; uninstall one")
     from swink_agent.core.texts.likeness import close_names
 
-    there_are = [point.name for point in points]
+    there_are = [extra.name for extra in installed_extras(kind)]
     near = close_names(name, there_are)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(there_are) or 'none'}"
     raise UsageProblem(f"{_SETTINGS[kind]} names {name}, but no installed package has a {kind} of that name; {hint}")

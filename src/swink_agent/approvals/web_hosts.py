@@ -1,0 +1,66 @@
+"""The host that a URL leads to, in the form in which people approve it and rules name it.
+
+Owns the reading of URLs. The tool that fetches them uses the same reading, so that what was approved is what is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from swink_agent.sandbox.network.addresses import Address
+from swink_agent.sandbox.network.hosts import DEFAULT_PORTS, normal_host
+
+__all__ = ["HOST_TOOLS", "WebPlace", "read_url"]
+
+HOST_TOOLS = {"web_fetch": "url"}
+"""The tools that fetch from a host, and the argument with the URL."""
+_PORTS = {"http": 80, "https": 443}
+_LONGEST = 8_192
+_STRAY = re.compile(r"[\x00-\x20\x7f\\]")
+
+
+class WebPlace(NamedTuple):
+    """What a URL means: where to connect to, and what to ask for there."""
+
+    url: str
+    """The URL in its normal form, without a fragment."""
+    scheme: str
+    host: str | Address
+    port: int
+
+    @property
+    def name(self) -> str:
+        """The host, with its port unless that is 80 or 443: what is approved, and what rules are compared with."""
+        return _with_port(self.host, self.port if self.port not in DEFAULT_PORTS else None)
+
+
+def read_url(url: str) -> WebPlace:
+    """Reads an http or https URL. Raises `ValueError`, whose text says what is wrong with it."""
+    if len(url) > _LONGEST:
+        raise ValueError(f"the URL has {len(url):,} characters, more than {_LONGEST:,}")
+    if _STRAY.search(url):
+        raise ValueError("the URL has a space, a backslash or a control character: write those as %20, %5C, …")
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS:
+        raise ValueError("the URL must begin with http:// or https://")
+    if "@" in parts.netloc:
+        raise ValueError("the URL has a user name in it: leave that out")
+    if not parts.hostname:
+        raise ValueError("the URL names no host")
+    try:
+        host = normal_host(f"[{parts.hostname}]" if "[" in parts.netloc else parts.hostname)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"the host of the URL cannot be used: {error}") from None
+    if port == 0:
+        raise ValueError("the host of the URL cannot be used: port 0 is not a port")
+    port = _PORTS[parts.scheme] if port is None else port
+    place = _with_port(host, port if port != _PORTS[parts.scheme] else None)
+    return WebPlace(urlunsplit((parts.scheme, place, parts.path or "/", parts.query, "")), parts.scheme, host, port)
+
+
+def _with_port(host: str | Address, port: int | None) -> str:
+    text = f"[{host}]" if not isinstance(host, str) and host.version == 6 else str(host)
+    return text if port is None else f"{text}:{port}"

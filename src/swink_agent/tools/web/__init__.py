@@ -1,0 +1,1 @@
+"""`web_fetch`: pages of the web as data for the model."""

@@ -1,0 +1,248 @@
+"""Gets one URL: resolves its host once, connects only to what was checked, and reads no more than a limit.
+
+Owns the defence against requests into private networks, redirects, time and size. What the answer means is in
+`reading`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urljoin
+
+from swink_agent.approvals.web_hosts import WebPlace, read_url
+from swink_agent.core.errors import ToolError
+from swink_agent.sandbox.network.addresses import Address, is_metadata, is_public, read_address
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["Answer", "PrivateAddress", "ResolveFn", "fetch", "private_address"]
+
+ResolveFn = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a host, as texts."""
+
+MOST_BYTES = 5 * 1024 * 1024
+_CONNECT_SECONDS, _SECONDS = 10.0, 30.0
+_MOST_REDIRECTS = 5
+_CHUNK = 64 * 1024
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_HEADERS = {
+    "Accept": "text/html, text/markdown, text/plain, application/json, application/xml, image/*;q=0.8, */*;q=0.5",
+    "Accept-Encoding": "gzip, deflate",
+    "User-Agent": "swink-agent",
+}
+
+
+class PrivateAddress(NamedTuple):
+    """An address that is not public and may be fetched from; `None` is every port."""
+
+    address: Address
+    port: int | None
+
+
+def private_address(text: str) -> PrivateAddress:
+    """Reads `127.0.0.1:8080`, `10.0.0.5` or `[::1]:80`. Raises `ValueError` for names, networks and metadata."""
+    host, port = text, None
+    if text.startswith("[") or text.count(":") == 1:
+        host, colon, number = text.rpartition(":") if not text.endswith("]") else (text, "", "")
+        if colon and not (number.isascii() and number.isdecimal() and 1 <= int(number) <= 65535):
+            raise ValueError(f"{text!r} is not an address that web_fetch can be given: {number!r} is not a port")
+        port = int(number) if colon else None
+    try:
+        address = read_address(host)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not an address that web_fetch can be given: {error}") from None
+    if address is None:
+        raise ValueError(f"{text!r} is not an address: web_fetch is given addresses, not names or networks")
+    if is_metadata(address):
+        raise ValueError(f"{text!r} is the address of a cloud's metadata, which web_fetch never asks")
+    return PrivateAddress(address, port)
+
+
+class Answer(NamedTuple):
+    """What a server answered."""
+
+    url: str
+    status: int
+    media_type: str
+    charset: str | None
+    body: bytes
+    is_whole: bool
+    """Whether the body is all of it."""
+    size: int | None
+    """What the server said that the body has, before it is unpacked."""
+
+
+async def fetch(place: WebPlace, *, resolve: ResolveFn | None, private: Sequence[PrivateAddress]) -> Answer:
+    """Gets the URL, and follows redirects on the same host. Raises `ToolError`."""
+    try:
+        async with asyncio.timeout(_SECONDS):
+            return await _follow(place, resolve or _system_addresses, private)
+    except TimeoutError as error:
+        raise ToolError(f"{place.name} did not answer within {_SECONDS:g} s") from error
+
+
+async def _follow(place: WebPlace, resolve: ResolveFn, private: Sequence[PrivateAddress]) -> Answer:
+    for _ in range(_MOST_REDIRECTS + 1):
+        answer, location = await _ask(place, await _checked(place, resolve, private))
+        if location is None:
+            return answer
+        try:
+            onward = read_url(urljoin(place.url, location))
+        except ValueError as error:
+            raise ToolError(f"{place.name} redirects to an address that cannot be used: {error}") from error
+        if onward.name != place.name:
+            raise ToolError(
+                f"{place.name} redirects to another host, which is not followed: {onward.url}. To read it, call "
+                "web_fetch with that URL"
+            )
+        place = onward
+    raise ToolError(f"{place.name} redirects more than {_MOST_REDIRECTS} times")
+
+
+async def _checked(place: WebPlace, resolve: ResolveFn, private: Sequence[PrivateAddress]) -> list[str]:
+    """The addresses to connect to. Raises `ToolError` unless every one of them may be."""
+    if isinstance(place.host, str):
+        try:
+            found = [_normal(text) for text in await resolve(place.host, place.port)]
+        except (OSError, ValueError) as error:
+            raise ToolError(f"{place.host} cannot be found: {error}") from error
+    else:
+        found = [place.host]
+    if not found:
+        raise ToolError(f"{place.host} has no address")
+    for address in found:
+        if not _may_be_asked(address, place.port, private):
+            raise ToolError(
+                f"{place.name} was not asked: {address} is not a public address. Only the user can allow it "
+                "(the setting web_private)"
+            )
+    return [str(address) for address in found]
+
+
+def _may_be_asked(address: Address, port: int, private: Sequence[PrivateAddress]) -> bool:
+    if is_metadata(address):
+        return False
+    return is_public(address) or any(known.address == address and known.port in (None, port) for known in private)
+
+
+def _normal(text: str) -> Address:
+    address = ip_address(text)
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+async def _system_addresses(host: str, port: int) -> Sequence[str]:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys([str(item[4][0]).partition("%")[0] for item in found]))
+
+
+async def _ask(place: WebPlace, addresses: list[str]) -> tuple[Answer, str | None]:
+    """Sends one request to one of the addresses; returns the answer, and where it redirects to."""
+    import aiohttp
+
+    connector = aiohttp.TCPConnector(resolver=_fixed(addresses), use_dns_cache=False, force_close=True)
+    session = aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=_SECONDS, sock_connect=_CONNECT_SECONDS),
+        trust_env=False,
+        auto_decompress=False,
+        headers=_HEADERS,
+    )
+    try:
+        async with session, session.get(_encoded(place.url), allow_redirects=False) as response:
+            if response.status in _REDIRECTS and (location := response.headers.get("Location")):
+                return _answer(place, response, b"", True), location
+            body, is_whole = await _body(response)
+            return _answer(place, response, body, is_whole), None
+    except aiohttp.ClientError as error:
+        raise ToolError(f"{place.name} could not be read: {str(error) or type(error).__name__}") from error
+
+
+def _encoded(url: str) -> Any:
+    from yarl import URL
+
+    return URL(url, encoded=True)  # as it was read and approved: nothing is decoded or put together again
+
+
+def _fixed(addresses: list[str]) -> Any:
+    """A resolver that knows only these addresses, so that nothing is looked up a second time."""
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+    class Fixed(AbstractResolver):
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+        ) -> list[ResolveResult]:
+            return [
+                ResolveResult(
+                    hostname=host,
+                    host=address,
+                    port=port,
+                    family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                    proto=0,
+                    flags=socket.AI_NUMERICHOST,
+                )
+                for address in addresses
+            ]
+
+        async def close(self) -> None:
+            pass
+
+    return Fixed()
+
+
+def _answer(place: WebPlace, response: aiohttp.ClientResponse, body: bytes, is_whole: bool) -> Answer:
+    return Answer(
+        place.url,
+        response.status,
+        response.content_type.lower(),
+        response.charset,
+        body,
+        is_whole,
+        response.content_length,
+    )
+
+
+async def _body(response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
+    """Reads and unpacks the body, up to the limit; returns whether that is all. Raises `ToolError`."""
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        raise ToolError(f"the server packed its answer with {encoding[:40]!r}, which was not asked for")
+    unpack = None if encoding in ("", "identity") else _Unpacking()
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        data = chunk if unpack is None else unpack.feed(chunk, MOST_BYTES + 1 - size)
+        parts.append(data)
+        size += len(data)
+        if size > MOST_BYTES:
+            return b"".join(parts)[:MOST_BYTES], False
+    return b"".join(parts), True
+
+
+class _Unpacking:
+    """Unpacks gzip and deflate in pieces, each no larger than it is told: a small answer may unpack to gigabytes."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+        self._is_first = True
+
+    def feed(self, data: bytes, most: int) -> bytes:
+        try:
+            return self._inflate.decompress(data, most)
+        except zlib.error as error:
+            if self._is_first:  # deflate without its header, as some servers send it
+                self._inflate = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+                try:
+                    return self._inflate.decompress(data, most)
+                except zlib.error:
+                    pass
+            raise ToolError(f"the answer cannot be unpacked: {error}") from error
+        finally:
+            self._is_first = False
