@@ -12,6 +12,7 @@ of the other packages. A package is loaded when one of its names is first used. 
     policies  limits, guards and records              one to a file
     rendering messages as safe HTML, Markdown and terminal rows
     memory    sessions, replay, search and compaction
+    skills    folders with a SKILL.md                 read when a model needs them
     telemetry runs as spans and metrics of OpenTelemetry
     evals     cases, runs of an agent on them, and scores
     app, cli  settings, keys and the `swink` command

@@ -570,6 +570,7 @@ def test_the_doctor_tells_what_works_and_what_to_do(
     assert healthy.code == 0, findings
     areas = {finding["area"] for finding in findings}
     assert areas == {
+        "packages",
         "python",
         "settings",
         "sandbox",

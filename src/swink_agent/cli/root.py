@@ -28,6 +28,7 @@ COMMANDS = {
         "List, show, search, export, fork and remove recorded runs.",
     ),
     "eval": ("swink_agent.cli.commands.eval:eval_group", "Run cases on an agent, score, compare, gate a release."),
+    "skills": ("swink_agent.cli.commands.skills:skills", "List the skills that the agent can read here."),
     "undo": ("swink_agent.cli.commands.undo:undo", "Put back what a run changed, with its commands too."),
     "doctor": (
         "swink_agent.cli.commands.doctor:doctor",
@@ -192,6 +193,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     shell_complete=offered("files"),
     help="A PDF or a picture to go with the prompt. Repeatable.",
 )
+@click.option("--skill", metavar="NAME", help="Put the text of this skill before the prompt; see `swink skills`.")
 @click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
 @click.option(
     "--add-dir",

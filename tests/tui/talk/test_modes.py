@@ -217,7 +217,7 @@ async def test_help_lists_every_command_and_the_keys(talk: Talk) -> None:
     await conversation.close()
 
 
-async def test_every_command_of_the_issue_is_there() -> None:
+async def test_every_command_is_there() -> None:
     wanted = (
         "#help #clear #info #copy #sessions #save #load #keys #key #approve /quit /q /model /thinking /system /reset "
         "/compact /editor /plan /usage /resume /fork /rewind /export /theme"
@@ -226,6 +226,7 @@ async def test_every_command_of_the_issue_is_there() -> None:
         *wanted.split(),
         "#trust",
         "#answer",
+        "/skill",
         "/queue",
     }  # which is Tab, in lines
 
@@ -260,4 +261,22 @@ async def test_the_small_ones_do_what_they_say(talk: Talk) -> None:
     assert len(conversation.opened.agent.messages) == 4
     await conversation.submit("/quit")
     assert talk.front.left == [0]
+    await conversation.close()
+
+
+async def test_a_skill_goes_before_the_prompt(talk: Talk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "skilled" / ".agents" / "skills" / "greeting"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: greeting\ndescription: How to greet.\n---\nSay ahoy.\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "skilled"))
+    stream = scripted("Ahoy!")
+    conversation = await talk.open(stream)
+    await conversation.submit("/skill")
+    assert "greeting: How to greet." in told(conversation)[-1]
+    await conversation.submit("/skill nothing")
+    assert "no skill is called" in told(conversation)[-1]
+    await conversation.submit("/skill greeting Greet Ada.")
+    await conversation.settled()
+    [request] = stream.requests
+    assert extract_text(request.context.messages[-1].content) == "Say ahoy.\n\nGreet Ada."
     await conversation.close()

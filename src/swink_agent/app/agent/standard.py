@@ -28,6 +28,7 @@ from ..trust.trust import Project
 from .confinement import open_confined, sandbox_profile
 from .context import compaction, provider_options
 from .models import choose_model, is_small, local_fetch, stream_fn_of
+from .skills import usable_skills
 from .system_prompt import project_notes, standard_prompt
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from swink_agent.approvals.approvals import AskFn
     from swink_agent.core.policy import Policy
     from swink_agent.sandbox import Sandbox
+    from swink_agent.skills import Skill
 
 __all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
 
@@ -128,7 +130,12 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     tools, sandbox = _tools(root, added, settings, rules, warnings)
     tools += extra
     approvals = _approvals(options, rules, tools, redactor)
-    system = redactor.redact(_system_prompt(root, model, options))
+    skills = usable_skills(options.project) if settings.value("skills") and not is_small(model) else []
+    if skills and "skill" not in rules.denied_tools:
+        from swink_agent.skills import SkillTool  # on use: few folders have skills
+
+        tools.append(SkillTool(skills))
+    system = redactor.redact(_system_prompt(root, model, options, skills))
     max_cost = settings.value("max_cost")
     if max_cost is not None and options.stream_fn is None:
         _refuse_unpriced(model, settings["max_cost"].source)
@@ -202,7 +209,9 @@ def _folder(folder: Path) -> Path:
         raise UsageProblem(f"{folder} is not a folder to work in: {error}") from error
 
 
-def _system_prompt(root: Path, model: ModelSpec, options: AgentOptions) -> str:
+def _system_prompt(root: Path, model: ModelSpec, options: AgentOptions, skills: Sequence[Skill]) -> str:
+    from swink_agent.skills import skills_prompt
+
     files = () if options.project is None else options.project.notes_files
     notes = project_notes(files, _LOCAL_NOTES) if model.provider == "local" else project_notes(files)
     settings = options.settings
@@ -212,6 +221,7 @@ def _system_prompt(root: Path, model: ModelSpec, options: AgentOptions) -> str:
         also=settings.value("append_system") or "",
         added=options.added,
         notes=notes,
+        skills=skills_prompt(skills) if skills else "",
     )
 
 

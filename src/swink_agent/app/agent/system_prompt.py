@@ -30,6 +30,7 @@ def standard_prompt(
     also: str = "",
     added: Iterable[Path] = (),
     notes: str = "",
+    skills: str = "",
     today: Callable[[], date] = date.today,
 ) -> str:
     """The whole prompt. `instructions` replace the standard ones, `also` is added to them; the facts follow.
@@ -45,6 +46,8 @@ def standard_prompt(
     parts.append(folder_listing(root))
     if others := ", ".join(_shown_path(folder) for folder in added):
         parts.append(f"You may also work, by absolute paths, in: {others}")
+    if skills:
+        parts.append(skills)
     if notes:
         parts.append(f"The project's notes for agents:\n{notes}")
     return "\n".join(part for part in parts if part)

@@ -19,6 +19,7 @@ from typing import Any
 from msgspec import structs
 
 from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.agent.skills import with_skill
 from swink_agent.app.agent.standard import StandardAgent
 from swink_agent.app.errors import ExitCode
 from swink_agent.app.runs.answers import Answers, answers_for, check_approved, how_to_answer, missing_tool
@@ -64,7 +65,8 @@ class _Prompt:
         self._opening = Opening(OpeningOptions.of(options))
         self._settings = self._opening.settings
         unanswered.format_name = self._settings.value("output")
-        self._inputs = PromptInputs(options["prompt"], images=options["image"], files=options["file"])
+        skill = "" if options["skill"] is None else with_skill(options["skill"], "", self._opening.project)
+        self._inputs = PromptInputs(options["prompt"], images=options["image"], files=options["file"], before=skill)
         self._schema = self._inputs.schema(options["schema"])
         self._screen = Screen(sys.stderr)
         self._loudness: Loudness = "verbose" if options["verbose"] else "quiet" if options["quiet"] else "normal"

@@ -26,7 +26,11 @@ _LARGEST_SCHEMA = 1024 * 1024
 class PromptInputs:
     """The inputs of one prompt. Files are checked when it is created, stdin is read when the prompt is needed."""
 
-    def __init__(self, given: str | None, *, images: Sequence[str], files: Sequence[str] = ()) -> None:
+    def __init__(
+        self, given: str | None, *, images: Sequence[str], files: Sequence[str] = (), before: str = ""
+    ) -> None:
+        self._before = f"{before}\n\n" if before else ""
+        """What the prompt begins with: the text of a skill."""
         self._given = None if given is None else encodable(given)
         self._attached = [*[picture(name) for name in images], *[attachment(name) for name in files]]
 
@@ -43,7 +47,7 @@ class PromptInputs:
             piped = read_stdin(warn, cancel=cancel, at_terminal=typed)
             if self._given is None and not piped.strip() and not self._attached:
                 return None
-            text = _together(self._given or "", piped, has_files=bool(self._attached))
+            text = self._before + _together(self._given or "", piped, has_files=bool(self._attached))
             return [UserMessage([Text(text), *self._attached])] if self._attached else text
 
         return read

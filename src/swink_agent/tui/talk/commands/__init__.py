@@ -46,6 +46,7 @@ COMMANDS = (
     Command("/thinking", "[level]", "how much the model reasons", "models:choose_thinking", is_for_rest=True),
     Command("/system", "[text]", "show or replace the instructions", "models:system", is_for_rest=True),
     Command("/plan", "", "switch plan mode on or off", "modes:plan", is_for_rest=True),
+    Command("/skill", "[name] [text]", "send a prompt with a skill before it; alone, list them", "skills:use_skill"),
     Command("/editor", "[text]", "write a prompt in your own editor", "modes:editor"),
     Command("/queue", "text", "send a follow-up after the run, as Tab does", "modes:queue"),
     Command("/compact", "[instructions]", "summarise the history to save space", "sessions:compact", is_for_rest=True),

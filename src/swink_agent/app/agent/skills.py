@@ -1,0 +1,63 @@
+"""The skills of the standard agent: the user's own, and those of a trusted project.
+
+Owns the places and their order: of one name the first counts. Reading one is in `swink_agent.skills`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from swink_agent.core.texts.likeness import close_names
+from swink_agent.skills import Skill, find_skills, read_skill
+from swink_agent.skills.tool import usable
+
+from ..errors import UsageProblem
+from ..settings.paths import config_folder
+from ..trust.trust import Project
+
+__all__ = ["known_skills", "usable_skills", "with_skill"]
+
+
+def known_skills(project: Project | None, environ: Mapping[str, str] = os.environ) -> list[Skill]:
+    """All skills in their order. One that is not used has a `problem` that says why."""
+    home = Path(environ.get("HOME") or Path.home())
+    found = [
+        *find_skills(config_folder(environ) / "skills", "user"),
+        *find_skills(home / ".agents" / "skills", "user"),
+    ]
+    for item in () if project is None else project.chain:
+        found += [read_skill(Path(item.folder, path).parent, "project", data) for path, data in item.skills.items()]
+        for path in item.unused_skills:
+            why = "it is not trusted as it is now: look at it with swink config trust"
+            found.append(
+                Skill(Path(path).parent.name, path=str(Path(item.folder, path)), source="project", problem=why)
+            )
+    seen: dict[str, str] = {}
+    for place, skill in enumerate(found):
+        if not skill.problem and (first := seen.setdefault(skill.name, skill.path)) != skill.path:
+            found[place] = replace(skill, problem=f"another skill has the same name: {first}")
+    return found
+
+
+def usable_skills(project: Project | None) -> list[Skill]:
+    """Those that the agent may use."""
+    return usable(known_skills(project))
+
+
+def with_skill(name: str, words: str, project: Project | None) -> str:
+    """A prompt with the text of a skill before it. Raises `UsageProblem` if the skill cannot be used."""
+    skills = known_skills(project)
+    for skill in skills:
+        if skill.name == name and not skill.problem:
+            return f"{skill.body}\n\n{words}".rstrip() if words.strip() else skill.body
+    for skill in skills:
+        if skill.name == name:
+            raise UsageProblem(f"the skill {name} cannot be used: {skill.problem}")
+    names = [skill.name for skill in skills if not skill.problem]
+    near = close_names(name, names)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
+    raise UsageProblem(f"no skill is called {name[:80]!r}; {hint}")

@@ -1,0 +1,98 @@
+"""Reads files of a skill without following links, waiting, or reading more than a limit.
+
+Owns the opening. What a file means is in `skill`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["SkillFileError", "files_beneath", "read_beneath"]
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEEPEST = 6
+
+
+class SkillFileError(Exception):
+    """A file of a skill cannot be used. The text says why."""
+
+
+def read_beneath(folder: Path, name: str, most: int) -> bytes:
+    """The content of a file beneath a folder. Raises `SkillFileError`, also for links and what is not a file."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if not parts or name.startswith("/") or ".." in parts or "\0" in name:
+        raise SkillFileError(f"{name!r} is not the path of a file in the skill")
+    with _opened(folder, parts[:-1]) as above:
+        try:
+            descriptor = os.open(parts[-1], _FILE, dir_fd=above)
+        except OSError as error:
+            raise SkillFileError(f"{name} {_why(error)}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise SkillFileError(f"{name} is not a regular file")
+    with open(descriptor, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise SkillFileError(f"{name} is larger than {most:,} bytes")
+    return data
+
+
+def files_beneath(folder: Path, most: int) -> list[str]:
+    """The files in a folder and in those beneath it, in order, at most so many. Links are left out."""
+    found: list[str] = []
+
+    def walk(descriptor: int, before: str, depth: int) -> None:
+        with os.scandir(descriptor) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        for entry in listed:
+            if len(found) >= most:
+                return
+            if entry.is_file(follow_symlinks=False):
+                found.append(before + entry.name)
+            elif entry.is_dir(follow_symlinks=False) and depth < _DEEPEST:
+                try:
+                    inner = os.open(entry.name, _FOLDER, dir_fd=descriptor)
+                except OSError:
+                    continue
+                try:
+                    walk(inner, f"{before}{entry.name}/", depth + 1)
+                finally:
+                    os.close(inner)
+
+    with _opened(folder, []) as root:
+        walk(root, "", 1)
+    return found
+
+
+@contextmanager
+def _opened(folder: Path, parts: list[str]) -> Generator[int]:
+    """A descriptor of the folder that these parts lead to, each opened without following a link."""
+    try:
+        current = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise SkillFileError(f"{folder} {_why(error)}") from error
+    try:
+        for part in parts:
+            try:
+                inner = os.open(part, _FOLDER, dir_fd=current)
+            except OSError as error:
+                raise SkillFileError(f"{'/'.join(parts)} {_why(error)}") from error
+            os.close(current)
+            current = inner
+        yield current
+    finally:
+        os.close(current)
+
+
+def _why(error: OSError) -> str:
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return "is a link, which a skill may not have"
+    if error.errno == errno.ENOENT:
+        return "does not exist"
+    return f"cannot be read: {error.strerror or error}"

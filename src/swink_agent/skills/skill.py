@@ -1,0 +1,149 @@
+"""One skill: a folder with a `SKILL.md`, its front matter and its limits.
+
+Owns what makes a skill usable. A skill that is not has a `problem` and no content. Where skills are looked for, and
+whose are trusted, is for the caller to decide.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from swink_agent.core.extras import MissingExtra, require
+from swink_agent.core.texts.invisible import is_deceptive
+from swink_agent.core.values.value import Value
+
+from .reading import SkillFileError, read_beneath
+
+__all__ = ["FILE", "MOST_FILE", "Skill", "find_skills", "read_skill"]
+
+FILE = "SKILL.md"
+_NAME = re.compile(r"[a-z0-9-]{1,64}")
+_LONGEST_DESCRIPTION = 1024
+_LONGEST_FRONT = 16 * 1024
+_LONGEST_BODY = 256 * 1024
+MOST_FILE = _LONGEST_FRONT + _LONGEST_BODY + 16
+_MOST_FOLDERS = 1_000
+_FENCE = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+class Skill(Value, frozen=True):
+    """A skill. `path` is that of its `SKILL.md`; `source` says whose it is; with a `problem` it cannot be used."""
+
+    hidden_fields = frozenset({"body"})
+
+    name: str
+    description: str = ""
+    path: str = ""
+    source: str = ""
+    problem: str = ""
+    body: str = ""
+    """The instructions: what follows the front matter."""
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.path).parent
+
+
+def find_skills(place: str | os.PathLike[str], source: str = "") -> list[Skill]:
+    """The skills in a folder of skills, by name, those that cannot be used included. A missing folder has none."""
+    try:
+        with os.scandir(place) as entries:
+            names = sorted([entry.name for entry in entries if entry.is_dir()])[:_MOST_FOLDERS]
+    except OSError:
+        return []
+    folders = [Path(place, name) for name in names]
+    return [read_skill(folder, source) for folder in folders if os.path.lexists(folder / FILE)]
+
+
+def read_skill(folder: str | os.PathLike[str], source: str = "", data: bytes | None = None) -> Skill:
+    """The skill in a folder. `data` is the content of its `SKILL.md`, if the caller has read it. Never raises."""
+    folder = Path(folder)
+    path = str(folder / FILE)
+    try:
+        data = read_beneath(folder, FILE, MOST_FILE) if data is None else data
+        fields, body = _parts(data)
+        problem = _problem(folder.name, fields.get("name"), fields.get("description"), body)
+    except SkillFileError as error:
+        return Skill(folder.name, path=path, source=source, problem=str(error))
+    if problem:
+        return Skill(folder.name, path=path, source=source, problem=problem)
+    return Skill(folder.name, fields["description"].strip(), path, source, body=body.strip("\r\n"))
+
+
+def _problem(folder: str, name: str | None, description: str | None, body: str) -> str:
+    if name is None or description is None:
+        return f"its front matter has no {'name' if name is None else 'description'}"
+    if not _NAME.fullmatch(name):
+        return "its name must have 1 to 64 of a-z, 0-9 and -"
+    if name != folder:
+        return f"its name is {name!r} and its folder is called {folder!r}: they must be the same"
+    description = description.strip()
+    if not 1 <= len(description) <= _LONGEST_DESCRIPTION:
+        return f"its description must have 1 to {_LONGEST_DESCRIPTION:,} characters"
+    if "\n" in description:
+        return "its description must be one line"
+    if any(map(is_deceptive, description)):
+        return "its description has characters that do not show"
+    if len(body.encode()) > _LONGEST_BODY:
+        return f"its text is larger than {_LONGEST_BODY:,} bytes"
+    return ""
+
+
+def _parts(data: bytes) -> tuple[dict[str, str], str]:
+    """The fields of the front matter, and the text behind it. Raises `SkillFileError`."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise SkillFileError(f"{FILE} is not UTF-8 text") from None
+    found = _FENCE.match(text)
+    if found is None:
+        raise SkillFileError(f"{FILE} does not begin with front matter between two lines of ---")
+    front = found[1]
+    if len(front.encode()) > _LONGEST_FRONT:
+        raise SkillFileError(f"the front matter of {FILE} is larger than {_LONGEST_FRONT:,} bytes")
+    return _fields(front), text[found.end() :]
+
+
+def _fields(front: str) -> dict[str, str]:
+    """The texts at the top of the front matter. Nothing is built from the rest: its events are only looked at."""
+    try:
+        yaml = require("yaml", extra="skills")
+    except MissingExtra as error:
+        raise SkillFileError(str(error)) from error
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return _texts(yaml, list(yaml.parse(front, Loader=loader)))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" in line {mark.line + 2}"
+        raise SkillFileError(f"the front matter of {FILE} is not YAML{where}") from error
+
+
+def _texts(yaml: Any, events: Sequence[Any]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    depth, key = 0, None
+    for event in events:
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise SkillFileError(f"the front matter of {FILE} has an alias or an anchor")
+        if getattr(event, "tag", None) is not None:
+            raise SkillFileError(f"the front matter of {FILE} has a tag")
+        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+            if depth == 0 and not isinstance(event, yaml.MappingStartEvent):
+                raise SkillFileError(f"the front matter of {FILE} is not a mapping")
+            depth += 1
+            if depth == 2:
+                key = None  # the value of this field is not a text
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            depth -= 1
+        elif isinstance(event, yaml.ScalarEvent) and depth == 1:
+            if key is None:
+                key = event.value
+                if key in fields:
+                    raise SkillFileError(f"the front matter of {FILE} has the field {key!r} twice")
+            else:
+                fields[key], key = event.value, None
+    return fields
