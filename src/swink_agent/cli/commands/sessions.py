@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 import msgspec
@@ -48,7 +48,8 @@ __all__ = ["sessions"]
 _FEW_TO_READ = 50
 """Number of sessions that a search reads without showing progress."""
 
-Format = Literal["html", "markdown", "json"]
+Format = Literal["html", "markdown", "json", "atif"]
+_LARGEST_TRAJECTORY = 256 * 1024 * 1024
 _ENDINGS: dict[str, Format] = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
 
 
@@ -212,12 +213,13 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
 
 @sessions.command("export")
 @_id
-@click.option("--format", "format_name", type=click.Choice(["html", "markdown", "json"]), help="Default: markdown.")
+@click.option("--format", "format_name", type=click.Choice(get_args(Format)), help="Default: markdown.")
 @click.option("-o", "--output", "file", metavar="FILE", shell_complete=offered("files"), help="Default: stdout.")
 def export(session_id: str, format_name: Format | None, file: str | None) -> None:
     """Print a session, or write it to a file.
 
-    As Markdown, as one page of HTML, or as JSON; the ending of the file says which.
+    As Markdown, as one page of HTML, or as JSON; the ending of the file says which. --format atif is the trajectory
+    format that agent benchmarks and viewers read.
     """
     path = None if file in (None, "-") else beneath_home(file, "-o")
     ending = "" if path is None else path.suffix.lower()
@@ -239,6 +241,22 @@ def export(session_id: str, format_name: Format | None, file: str | None) -> Non
         write_whole(path, text.encode("utf-8", "replace").decode(), mode=0o600)
     except OSError as error:
         raise SessionProblem(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+@sessions.command("import")
+@click.argument("file", metavar="FILE", shell_complete=offered("files"))
+def import_trajectory(file: str) -> None:
+    """Make a session of an ATIF trajectory, by this or another agent. Its id is printed."""
+    from swink_agent.app.runs.input_files import read_input
+    from swink_agent.app.runs.trajectories import import_atif
+
+    data = read_input(file, "", _LARGEST_TRAJECTORY)
+    settings = load_settings()
+    with session_problems():
+        new_id, left_out = import_atif(data, file, open_store(settings), redactor_for(settings, Credentials()))
+    click.echo(new_id)
+    for words in left_out:
+        click.echo(f"note: left out: {words}", err=True)
 
 
 # -- changing ------------------------------------------------------------------------------------------------

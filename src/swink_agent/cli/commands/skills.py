@@ -30,8 +30,8 @@ Examples:
 def skills(as_json: bool) -> int:
     """List the skills that the agent can read here.
 
-    Yours come first, then those of this project, once it is trusted. A skill is a folder with a SKILL.md in skills/ of the configuration folder, in ~/.agents/skills, or in
-    .swink/skills and .agents/skills of a project.
+    Yours come first, then those of this project, once it is trusted. A skill is a folder with a SKILL.md: in skills/
+    of the configuration folder, in ~/.agents/skills, or in .swink/skills and .agents/skills of a project.
     """
     found = known_skills(find_project(Path.cwd(), TrustStore()))
     if as_json:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncSessionStore", "ExportFormat", "JsonlSessionStore", "SessionStore", "SqlSessionStore"]
 
-ExportFormat = Literal["markdown", "html", "json"]
+ExportFormat = Literal["markdown", "html", "json", "atif"]
 
 _DATA_VARIABLE = "SWINK_DATA_DIR"
 _DATABASE = "sessions.sqlite3"
@@ -268,7 +268,12 @@ class SessionStore:
         """Returns the session as a document."""
         from .. import export  # imported here because most programs export nothing
 
-        writers = {"markdown": export.export_markdown, "html": export.export_html, "json": export.export_json}
+        writers = {
+            "markdown": export.export_markdown,
+            "html": export.export_html,
+            "json": export.export_json,
+            "atif": export.export_atif,
+        }
         writer = writers.get(format)
         if writer is None:
             raise ValueError(f"a session cannot be exported as {format!r}: choose one of {', '.join(writers)}")

@@ -55,7 +55,7 @@ COMMANDS = (
     Command("/resume", "[id]", "continue a session from a list", "sessions:resume", is_for_rest=True),
     Command("/fork", "", "continue in a copy of this session", "sessions:fork", is_for_rest=True),
     Command("/rewind", "", "go back to a message, with the files if you want", "rewind:rewind", is_for_rest=True),
-    Command("/export", "[html|markdown|json] [file]", "write the session to a file", "sessions:export"),
+    Command("/export", "[html|markdown|json|atif] [file]", "write the session to a file", "sessions:export"),
     Command("/theme", "[dark|light|contrast|plain]", "the colours", "viewing:theme"),
     Command("/quit", "", "leave", "modes:leave"),
     Command("/q", "", "leave", "modes:leave"),

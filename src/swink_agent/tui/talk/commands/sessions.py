@@ -42,13 +42,14 @@ _MOST_LISTED = 20
 _LONGEST_TITLE = 100
 _PREVIEWED = 12
 _FORMATS: dict[str, ExportFormat] = {
+    "atif": "atif",
     "html": "html",
     "htm": "html",
     "json": "json",
     "markdown": "markdown",
     "md": "markdown",
 }
-_ENDINGS: dict[ExportFormat, str] = {"html": ".html", "markdown": ".md", "json": ".json"}
+_ENDINGS: dict[ExportFormat, str] = {"html": ".html", "markdown": ".md", "json": ".json", "atif": ".atif.json"}
 
 
 async def _listed(conversation: Conversation) -> list[SessionInfo]:
@@ -253,7 +254,8 @@ async def export(conversation: Conversation, rest: str) -> None:
     if chosen is not None:
         words = words[1:]
     if len(words) > 1:
-        raise UsageProblem("/export takes a format (html, markdown, json) and one file, in quotes if it has spaces")
+        known = ", ".join(_ENDINGS)
+        raise UsageProblem(f"/export takes a format ({known}) and one file, in quotes if it has spaces")
     if chosen is None and words and not set(words[0]) & set("./"):
         raise UsageProblem(
             f"there is no format {words[0][:40]!r}: html, markdown or json; the name of a file needs its ending"

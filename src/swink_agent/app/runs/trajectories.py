@@ -1,0 +1,36 @@
+"""Makes sessions of the trajectories of other agents, so that they can be read, searched, forked and evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from swink_agent.core.agent.agent import Agent
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.stream import AssistantMessageEvent, StreamFailed
+from swink_agent.memory.export import TrajectoryError, read_atif
+from swink_agent.memory.sessions.store import SessionStore
+
+from ..errors import UsageProblem
+
+__all__ = ["import_atif"]
+
+
+def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor) -> tuple[str, tuple[str, ...]]:
+    """Records a trajectory as a session; returns its id, and what was left out. Raises `UsageProblem`."""
+    try:
+        read = read_atif(data)
+    except TrajectoryError as error:
+        raise UsageProblem(f"{name} cannot be imported: {error}") from error
+    if not read.messages:
+        raise UsageProblem(f"{name} cannot be imported: it has no message of a user or an agent")
+    agent = Agent(read.model, stream_fn=_nobody, messages=read.messages, redactor=redactor)
+    with store.create(title=read.title, metadata={"imported_from": read.agent or "ATIF"}) as session:
+        session.attach(agent)
+        session.detach()
+        return session.id, read.left_out
+
+
+async def _nobody(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+    """Answers nothing: the agent exists only to be recorded."""
+    yield StreamFailed("this agent cannot be asked")

@@ -1,0 +1,399 @@
+"""Sessions as trajectories, and trajectories as messages: the Agent Trajectory Interchange Format, ATIF v1.7.
+
+Public benchmarks and viewers of agents read this JSON. Owns both directions. What ATIF has no field for is in `extra`,
+so that a session that was exported and imported again has the same messages. Thinking signatures and image data are
+left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantBlock,
+    AssistantMessage,
+    ContentBlock,
+    Cost,
+    Document,
+    Image,
+    ModelSpec,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolOutcome,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from swink_agent.memory.log.records import UnknownMessage
+from swink_agent.memory.sessions.info import SessionInfo
+from swink_agent.rendering.turns import LabelAt, NoteAt
+
+__all__ = ["Trajectory", "TrajectoryError", "export_atif", "read_atif"]
+
+VERSION = "ATIF-v1.7"
+_KNOWN = "ATIF-v1."
+_NO_RESULT = "(the trajectory has no result of this call)"
+
+
+# -- a session as a trajectory ---------------------------------------------------------------------------------
+
+
+def export_atif(
+    info: SessionInfo, messages: Sequence[AgentMessage], *, labels: Sequence[LabelAt] = (), notes: Sequence[NoteAt] = ()
+) -> str:
+    """The session as one ATIF document. Labels and notes have no place in it."""
+    from swink_agent import __version__
+
+    steps = _steps(messages)
+    agent: dict[str, Any] = {"name": "swink-agent", "version": __version__}
+    if info.model is not None:
+        agent["model_name"] = _model_name(info.model.provider, info.model.model_id)
+    document: dict[str, Any] = {
+        "schema_version": VERSION,
+        "session_id": info.id,
+        "trajectory_id": info.id,
+        "agent": agent,
+        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
+        "final_metrics": {**_totals(info.usage, info.cost), "total_steps": len(steps)},
+        "extra": {"title": info.title, "folder": info.cwd},
+    }
+    return msgspec.json.format(msgspec.json.encode(_whole(document)), indent=2).decode() + "\n"
+
+
+def _steps(messages: Sequence[AgentMessage]) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = []
+    open_calls: list[str] = []
+    for message in messages:
+        if isinstance(message, UserMessage):
+            steps.append({**_when(message.timestamp), "source": "user", "message": _words(message.content)})
+        elif isinstance(message, AssistantMessage):
+            steps.append(_reply(message))
+            open_calls = [call.id for call in message.tool_calls]
+        elif isinstance(message, ToolResultMessage) and steps and message.tool_call_id in open_calls:
+            open_calls.remove(message.tool_call_id)
+            observation = steps[-1].setdefault("observation", {"results": []})
+            observation["results"].append(_result(message))
+        elif isinstance(message, ToolResultMessage):  # without its call: what was left when a history was cut
+            steps.append({**_when(message.timestamp), "source": "system", "message": _words(message.content)})
+        else:
+            steps.append({"source": "system", "message": _described(message)})
+    return steps
+
+
+def _reply(message: AssistantMessage) -> dict[str, Any]:
+    step: dict[str, Any] = {**_when(message.timestamp), "source": "agent"}
+    if message.model_id:
+        step["model_name"] = _model_name(message.provider, message.model_id)
+    step["message"] = _words([block for block in message.content if type(block) is not Thinking])
+    if thoughts := "\n\n".join(block.thinking for block in message.content if type(block) is Thinking):
+        step["reasoning_content"] = thoughts
+    if message.tool_calls:
+        step["tool_calls"] = [_call(call) for call in message.tool_calls]
+    usage = message.usage
+    if usage.tokens or message.cost.amount:
+        metrics: dict[str, Any] = {
+            "prompt_tokens": usage.input + usage.cache_read + usage.cache_write,
+            "completion_tokens": usage.output,
+            "cached_tokens": usage.cache_read,
+        }
+        if message.cost.amount:
+            metrics["cost_usd"] = message.cost.amount
+        if usage.cache_write:
+            metrics["extra"] = {"cache_creation_tokens": usage.cache_write}
+        step["metrics"] = metrics
+    step["llm_call_count"] = 1
+    step["extra"] = {"stop_reason": str(message.stop_reason)}
+    if message.error_message is not None:
+        step["extra"]["error"] = message.error_message
+    return step
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    shown: dict[str, Any] = {"tool_call_id": call.id, "function_name": call.name, "arguments": call.arguments}
+    if call.partial_json is not None:
+        shown["extra"] = {"partial_json": call.partial_json}
+    return shown
+
+
+def _result(message: ToolResultMessage) -> dict[str, Any]:
+    extra: dict[str, Any] = {"outcome": str(message.outcome), **_when(message.timestamp)}
+    if message.is_error:
+        extra["is_error"] = True
+    return {"source_call_id": message.tool_call_id, "content": _words(message.content), "extra": extra}
+
+
+def _words(content: Sequence[ContentBlock]) -> str:
+    """The text. Pictures and documents are named: their data has no place here."""
+    said: list[str] = []
+    for block in content:
+        if isinstance(block, Text):
+            said.append(block.text)
+        elif isinstance(block, Image):
+            said.append(f"[image, {block.source.media_type or 'of an unknown type'}]")
+        elif isinstance(block, Document):
+            said.append(f"[document {block.shown_name}]")
+    return "\n".join(said)
+
+
+def _described(message: AgentMessage) -> str:
+    data = message.data if isinstance(message, UnknownMessage) else message
+    try:
+        return msgspec.json.encode(data).decode()
+    except (TypeError, ValueError, RecursionError):
+        return f"(a message of the type {type(message).__name__})"
+
+
+def _totals(usage: Usage, cost: Cost) -> dict[str, Any]:
+    totals: dict[str, Any] = {
+        "total_prompt_tokens": usage.input + usage.cache_read + usage.cache_write,
+        "total_completion_tokens": usage.output,
+        "total_cached_tokens": usage.cache_read,
+    }
+    return {**totals, "total_cost_usd": cost.amount} if cost.amount else totals
+
+
+def _when(timestamp: int) -> dict[str, str]:
+    try:
+        moment = datetime.fromtimestamp(timestamp / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return {}
+    return {"timestamp": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+
+
+def _model_name(provider: str, model_id: str) -> str:
+    return f"{provider}/{model_id}" if provider else model_id
+
+
+def _whole(value: Any) -> Any:
+    """The value without halves of characters, which JSON cannot hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_whole(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+# -- a trajectory as messages ----------------------------------------------------------------------------------
+
+
+class TrajectoryError(ValueError):
+    """A text is not a trajectory that can be read. The message names the step."""
+
+
+class Trajectory(NamedTuple):
+    """What a trajectory holds: messages for a session, and what it says about itself."""
+
+    messages: tuple[AgentMessage, ...]
+    model: ModelSpec
+    title: str
+    agent: str
+    """The name and the version of the agent that did it."""
+    left_out: tuple[str, ...]
+    """What of it is not among the messages, in words."""
+
+
+class _Content(msgspec.Struct):
+    type: str = "text"
+    text: str = ""
+    source: dict[str, Any] = {}
+
+
+class _Call(msgspec.Struct):
+    tool_call_id: str
+    function_name: str
+    arguments: dict[str, Any] = {}
+    extra: dict[str, Any] | None = None
+
+
+class _ObservedResult(msgspec.Struct):
+    source_call_id: str | None = None
+    content: str | list[_Content] | None = None
+    extra: dict[str, Any] | None = None
+
+
+class _Observation(msgspec.Struct):
+    results: list[_ObservedResult] = []
+
+
+class _Metrics(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: float | None = None
+    extra: dict[str, Any] | None = None
+
+
+class _Step(msgspec.Struct):
+    source: str
+    message: str | list[_Content] | None = None
+    timestamp: str | None = None
+    model_name: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[_Call] | None = None
+    observation: _Observation | None = None
+    metrics: _Metrics | None = None
+    extra: dict[str, Any] | None = None
+
+
+class _Agent(msgspec.Struct):
+    name: str = ""
+    version: str | None = None
+    model_name: str | None = None
+
+
+class _Document(msgspec.Struct):
+    schema_version: str
+    agent: _Agent
+    steps: list[_Step]
+    subagent_trajectories: list[msgspec.Raw] | None = None
+    extra: dict[str, Any] | None = None
+
+
+def read_atif(text: str | bytes) -> Trajectory:
+    """Reads an ATIF document of any version 1. Raises `TrajectoryError`."""
+    try:
+        document = msgspec.json.decode(text, type=_Document)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise TrajectoryError(f"this is not an ATIF trajectory: {error}") from error
+    if not document.schema_version.startswith(_KNOWN):
+        raise TrajectoryError(f"the version {document.schema_version[:40]!r} is not known: {_KNOWN}x is read")
+    messages: list[AgentMessage] = []
+    system = 0
+    for step in document.steps:
+        if step.source == "system":
+            system += 1
+        elif step.source == "user":
+            messages.append(UserMessage(_text(step.message) or "(nothing)", **_timed(step)))
+        elif step.source == "agent":
+            messages += _messages_of(step, document.agent.model_name)
+        else:
+            raise TrajectoryError(f"a step has the source {step.source[:40]!r}: it must be system, user or agent")
+    left_out = [f"{system} steps of the system"] * bool(system)
+    if document.subagent_trajectories:
+        left_out.append(f"{len(document.subagent_trajectories)} trajectories of other agents")
+    title = (document.extra or {}).get("title")
+    return Trajectory(
+        tuple(messages),
+        _model(document.agent.model_name),
+        title if isinstance(title, str) else "",
+        " ".join(filter(None, (document.agent.name, document.agent.version))),
+        tuple(left_out),
+    )
+
+
+def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
+    """The reply, the results of its calls, and what else was observed after it."""
+    calls = step.tool_calls or []
+    model = _model(step.model_name or usual_model)
+    extra = step.extra or {}
+    content: list[AssistantBlock] = []
+    if step.reasoning_content:
+        content.append(Thinking(step.reasoning_content))
+    if said := _text(step.message):
+        content.append(Text(said))
+    content += [_tool_call(call) for call in calls]
+    reply = AssistantMessage(
+        content=tuple(content or [Text("(nothing)")]),
+        provider=model.provider,
+        model_id=model.model_id,
+        usage=_usage(step.metrics),
+        cost=Cost() if step.metrics is None else Cost(total=step.metrics.cost_usd or 0.0),
+        stop_reason=_stop_reason(extra.get("stop_reason"), bool(calls)),
+        error_message=extra["error"] if isinstance(extra.get("error"), str) else None,
+        **cast("Any", _timed(step)),
+    )
+    observed = list(step.observation.results) if step.observation is not None else []
+    results = [_tool_result(call, _taken(observed, call, position), step) for position, call in enumerate(calls)]
+    others = [UserMessage(said, **_timed(step)) for result in observed if (said := _text(result.content))]
+    return [reply, *results, *others]
+
+
+def _taken(observed: list[_ObservedResult], call: _Call, position: int) -> _ObservedResult | None:
+    """Takes the result of a call from those observed: by its id, else the next one without an id."""
+    for result in observed:
+        if result.source_call_id == call.tool_call_id:
+            observed.remove(result)
+            return result
+    nameless = [result for result in observed if result.source_call_id is None]
+    if nameless:
+        observed.remove(nameless[0])
+        return nameless[0]
+    return None
+
+
+def _tool_result(call: _Call, result: _ObservedResult | None, step: _Step) -> ToolResultMessage:
+    extra = {} if result is None else result.extra or {}
+    outcome = ToolOutcome.LOST if result is None else ToolOutcome.RAN
+    if extra.get("outcome") in tuple(ToolOutcome):
+        outcome = ToolOutcome(extra["outcome"])
+    return ToolResultMessage(
+        call.tool_call_id,
+        (Text(_NO_RESULT if result is None else _text(result.content)),),
+        is_error=result is None or extra.get("is_error") is True,
+        tool_name=call.function_name,
+        outcome=outcome,
+        **(_moment(extra.get("timestamp")) or _timed(step)),
+    )
+
+
+def _tool_call(call: _Call) -> ToolCall:
+    partial = (call.extra or {}).get("partial_json")
+    return ToolCall(
+        call.tool_call_id, call.function_name, call.arguments, partial if isinstance(partial, str) else None
+    )
+
+
+def _stop_reason(given: object, has_calls: bool) -> StopReason:
+    if given in tuple(StopReason):
+        return StopReason(cast("str", given))
+    return StopReason.TOOL_USE if has_calls else StopReason.STOP
+
+
+def _usage(metrics: _Metrics | None) -> Usage:
+    if metrics is None:
+        return Usage()
+    cached = metrics.cached_tokens or 0
+    written = (metrics.extra or {}).get("cache_creation_tokens")
+    written = written if isinstance(written, int) else 0
+    read = max((metrics.prompt_tokens or 0) - cached - written, 0)
+    output = metrics.completion_tokens or 0
+    return Usage(read, output, cached, written, read + output + cached + written)
+
+
+def _text(content: str | Iterable[_Content] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(
+        part.text if part.type == "text" else f"[{part.type} {part.source.get('path', '')}]".replace(" ]", "]")
+        for part in content
+    )
+
+
+def _timed(step: _Step) -> dict[str, int]:
+    return _moment(step.timestamp)
+
+
+def _moment(text: object) -> dict[str, int]:
+    """The time as the field of a message; none if the text is not a time."""
+    if not isinstance(text, str):
+        return {}
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return {}
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return {"timestamp": round(moment.timestamp() * 1000)}
+
+
+def _model(name: str | None) -> ModelSpec:
+    provider, slash, model_id = (name or "").partition("/")
+    return ModelSpec(provider, model_id) if slash and model_id else ModelSpec("imported", name or "unknown")

@@ -1,0 +1,44 @@
+"""`swink sessions export --format atif` and `swink sessions import`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+STEPS = [
+    {"step_id": 1, "source": "user", "message": "Find the needle."},
+    {"step_id": 2, "source": "agent", "message": "It is in the haystack, and the key is hunter2hunter2."},
+]
+
+
+def trajectory(*steps: Any) -> str:
+    agent = {"name": "other", "version": "2", "model_name": "openai/gpt-5"}
+    return json.dumps({"schema_version": "ATIF-v1.7", "agent": agent, "steps": list(steps)})
+
+
+async def test_a_trajectory_becomes_a_session_that_can_be_read_searched_forked_and_exported(swink: Any) -> None:
+    (swink.folder / "other.json").write_text(trajectory(*STEPS, {"step_id": 3, "source": "system", "message": "x"}))
+    done = await swink("sessions", "import", "other.json", environ={"DB_PASSWORD": "hunter2hunter2"})
+    assert done.code == 0, done
+    assert "left out: 1 steps of the system" in done.stderr
+    session = done.stdout.strip()
+    shown = await swink("sessions", "show", session)
+    assert "It is in the haystack" in shown.stdout
+    found = await swink("sessions", "search", "haystack", "--json")
+    assert session in found.stdout
+    assert (await swink("sessions", "fork", session)).code == 0
+    exported = await swink("sessions", "export", session, "--format", "atif")
+    document = json.loads(exported.stdout)
+    assert [step["source"] for step in document["steps"]] == ["user", "agent"]
+    assert document["agent"]["model_name"] == "openai/gpt-5"
+    assert "hunter2hunter2" not in exported.stdout
+
+
+async def test_what_is_not_a_trajectory_is_refused_in_one_line(swink: Any) -> None:
+    (swink.folder / "a.json").write_text("{}")
+    (swink.folder / "b.json").write_text(trajectory())
+    for name, why in (("a.json", "not an ATIF"), ("b.json", "no message"), ("c.json", "cannot be read")):
+        done = await swink("sessions", "import", name)
+        assert done.code == 2
+        assert why in done.stderr
+        assert done.stderr.count("\n") == 1

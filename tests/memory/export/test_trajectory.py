@@ -1,0 +1,182 @@
+"""Sessions as ATIF trajectories, and trajectories of other agents as messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from swink_agent import (
+    Agent,
+    AssistantMessage,
+    Cost,
+    Image,
+    ModelSpec,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolOutcome,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    tool,
+)
+from swink_agent.core.types import Base64Source
+from swink_agent.memory import JsonlSessionStore
+from swink_agent.memory.export import TrajectoryError, export_atif, read_atif
+from swink_agent.memory.sessions.info import SessionInfo
+from swink_agent.testing import call, check_conversation, reply, scripted, think
+
+STEP = {"step_id", "timestamp", "source", "model_name", "message", "reasoning_content", "tool_calls", "observation"}
+STEP |= {"metrics", "llm_call_count", "extra"}
+OF_AGENTS = ("model_name", "reasoning_content", "tool_calls", "metrics", "llm_call_count")
+
+
+def check(document: dict[str, Any]) -> None:
+    """The rules of the format, as its own validator has them."""
+    assert document["schema_version"] == "ATIF-v1.7"
+    assert {"name", "version"} <= document["agent"].keys() <= {"name", "version", "model_name"}
+    assert [step["step_id"] for step in document["steps"]] == list(range(1, len(document["steps"]) + 1))
+    for step in document["steps"]:
+        assert step.keys() <= STEP
+        assert step["source"] in ("system", "user", "agent")
+        assert isinstance(step["message"], str)
+        assert step["source"] == "agent" or not any(name in step for name in OF_AGENTS)
+        ids = [one["tool_call_id"] for one in step.get("tool_calls", ())]
+        for result in step.get("observation", {"results": []})["results"]:
+            assert result["source_call_id"] in ids
+            assert result.keys() <= {"source_call_id", "content", "extra"}
+    assert document["final_metrics"]["total_steps"] == len(document["steps"])
+
+
+@tool
+def add(a: int, b: int) -> int:
+    if a < 0:
+        raise ValueError("too small")
+    return a + b
+
+
+async def test_a_session_is_a_trajectory_and_comes_back_as_it_was(tmp_path: Any) -> None:
+    store = JsonlSessionStore(tmp_path)
+    usage = Usage(10, 5, 100, 7, 122)
+    stream = scripted(
+        reply(think("Hm."), call("add", a=2, b=3), call("add", a=-1, b=0)),
+        "5, and an error.",
+        usage=usage,
+        cost=Cost(total=0.5),
+    )
+    agent = Agent("openai:gpt-5", stream_fn=stream, tools=[add])
+    with store.create(title="Sums") as session:
+        session.attach(agent)
+        await agent.prompt("2+3?")
+    document = json.loads(store.export(session.id, "atif"))
+    check(document)
+    assert document["session_id"] == session.id
+    assert document["agent"]["model_name"] == "openai/gpt-5"
+    assert document["final_metrics"] == {
+        "total_prompt_tokens": 234,
+        "total_completion_tokens": 10,
+        "total_cached_tokens": 200,
+        "total_cost_usd": 1.0,
+        "total_steps": 3,
+    }
+    asked, called, answered = document["steps"]
+    assert (asked["source"], asked["message"]) == ("user", "2+3?")
+    assert called["reasoning_content"] == "Hm."
+    assert called["metrics"] == {
+        "prompt_tokens": 117,
+        "completion_tokens": 5,
+        "cached_tokens": 100,
+        "cost_usd": 0.5,
+        "extra": {"cache_creation_tokens": 7},
+    }
+    good, bad = called["observation"]["results"]
+    assert good["content"] == "5"
+    assert (bad["extra"]["outcome"], bad["extra"]["is_error"]) == ("failed", True)
+    assert answered["message"] == "5, and an error."
+    back = read_atif(store.export(session.id, "atif"))
+    assert back.messages == tuple(agent.messages)
+    assert (back.title, back.model, back.left_out) == ("Sums", ModelSpec("openai", "gpt-5"), ())
+
+
+def test_what_the_format_has_no_place_for_is_named() -> None:
+    picture = Image(Base64Source("image/png", "AAAA"))
+    messages = [
+        UserMessage([Text("look"), picture]),
+        AssistantMessage(content=(ToolCall("1", "f", {}, '{"a": '),), stop_reason=StopReason.LENGTH),
+        ToolResultMessage("9", (Text("left over"),)),
+    ]
+    document = json.loads(export_atif(SessionInfo(id="s"), messages))
+    check(document)
+    assert document["steps"][0]["message"] == "look\n[image, image/png]"
+    assert document["steps"][1]["tool_calls"][0]["extra"] == {"partial_json": '{"a": '}
+    assert document["steps"][2] == {**document["steps"][2], "source": "system", "message": "left over"}
+    check(json.loads(export_atif(SessionInfo(id="s", title="\ud800"), [])))
+
+
+def other(*steps: dict[str, Any], **more: Any) -> str:
+    agent = {"name": "other", "version": "2", "model_name": "some-model"}
+    return json.dumps({"schema_version": "ATIF-v1.4", "session_id": "x", "agent": agent, "steps": list(steps), **more})
+
+
+def test_a_trajectory_of_another_agent_is_a_conversation() -> None:
+    calls = [{"tool_call_id": str(number), "function_name": "run", "arguments": {"n": number}} for number in (1, 2, 3)]
+    parts = [{"type": "text", "text": "Go."}, {"type": "image", "source": {"path": "a.png"}}]
+    seen = {"results": [{"content": "A prompt."}]}
+    read = read_atif(
+        other(
+            {"step_id": 1, "source": "system", "message": "You are good."},
+            {
+                "step_id": 2,
+                "source": "user",
+                "message": parts,
+            },
+            {
+                "step_id": 3,
+                "source": "agent",
+                "timestamp": "2026-01-31T10:00:00Z",
+                "message": "",
+                "reasoning_content": "Hm.",
+                "tool_calls": calls,
+                "observation": {"results": [{"source_call_id": "2", "content": "two"}, {"content": "one"}]},
+                "metrics": {"prompt_tokens": 10, "completion_tokens": 2, "cached_tokens": 4, "logprobs": [0.1]},
+                "anything": "new",
+            },
+            {"step_id": 4, "source": "agent", "message": "Done.", "observation": seen},
+            subagent_trajectories=[{}],
+        )
+    )
+    check_conversation(read.messages)
+    kinds = [type(message).__name__ for message in read.messages]
+    assert kinds == [
+        *("UserMessage", "AssistantMessage", "ToolResultMessage", "ToolResultMessage", "ToolResultMessage"),
+        *("AssistantMessage", "UserMessage"),
+    ]
+    first = read.messages[1]
+    assert isinstance(first, AssistantMessage)
+    assert first.content[0] == Thinking("Hm.")
+    assert first.stop_reason is StopReason.TOOL_USE
+    assert (first.usage, first.provider, first.model_id) == (Usage(6, 2, 4, 0, 12), "imported", "some-model")
+    results = [message for message in read.messages if isinstance(message, ToolResultMessage)]
+    assert [result.content[0] for result in results[:2]] == [Text("one"), Text("two")]
+    assert (results[2].outcome, results[2].is_error) == (ToolOutcome.LOST, True)
+    assert read.agent == "other 2"
+    assert read.left_out == ("1 steps of the system", "1 trajectories of other agents")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not an ATIF"),
+        ("[]", "not an ATIF"),
+        ('{"schema_version": "ATIF-v1.7"}', "not an ATIF"),
+        ('{"schema_version": "ATIF-v2.0", "agent": {}, "steps": []}', "is not known"),
+        ('{"schema_version": "ATIF-v1.7", "agent": {}, "steps": [{"source": "cat"}]}', "must be system, user or agent"),
+        ('{"schema_version": "ATIF-v1.7", "agent": {}, "steps": [{"source": "agent", "tool_calls": 1}]}', "steps"),
+    ],
+)
+def test_anything_else_is_refused_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(TrajectoryError, match=why):
+        read_atif(text)
