@@ -293,7 +293,8 @@ def read_atif(text: str | bytes) -> Trajectory:
 def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
     """The reply, the results of its calls, and what else was observed after it."""
     calls = step.tool_calls or []
-    model = _model(step.model_name or usual_model)
+    name = step.model_name or usual_model
+    model = ModelSpec("", "") if name is None else _model(name)
     extra = step.extra or {}
     content: list[AssistantBlock] = []
     if step.reasoning_content:
