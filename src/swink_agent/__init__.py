@@ -16,6 +16,7 @@ of the other packages. A package is loaded when one of its names is first used. 
     telemetry runs as spans and metrics of OpenTelemetry
     evals     cases, runs of an agent on them, and scores
     app, cli  settings, keys and the `swink` command
+    acp       the agent for editors                   loaded by `swink acp`
     testing   scripted models, checkers, servers and fakes, for your own tests; import it by name
 """
 

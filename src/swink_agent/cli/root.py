@@ -34,6 +34,7 @@ COMMANDS = {
         "swink_agent.cli.commands.doctor:doctor",
         "Show what works on this machine, and what to do about the rest.",
     ),
+    "acp": ("swink_agent.cli.commands.acp:acp", "Serve the agent to an editor over stdin and stdout."),
     "proxy": ("swink_agent.cli.commands.proxy:proxy", "Serve models to machines that have no keys."),
     "completion": ("swink_agent.cli.completion.scripts:completion", "Print the completion script for a shell."),
     "help": ("swink_agent.cli.commands.about:help_command", "Show the help of swink, or of one of its commands."),

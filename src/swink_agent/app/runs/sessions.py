@@ -254,6 +254,11 @@ class RunSession:
         self.close()
 
     @property
+    def coming_id(self) -> str | None:
+        """The id of the session, also before anything is recorded in it."""
+        return self._id if self._session is None else self._session.id
+
+    @property
     def id(self) -> str | None:
         """The id of the session, once something is recorded in it."""
         session = self._session

@@ -1,0 +1,357 @@
+"""The agent that editors talk to: sessions, prompts, questions and modes of the Agent Client Protocol.
+
+Owns the sessions of one connection. Each is a standard agent with a recorded session of `swink sessions`. Files are
+read and written, and commands run, by our own tools in our own sandbox, never by the editor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from acp import PROTOCOL_VERSION, RequestError
+from acp.helpers import text_block, tool_content, tool_diff_content
+from acp.schema import (
+    AgentCapabilities,
+    AllowedOutcome,
+    EmbeddedResourceContentBlock,
+    ImageContentBlock,
+    Implementation,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    PermissionOption,
+    PromptCapabilities,
+    PromptResponse,
+    ResourceContentBlock,
+    SessionCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionMode,
+    SessionModeState,
+    SetSessionModeResponse,
+    TextContentBlock,
+    TextResourceContents,
+    ToolCallUpdate,
+)
+
+from swink_agent import __version__
+from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.agent.standard import StandardAgent
+from swink_agent.app.errors import ApplicationError, NoModel
+from swink_agent.app.runs.sessions import RunSession, WantedSession, open_store, session_problems
+from swink_agent.app.settings.settings import load_settings
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, ApprovalsMode
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.types import AgentResult, Base64Source, Image, StopReason, Text, UserBlock, UserMessage, is_blank
+from swink_agent.rendering.escaping import safe_line
+
+from .updates import SessionUpdates, replayed, title_of
+
+__all__ = ["EditorAgent"]
+
+_MODES: dict[ApprovalsMode, str] = {
+    "ask": "Every call that needs approval is asked about.",
+    "smart": "Harmless calls run; other calls are asked about.",
+    "all": "Nothing is asked about. Deny rules and the sandbox still apply.",
+    "none": "Nothing that needs approval runs.",
+}
+_LIMITS = frozenset({"max_turns", "max_duration", "budget"})
+_LISTED = 200
+
+
+class _EditorSession:
+    """One conversation: its agent, its recorded session, and whether a prompt runs."""
+
+    def __init__(self, session_id: str, opening: Opening, session: RunSession, made: StandardAgent) -> None:
+        self.id = session_id
+        self.opening = opening
+        self.session = session
+        self.made = made
+        self.is_prepared = False
+        self.is_running = False
+        self.questions: set[asyncio.Task[Any]] = set()
+
+    @property
+    def folder(self) -> str:
+        return str(self.opening.folder)
+
+    def close(self) -> None:
+        self.session.detach()
+        self.session.close()
+        self.made.close()
+
+
+class EditorAgent:
+    """Implements the protocol's agent for one connection. `flags` are settings, as the command line gives them."""
+
+    def __init__(self, flags: dict[str, Any]) -> None:
+        self._flags = flags
+        self._sessions: dict[str, _EditorSession] = {}
+        self._editor: Any = None
+
+    def on_connect(self, conn: Any) -> None:
+        """Takes the connection to the editor."""
+        self._editor = conn
+
+    def close(self) -> None:
+        """Ends every session, and what its tools started."""
+        for session in self._sessions.values():
+            session.made.agent.abort()
+            session.close()
+        self._sessions.clear()
+
+    # -- the protocol's methods --------------------------------------------------------------------------------
+
+    async def initialize(self, protocol_version: int, **_: Any) -> InitializeResponse:
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+                session_capabilities=SessionCapabilities(list=SessionListCapabilities()),
+            ),
+            agent_info=Implementation(name="swink", title="Swink", version=__version__),
+            auth_methods=[],
+        )
+
+    async def authenticate(self, method_id: str, **_: Any) -> None:
+        raise RequestError.invalid_params({"message": "keys are kept with `swink keys set PROVIDER`"})
+
+    async def new_session(
+        self, cwd: str, additional_directories: list[str] | None = None, **_: Any
+    ) -> NewSessionResponse:
+        session = await self._opened(cwd, additional_directories or [], WantedSession())
+        return NewSessionResponse(session_id=session.id, modes=_modes(session))
+
+    async def load_session(
+        self, cwd: str, session_id: str, additional_directories: list[str] | None = None, **_: Any
+    ) -> LoadSessionResponse:
+        open_one = self._sessions.get(session_id)
+        if open_one is not None and open_one.is_running:
+            raise _refused("a prompt of this session is running")
+        if open_one is not None:
+            del self._sessions[session_id]
+            await asyncio.to_thread(open_one.close)
+        session = await self._opened(cwd, additional_directories or [], WantedSession(id=session_id))
+        for update in replayed(tuple(session.made.agent.messages), session.folder):
+            await self._tell(session, update)
+        return LoadSessionResponse(modes=_modes(session))
+
+    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
+        found = await asyncio.to_thread(_listed, cwd)
+        return ListSessionsResponse(sessions=found)
+
+    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
+        session = self._session(session_id)
+        if mode_id not in _MODES:
+            raise _invalid(f"no mode is called {mode_id[:40]!r}: there are {', '.join(_MODES)}")
+        session.made.approvals.mode = mode_id
+        return SetSessionModeResponse()
+
+    async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> PromptResponse:
+        session = self._session(session_id)
+        if session.is_running:
+            raise _refused("a prompt of this session is running: cancel it first")
+        message = UserMessage(_blocks(prompt))
+        if is_blank((message,)):
+            raise _invalid("the prompt has no content")
+        session.is_running = True
+        try:
+            return PromptResponse(stop_reason=_stop_reason(await self._run(session, message)))
+        finally:
+            session.is_running = False
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.made.agent.abort()
+            for question in session.questions:
+                question.cancel()
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        raise RequestError.method_not_found(method)
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        pass
+
+    # -- sessions ------------------------------------------------------------------------------------------------
+
+    def _session(self, session_id: str) -> _EditorSession:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise _invalid(f"no session {session_id[:100]!r} is open: session/new or session/load opens one")
+        return session
+
+    async def _opened(self, cwd: str, added: list[str], wanted: WantedSession) -> _EditorSession:
+        if not os.path.isabs(cwd) or not await asyncio.to_thread(os.path.isdir, cwd):
+            raise _invalid(f"cwd is {cwd[:200]!r}; it must be the absolute path of a folder")
+        try:
+            session = await asyncio.to_thread(self._open, cwd, added, wanted)
+        except (NoModel, AuthError) as error:
+            raise RequestError(-32000, f"{error}; `swink keys set PROVIDER` stores a key") from error
+        except ApplicationError as error:
+            raise _invalid(str(error)) from error
+        self._sessions[session.id] = session
+        return session
+
+    def _open(self, cwd: str, added: list[str], wanted: WantedSession) -> _EditorSession:
+        opening = Opening(OpeningOptions(flags=self._flags, cwd=cwd, added=tuple(added), session=wanted))
+        session = opening.session().__enter__()
+        made: StandardAgent | None = None
+        try:
+            redactor = opening.redactor(session)
+            known: list[_EditorSession] = []
+
+            async def ask(question: ApprovalQuestion) -> ApprovalAnswer:
+                return await self._ask(known[0], question)
+
+            made = opening.agent(session, redactor, ask=ask, is_attended=True)
+            session.attach(made.agent)
+            known.append(_EditorSession(session.coming_id or secrets.token_hex(12), opening, session, made))
+            return known[0]
+        except BaseException:
+            session.close()
+            if made is not None:
+                made.close()
+            raise
+
+    # -- a run ---------------------------------------------------------------------------------------------------
+
+    async def _run(self, session: _EditorSession, message: UserMessage) -> AgentResult:
+        made = session.made
+        if made.prepare is not None and not session.is_prepared:
+            try:
+                await asyncio.to_thread(made.prepare, CancellationToken())
+            except ApplicationError as error:
+                raise RequestError(-32603, str(error)) from error
+            session.is_prepared = True
+        updates = SessionUpdates(session.folder)
+        stream = made.agent.prompt_stream(message)
+        async for event in stream:
+            for update in updates.of(event):
+                await self._tell(session, update)
+        result = await stream.result()
+        if result.error is not None and result.stop_reason is not StopReason.ABORTED:
+            if result.error_kind is ErrorKind.AUTH:
+                raise RequestError(-32000, f"{made.redactor.redact(result.error)}; `swink keys` shows and stores keys")
+            if result.error_kind is not ErrorKind.CONTENT_FILTERED:
+                raise RequestError(-32603, made.redactor.redact(result.error))
+        return result
+
+    async def _tell(self, session: _EditorSession, update: Any) -> None:
+        await self._editor.session_update(session_id=session.id, update=update)
+
+    async def _ask(self, session: _EditorSession, question: ApprovalQuestion) -> ApprovalAnswer:
+        """Asks the editor. Anything but a yes is a no, also an editor that fails or a cancelled prompt."""
+        request = question.shown or question.request
+        options = [
+            PermissionOption(option_id="allow_once", name="Allow", kind="allow_once"),
+            PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
+        ]
+        kinds = (ApprovalChoice.SESSION_PREFIX, ApprovalChoice.SESSION_TOOL)
+        always = next((one for one in kinds if one in question.choices), None)
+        if always is not None:
+            what = (question.prefix or "") if always == ApprovalChoice.SESSION_PREFIX else request.name
+            name = f"Always allow {safe_line(what)}"
+            options.insert(1, PermissionOption(option_id="allow_always", name=name, kind="allow_always"))
+        asking = asyncio.ensure_future(
+            self._editor.request_permission(
+                session_id=session.id,
+                tool_call=ToolCallUpdate(
+                    tool_call_id=request.call_id,
+                    title=title_of(request.name, request.arguments),
+                    content=_shown(question, session.folder),
+                    raw_input=request.arguments,
+                ),
+                options=options,
+            )
+        )
+        session.questions.add(asking)
+        try:
+            outcome = (await asking).outcome
+        except (asyncio.CancelledError, Exception):
+            return ApprovalAnswer(ApprovalChoice.NO, "the question was not answered")
+        finally:
+            session.questions.discard(asking)
+        chosen = outcome.option_id if isinstance(outcome, AllowedOutcome) else ""
+        if chosen == "allow_once":
+            return ApprovalAnswer(ApprovalChoice.ONCE)
+        if chosen == "allow_always" and always is not None:
+            return ApprovalAnswer(always)
+        return ApprovalAnswer(ApprovalChoice.NO)
+
+
+def _shown(question: ApprovalQuestion, folder: str) -> list[Any]:
+    """The question as the terminal shows it, with the diff of a write for editors that draw one."""
+    words = "\n".join([question.display, *question.warnings, question.why])
+    parts: list[Any] = [tool_content(text_block(words))]
+    details = question.details or {}
+    old, new, path = (details.get(name) for name in ("old", "new", "path"))
+    if isinstance(new, str) and isinstance(path, str):
+        parts.append(tool_diff_content(os.path.join(folder, path), new, old if isinstance(old, str) else None))
+    return parts
+
+
+def _blocks(prompt: Sequence[Any]) -> list[UserBlock]:
+    blocks: list[UserBlock] = []
+    for block in prompt:
+        match block:
+            case TextContentBlock():
+                blocks.append(Text(block.text))
+            case ImageContentBlock():
+                blocks.append(Image(Base64Source(block.mime_type, block.data)))
+            case EmbeddedResourceContentBlock(resource=TextResourceContents() as resource):
+                blocks.append(Text(f'<resource uri="{safe_line(resource.uri)}">\n{resource.text}\n</resource>'))
+            case ResourceContentBlock():
+                blocks.append(Text(f"[{safe_line(block.name)}]({safe_line(block.uri)})"))
+            case _:
+                raise _invalid(f"a prompt cannot have a part of the type {getattr(block, 'type', '?')}")
+    return blocks
+
+
+def _modes(session: _EditorSession) -> SessionModeState:
+    current = session.made.approvals.mode
+    names = dict(_MODES) if current in _MODES else {**_MODES, current: "What the sandbox confines runs unasked."}
+    modes = [SessionMode(id=name, name=name.capitalize(), description=words) for name, words in names.items()]
+    return SessionModeState(current_mode_id=current, available_modes=modes)
+
+
+def _listed(cwd: str | None) -> list[SessionInfo]:
+    with session_problems():
+        store = open_store(load_settings())
+        infos = store.list(limit=_LISTED) if cwd is None else store.list(cwd=cwd, limit=_LISTED)
+    return [
+        SessionInfo(
+            session_id=info.id,
+            cwd=info.cwd or "/",
+            title=info.title or None,
+            updated_at=datetime.fromtimestamp(info.updated / 1000, UTC).isoformat() if info.updated else None,
+        )
+        for info in infos
+        if info.messages
+    ]
+
+
+def _stop_reason(result: AgentResult) -> Any:
+    if result.stop_reason is StopReason.ABORTED:
+        return "cancelled"
+    if result.error_kind is ErrorKind.CONTENT_FILTERED:
+        return "refusal"
+    if result.stopped_by is not None and result.stopped_by.policy in _LIMITS:
+        return "max_turn_requests"
+    return "max_tokens" if result.stop_reason is StopReason.LENGTH else "end_turn"
+
+
+def _invalid(words: str) -> RequestError:
+    return RequestError(-32602, words)
+
+
+def _refused(words: str) -> RequestError:
+    return RequestError(-32600, words)

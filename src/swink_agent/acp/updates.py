@@ -1,0 +1,181 @@
+"""Events and messages as the notifications that an editor shows.
+
+Owns how a call is shown: its kind, its title, the files that it is about, and its diff. Pure; `editor_agent` sends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+from acp.helpers import (
+    image_block,
+    start_tool_call,
+    text_block,
+    tool_content,
+    tool_diff_content,
+    update_agent_message_text,
+    update_agent_thought_text,
+    update_tool_call,
+    update_user_message,
+    update_user_message_text,
+)
+from acp.schema import ToolCallLocation
+
+from swink_agent.approvals.display import safe_display
+from swink_agent.core.events import (
+    AgentEvent,
+    MessageEnd,
+    MessageUpdate,
+    ToolApprovalRequested,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
+from swink_agent.core.stream import TextDelta, ThinkingDelta
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    Base64Source,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserBlock,
+    UserMessage,
+)
+
+__all__ = ["SessionUpdates", "replayed", "shown_call"]
+
+Kind: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
+_KINDS: dict[str, Kind] = {
+    "read_file": "read",
+    "list_dir": "read",
+    "skill": "read",
+    "search": "search",
+    "write_file": "edit",
+    "edit_file": "edit",
+    "bash": "execute",
+    "bash_output": "read",
+    "bash_stop": "execute",
+    "task": "think",
+    "web_fetch": "fetch",
+}
+_LONGEST_TITLE = 200
+_SUBJECTS = ("command", "path", "pattern", "url", "prompt", "name", "id")
+
+
+class SessionUpdates:
+    """The notifications of one session's runs. A call that a turn repeats an id of is another call to the editor."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._known: set[str] = set()
+
+    def of(self, event: AgentEvent) -> Iterator[Any]:
+        """The notifications for an event, in order."""
+        match event:
+            case MessageUpdate(delta=TextDelta() as delta):
+                yield update_agent_message_text(delta.delta)
+            case MessageUpdate(delta=ThinkingDelta() as delta):
+                yield update_agent_thought_text(delta.delta)
+            case MessageEnd():
+                self._known.clear()
+                for call in event.message.tool_calls:
+                    yield self._begun(call.id, call.name, call.arguments)
+            case ToolApprovalRequested():
+                if event.call_id not in self._known:
+                    yield self._begun(event.call_id, event.name, event.arguments)
+            case ToolExecutionStart():
+                if event.call_id not in self._known:
+                    yield self._begun(event.call_id, event.name, event.arguments)
+                yield update_tool_call(event.call_id, status="in_progress", raw_input=event.arguments)
+            case ToolExecutionUpdate():
+                yield update_tool_call(event.call_id, content=_content(event.update.content))
+            case ToolExecutionEnd():
+                if event.call_id not in self._known:
+                    yield self._begun(event.call_id, event.name, event.arguments or {})
+                yield _ended(event.call_id, event.result.content, event.result.details, event.is_error, self._folder)
+            case _:
+                pass
+
+    def _begun(self, call_id: str, name: str, arguments: dict[str, Any]) -> Any:
+        self._known.add(call_id)
+        return shown_call(call_id, name, arguments, self._folder)
+
+
+def shown_call(call_id: str, name: str, arguments: dict[str, Any], folder: str) -> Any:
+    """The notification that a call exists."""
+    return start_tool_call(
+        call_id,
+        title_of(name, arguments),
+        kind=_KINDS.get(name, "other"),
+        status="pending",
+        locations=_locations(arguments, folder),
+        raw_input=arguments,
+    )
+
+
+def title_of(name: str, arguments: dict[str, Any]) -> str:
+    """One line that says what the call does."""
+    subject = next((arguments[key] for key in _SUBJECTS if isinstance(arguments.get(key), str)), "")
+    return safe_display(f"{name} {subject}".strip(), _LONGEST_TITLE)
+
+
+def replayed(messages: Sequence[AgentMessage], folder: str) -> Iterator[Any]:
+    """The notifications that show a conversation again."""
+    for message in messages:
+        if isinstance(message, UserMessage):
+            for block in message.content:
+                if isinstance(block, Text):
+                    yield update_user_message_text(block.text)
+                elif isinstance(block, Image) and isinstance(block.source, Base64Source):
+                    yield update_user_message(image_block(block.source.data, block.source.media_type))
+        elif isinstance(message, AssistantMessage):
+            for block in message.content:
+                if isinstance(block, Text):
+                    yield update_agent_message_text(block.text)
+                elif isinstance(block, Thinking):
+                    yield update_agent_thought_text(block.thinking)
+                elif isinstance(block, ToolCall):
+                    yield shown_call(block.id, block.name, block.arguments, folder)
+        elif isinstance(message, ToolResultMessage):
+            yield _ended(message.tool_call_id, message.content, message.details, message.is_error, folder)
+
+
+def _ended(call_id: str, content: Sequence[UserBlock], details: Any, is_error: bool, folder: str) -> Any:
+    parts = _content(content)
+    if not is_error and (change := _change(details, folder)) is not None:
+        parts = [change]
+    return update_tool_call(call_id, status="failed" if is_error else "completed", content=parts)
+
+
+def _content(content: Sequence[UserBlock]) -> list[Any]:
+    parts: list[Any] = []
+    for block in content:
+        if isinstance(block, Text):
+            parts.append(tool_content(text_block(block.text)))
+        elif isinstance(block, Image) and isinstance(block.source, Base64Source):
+            parts.append(tool_content(image_block(block.source.data, block.source.media_type)))
+    return parts
+
+
+def _change(details: Any, folder: str) -> Any:
+    """The diff of a write, if the result says what it changed."""
+    if not isinstance(details, dict):
+        return None
+    old, new, path = (details.get(name) for name in ("old", "new", "path"))  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if not isinstance(new, str) or not isinstance(path, str):
+        return None
+    return tool_diff_content(os.path.join(folder, path), new, old if isinstance(old, str) else None)
+
+
+def _locations(arguments: dict[str, Any], folder: str) -> list[ToolCallLocation] | None:
+    path = arguments.get("path")
+    if not isinstance(path, str) or not path or "\0" in path:
+        return None
+    line = arguments.get("offset")
+    number = line if isinstance(line, int) and not isinstance(line, bool) and line > 0 else None
+    return [ToolCallLocation(path=os.path.normpath(os.path.join(folder, path)), line=number)]

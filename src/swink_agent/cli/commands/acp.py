@@ -1,0 +1,39 @@
+"""`swink acp`: the agent for editors, over stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from swink_agent.app.errors import ExitCode
+from swink_agent.app.settings.definitions import APPROVALS
+from swink_agent.core.extras import require
+
+__all__ = ["acp"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  swink acp                       what an editor's settings name as the command of the agent
+  swink acp -m anthropic          with this model""",
+)
+@click.option("-m", "--model", metavar="MODEL", help="provider:model, a provider, or a model's name.")
+@click.option("--approve", type=click.Choice(APPROVALS), help="Which calls are asked about.")
+@click.option("--sandbox", type=click.Choice(["auto", "bubblewrap", "landlock", "sandbox-exec", "off"]))
+def acp(model: str | None, approve: str | None, sandbox: str | None) -> int:
+    """Serve the agent to an editor over stdin and stdout.
+
+    It speaks the Agent Client Protocol, and is started by the editor. Sessions are those of `swink sessions`.
+    """
+    protocol = require("acp", extra="acp")
+    from swink_agent.acp.editor_agent import EditorAgent
+
+    flags = {"model": model, "approve": approve, "sandbox": sandbox}
+    agent = EditorAgent({name: value for name, value in flags.items() if value is not None})
+    try:
+        asyncio.run(protocol.run_agent(agent))
+    finally:
+        agent.close()
+    return ExitCode.DONE
