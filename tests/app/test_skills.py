@@ -87,7 +87,7 @@ def test_records_of_earlier_versions_still_count(home: Path, tmp_path: Path) -> 
     project = find_project(folder, TrustStore())
     assert project is not None
     assert project.notes == b"notes"
-    assert project.skills == {}
+    assert project.prompts == {}
 
 
 def test_a_link_out_of_the_project_is_not_a_skill_of_it(home: Path, tmp_path: Path) -> None:

@@ -195,6 +195,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="A PDF or a picture to go with the prompt. Repeatable.",
 )
 @click.option("--skill", metavar="NAME", help="Put the text of this skill before the prompt; see `swink skills`.")
+@click.option("--command", metavar="NAME", help="A command of your own, with the prompt as its words.")
 @click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
 @click.option(
     "--add-dir",
@@ -221,7 +222,7 @@ def swink(ctx: click.Context, /, **options: Any) -> int | None:
         _refuse_options_of_prompt(ctx)
         return None
     goes_on = options["continue"] or options["resume"] is not None
-    if options["bare_prompt"] and not goes_on:
+    if options["bare_prompt"] and not goes_on and options["command"] is None:
         ctx.fail('-p needs a prompt: swink -p "…", or -p - to take it from stdin.')
     if options["continue"] and options["resume"] is not None:
         ctx.fail("--continue and --resume each name a session: leave one out.")

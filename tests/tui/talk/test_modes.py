@@ -280,3 +280,18 @@ async def test_a_skill_goes_before_the_prompt(talk: Talk, monkeypatch: pytest.Mo
     [request] = stream.requests
     assert extract_text(request.context.messages[-1].content) == "Say ahoy.\n\nGreet Ada."
     await conversation.close()
+
+
+async def test_a_command_of_ones_own_is_a_prompt(talk: Talk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "own" / "commands").mkdir(parents=True)
+    (tmp_path / "own" / "commands" / "review.md").write_text("Review $ARGUMENTS.")
+    monkeypatch.setenv("SWINK_CONFIG_DIR", str(tmp_path / "own"))
+    stream = scripted("Good.")
+    conversation = await talk.open(stream)
+    await conversation.submit("/review a.py")
+    await conversation.settled()
+    [request] = stream.requests
+    assert extract_text(request.context.messages[-1].content) == "Review a.py."
+    await conversation.submit("/revue")
+    assert "no command is called /revue" in told(conversation)[-1]
+    await conversation.close()

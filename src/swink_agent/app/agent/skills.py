@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from swink_agent.core.texts.likeness import close_names
 from swink_agent.skills import Skill, find_skills, read_skill
+from swink_agent.skills.skill import FILE
 from swink_agent.skills.tool import usable
 
 from ..errors import UsageProblem
@@ -30,8 +31,12 @@ def known_skills(project: Project | None, environ: Mapping[str, str] = os.enviro
         *find_skills(home / ".agents" / "skills", "user"),
     ]
     for item in () if project is None else project.chain:
-        found += [read_skill(Path(item.folder, path).parent, "project", data) for path, data in item.skills.items()]
-        for path in item.unused_skills:
+        found += [
+            read_skill(Path(item.folder, path).parent, "project", data)
+            for path, data in item.prompts.items()
+            if path.endswith(f"/{FILE}")
+        ]
+        for path in [path for path in item.unused_prompts if path.endswith(f"/{FILE}")]:
             why = "it is not trusted as it is now: look at it with swink config trust"
             found.append(
                 Skill(Path(path).parent.name, path=str(Path(item.folder, path)), source="project", problem=why)

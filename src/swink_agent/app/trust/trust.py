@@ -1,9 +1,9 @@
 """Which folders the user trusts, and what their files may therefore set.
 
-A folder may contain `.swink/config.toml`, `AGENTS.md` and skills. They come with a clone, so none is used until the
-user says so with `swink config trust`. Trust applies to a place and to the contents of its files: after a change of
-either, the user must trust it again, and until then that file is ignored. A copy of what was trusted is kept, so that
-the change can be shown.
+A folder may contain `.swink/config.toml`, `AGENTS.md`, skills and commands. They come with a clone, so none is used
+until the user says so with `swink config trust`. Trust applies to a place and to the contents of its files: after a
+change of either, the user must trust it again, and until then that file is ignored. A copy of what was trusted is kept,
+so that the change can be shown.
 
 Owns that record, and which folders count: all from here up to the root of the repository, and from trusted ones further
 up only what protects the user. So neither a folder nor a repository created in one can override those above it. Reading
@@ -25,7 +25,7 @@ from ..errors import SettingsError
 from ..settings.paths import config_folder, write_whole
 from ..settings.settings import LARGEST_FILE, SettingsFile, only_stricter, parse_file
 from .project_files import ProjectFile, read_project_file
-from .project_skills import found_skills, skill_record, trusted_skills
+from .prompt_files import found_prompt_files, prompt_record, trusted_prompts
 
 __all__ = ["ChangedFile", "FolderToTrust", "Project", "TrustStore", "find_project"]
 
@@ -37,7 +37,7 @@ _LARGEST_NOTES = 1024 * 1024
 class Project(Value, frozen=True):
     """A folder with its own settings or notes, and whether they may be used."""
 
-    hidden_fields = frozenset({"notes", "skills"})
+    hidden_fields = frozenset({"notes", "prompts"})
 
     folder: str
     is_trusted: bool
@@ -52,9 +52,9 @@ class Project(Value, frozen=True):
     """The notes: exactly the bytes that were trusted, or nothing."""
     notes_were_changed: bool = False
     """The folder is trusted, but its notes are not those that the user saw."""
-    skills: dict[str, bytes] = {}
-    """The trusted `SKILL.md` files by their paths: exactly the bytes that were trusted."""
-    unused_skills: tuple[str, ...] = ()
+    prompts: dict[str, bytes] = {}
+    """The trusted skills and commands by their paths: exactly the bytes that were trusted."""
+    unused_prompts: tuple[str, ...] = ()
     """The paths of those that are not trusted, or have changed since."""
     problems: tuple[str, ...] = ()
     """Why existing files cannot be used at all."""
@@ -80,14 +80,7 @@ class Project(Value, frozen=True):
     @property
     def can_be_trusted(self) -> bool:
         """Whether something in this folder would be used if the user trusted it as it is now."""
-        return not self.is_trusted or self.notes_were_changed or bool(self.unused_skills)
-
-    @property
-    def skill_files(self) -> tuple[tuple[str, bytes], ...]:
-        """The skills that may be used, each with the whole path of its `SKILL.md`, the innermost first."""
-        return tuple(
-            [(str(Path(item.folder, path)), data) for item in self.chain for path, data in item.skills.items()]
-        )
+        return not self.is_trusted or self.notes_were_changed or bool(self.unused_prompts)
 
     @property
     def what_is_unused(self) -> str:
@@ -95,19 +88,19 @@ class Project(Value, frozen=True):
         return "; ".join([said for item in self.chain if (said := item._unused())])
 
     def _unused(self) -> str:
-        if not (self.has_settings or self.has_notes or self.unused_skills):
+        if not (self.has_settings or self.has_notes or self.unused_prompts):
             return ""
         said = [f"{problem}, so that is not used" for problem in self.problems]
         if not self.is_trusted:
             files = [str(PROJECT_FILE)] * self.has_settings + [NOTES_FILE] * self.has_notes
-            files += [f"{len(self.unused_skills)} skills"] * bool(self.unused_skills)
+            files += [f"{len(self.unused_prompts)} skills and commands"] * bool(self.unused_prompts)
             verb = "is" if len(files) == 1 else "are"
             changed = f"; {PROJECT_FILE} has changed since you trusted it" if self.was_changed else ""
             said.append(f"{self.folder} is not trusted, so its {' and '.join(files)} {verb} not used{changed}")
         elif self.notes_were_changed:
             said.append(f"{Path(self.folder, NOTES_FILE)} has changed since you trusted it and is not used")
-        if self.is_trusted and self.unused_skills:
-            paths = ", ".join([str(Path(self.folder, path)) for path in self.unused_skills])
+        if self.is_trusted and self.unused_prompts:
+            paths = ", ".join([str(Path(self.folder, path)) for path in self.unused_prompts])
             said.append(f"not trusted as they are now, and not used: {paths}")
         return "; ".join(said)
 
@@ -115,15 +108,15 @@ class Project(Value, frozen=True):
 class FolderToTrust(Value, frozen=True):
     """The contents of a folder that may be trusted: the bytes of its settings and notes, or `None`."""
 
-    hidden_fields = frozenset({"settings", "notes", "skills"})
+    hidden_fields = frozenset({"settings", "notes", "prompts"})
 
     folder: str
     settings: bytes | None = None
     notes: bytes | None = None
     problem: str = ""
     """Why existing notes cannot be used."""
-    skills: dict[str, bytes] = {}
-    """The `SKILL.md` files by their paths in the folder."""
+    prompts: dict[str, bytes] = {}
+    """The skills and commands by their paths in the folder."""
 
 
 class ChangedFile(Value, frozen=True):
@@ -171,22 +164,22 @@ class TrustStore:
             raise SettingsError(settings.problem)
         if settings.data is not None:
             parse_file(str(real / PROJECT_FILE), settings.data)
-        skills = {path: file.data for path, file in found_skills(real).items() if file.data is not None}
+        skills = {path: file.data for path, file in found_prompt_files(real).items() if file.data is not None}
         return FolderToTrust(str(real), settings.data, notes.data, notes.problem, skills)
 
     def accept(self, offer: FolderToTrust) -> Project:
         """Trusts what was offered. What has changed since is not trusted."""
         files = [ProjectFile(offer.settings), ProjectFile(offer.notes)]
-        record = [*[file.digest for file in files], *skill_record(offer.skills)]
+        record = [*[file.digest for file in files], *prompt_record(offer.prompts)]
         self._write({**self.folders(), offer.folder: " ".join(record)})
-        self._keep([*files, *map(ProjectFile, offer.skills.values())])
+        self._keep([*files, *map(ProjectFile, offer.prompts.values())])
         return find_project(Path(offer.folder), self) or Project(offer.folder, True)
 
     def changes(self, offer: FolderToTrust) -> tuple[ChangedFile, ...]:
         """What changed in the folder since it was trusted, as far as there are copies."""
         settings, notes, known = _words(self.folders().get(offer.folder))
         found: list[ChangedFile] = []
-        for path, data in offer.skills.items():
+        for path, data in offer.prompts.items():
             old = self._copy(known.get(path, ""))
             if old is not None and old != data:
                 found.append(ChangedFile(str(Path(offer.folder, path)), old, data))
@@ -256,7 +249,7 @@ def find_project(folder: Path, store: TrustStore) -> Project | None:
 
 
 def _project(place: Path, record: str | None, above: Project | None) -> Project | None:
-    settings, notes, skills = _settings_of(place), _notes_of(place), found_skills(place)
+    settings, notes, skills = _settings_of(place), _notes_of(place), found_prompt_files(place)
     if not (settings.is_there or notes.is_there or skills):
         return None
     trusted_settings, trusted_notes, known = _words(record)
@@ -274,12 +267,12 @@ def _project(place: Path, record: str | None, above: Project | None) -> Project 
         has_notes=notes.is_there,
         notes=notes.data if is_trusted and are_same_notes else None,
         notes_were_changed=is_trusted and notes.data is not None and not are_same_notes,
-        skills={
+        prompts={
             path: file.data
             for path, file in skills.items()
             if is_trusted and file.data is not None and file.digest == known.get(path)
         },
-        unused_skills=tuple(
+        unused_prompts=tuple(
             [
                 path
                 for path, file in skills.items()
@@ -298,15 +291,15 @@ def _guard(project: Project | None, above: Project | None) -> Project | None:
         return above
     settings = None if project.settings is None else only_stricter(project.settings)
     return structs.replace(
-        project, settings=settings, has_notes=False, notes=None, skills={}, unused_skills=(), above=above
+        project, settings=settings, has_notes=False, notes=None, prompts={}, unused_prompts=(), above=above
     )
 
 
 def _words(record: str | None) -> tuple[str, str, dict[str, str]]:
-    """The digests in a record: of the settings, of the notes, and of each skill by its path."""
+    """The digests in a record: of the settings, of the notes, and of each skill and command by its path."""
     words = (record or "").split()
     settings, notes = [*words, "", ""][:2]
-    return settings, notes, trusted_skills(words[2:])
+    return settings, notes, trusted_prompts(words[2:])
 
 
 def _settings_of(folder: Path) -> ProjectFile:

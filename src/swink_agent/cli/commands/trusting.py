@@ -69,11 +69,11 @@ def _show(offer: FolderToTrust, screen: Screen) -> None:
             screen.line(f"The other {len(offer.notes) - LONGEST_NOTES:,} bytes of it are not told.")
     if offer.problem:
         screen.say("not counted: ", offer.problem, "yellow")
-    for path, data in offer.skills.items():
-        screen.say("", f"{folder / path}, a skill that the model may read:")
+    for path, data in offer.prompts.items():
+        screen.say("", f"{folder / path}, which prompts may contain:")
         screen.rows(_MARK, _text(data))
-    if offer.settings is None and offer.notes is None and not offer.problem and not offer.skills:
-        screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE} nor skills.")
+    if offer.settings is None and offer.notes is None and not offer.problem and not offer.prompts:
+        screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE}, skills or commands.")
 
 
 def _show_changes(changes: Sequence[ChangedFile], screen: Screen) -> None:
@@ -89,7 +89,7 @@ def what_changed(project: Project, store: TrustStore) -> list[str]:
     """For each file that changed since it was trusted, here and in the folders above, the first lines of the change."""
     told: list[str] = []
     for item in project.chain:
-        if not (item.was_changed or item.notes_were_changed or item.unused_skills):
+        if not (item.was_changed or item.notes_were_changed or item.unused_prompts):
             continue
         try:
             changes = store.changes(store.offer(Path(item.folder)))

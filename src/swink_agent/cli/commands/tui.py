@@ -18,6 +18,7 @@ from msgspec import structs
 
 from swink_agent.app.agent.models import model_of_settings
 from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.agent.prompt_commands import filled
 from swink_agent.app.agent.skills import with_skill
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.runs.answers import answers_for
@@ -56,6 +57,8 @@ def run_talk(options: Mapping[str, Any], prompt: str) -> int:
     from swink_agent.tui.talk.options import TalkOptions
 
     images = (*options["image"], *options["file"])
+    if options["command"] is not None:
+        prompt = filled(options["command"], prompt, opening.project)
     if options["skill"] is not None:
         prompt = with_skill(options["skill"], prompt, opening.project)
     with _session_to_go_on_with(opening) as session:

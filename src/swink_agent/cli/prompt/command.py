@@ -19,6 +19,7 @@ from typing import Any
 from msgspec import structs
 
 from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.agent.prompt_commands import filled
 from swink_agent.app.agent.skills import with_skill
 from swink_agent.app.agent.standard import StandardAgent
 from swink_agent.app.errors import ExitCode
@@ -65,6 +66,8 @@ class _Prompt:
         self._opening = Opening(OpeningOptions.of(options))
         self._settings = self._opening.settings
         unanswered.format_name = self._settings.value("output")
+        if options["command"] is not None:
+            options["prompt"] = filled(options["command"], options["prompt"] or "", self._opening.project)
         skill = "" if options["skill"] is None else with_skill(options["skill"], "", self._opening.project)
         self._inputs = PromptInputs(options["prompt"], images=options["image"], files=options["file"], before=skill)
         self._schema = self._inputs.schema(options["schema"])

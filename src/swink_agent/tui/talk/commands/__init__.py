@@ -6,11 +6,14 @@ modules of this package implement the commands; each is imported when its first 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from swink_agent.app.agent.prompt_commands import PromptCommand
+
     from ..conversation import Conversation
 
 __all__ = ["COMMANDS", "Command", "command_in", "commands", "is_command", "run_command"]
@@ -90,7 +93,11 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
 
     command = _BY_NAME.get(name)
     if command is None:
-        conversation.notice(_unknown(name), "error")
+        own = await _own_command(conversation, name)
+        if own is None:
+            conversation.notice(_unknown(name), "error")
+        else:
+            await conversation.prompt(own.prompt(rest))
         return
     if command.is_for_rest and conversation.is_running:
         conversation.notice(f"{command.name} has to wait: a run is active, Esc stops it")
@@ -106,6 +113,13 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
         conversation.notice(str(error), "error")
     except Exception as error:  # a bug: the conversation continues; the message may quote a secret and is not shown
         conversation.notice(f"{command.name} failed because of a bug: {type(error).__name__}", "error")
+
+
+async def _own_command(conversation: Conversation, name: str) -> PromptCommand | None:
+    """The command of the user's own, or of the trusted project, that a name means."""
+    from swink_agent.app.agent.prompt_commands import prompt_commands
+
+    return (await asyncio.to_thread(prompt_commands, conversation.opening.project)).get(name[1:])
 
 
 def _unknown(name: str) -> str:

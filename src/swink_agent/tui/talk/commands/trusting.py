@@ -59,8 +59,8 @@ def _shown(offer: FolderToTrust) -> list[str]:
             rows.append(f"The other {len(offer.notes) - LONGEST_NOTES:,} bytes of it are not sent.")
     if offer.problem:
         rows.append(f"not counted: {offer.problem}")
-    for path, data in offer.skills.items():
-        rows += [f"{Path(offer.folder, path)}, a skill that the model may read:", *_marked(data)]
+    for path, data in offer.prompts.items():
+        rows += [f"{Path(offer.folder, path)}, which prompts may contain:", *_marked(data)]
     return rows
 
 
