@@ -53,6 +53,15 @@ NOT_ENTRIES = (
     ),
     *("1.2.3.4.5", "256.1.1.1", "example.1", "08.1.1.1", "1.2.3.0x100", "0x1ffffffff", "[10.0.0.5]"),
     *("[::1", "::1]", "[::1]x", "[::1]:", "fe80::1%eth0", "10.0.0.1/8", "10.0.0.0/33", "10.0.0.0/8:80", "a/8"),
+    *(
+        "[10.0.0.0]/8",
+        "[fd00::]/8",
+        "10.0.0.0/\N{FULLWIDTH DIGIT EIGHT}",
+        "10.0.0.0/",
+        "/8",
+        "10.0.0.0/255.0.0.0",
+        "0x0a000000/8",
+    ),
     *("-a.org", "a-.org", f"{'a' * 64}.org", f"{'a.' * 130}org", "a\n", "a\0b", "example.org?x", "example.org#x", "\\"),
 )
 
@@ -81,8 +90,8 @@ def test_a_profile_has_its_hosts_in_normal_form_and_in_its_fingerprint() -> None
     assert SandboxProfile(hosts="example.org").hosts == ("example.org",)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="hosts"):
         SandboxProfile(hosts=(1,))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="give one of the two"):
-        SandboxProfile(hosts=("example.org",), network=True)
+    assert profile.proxied_hosts == profile.hosts
+    assert SandboxProfile(hosts=("example.org",), network=True).proxied_hosts == ()
 
 
 ALLOWED = [
