@@ -1,17 +1,15 @@
 """The `bash` tool: a command in the workspace folder, confined by the sandbox.
 
-Owns the run of one command: its limits, its updates, and that no process of it is left behind. Confinement is in
+Owns which commands are accepted, and where they start. `commands` has what happens while they run; confinement is in
 `swink_agent.sandbox`; which commands may run without a question is decided by the approval.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import re
 import shlex
-import signal
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +23,6 @@ from swink_agent.core.types import Text
 from swink_agent.core.values.several import several_paths
 from swink_agent.sandbox import (
     Sandbox,
-    SandboxedProcess,
     SandboxError,
     SandboxProfile,
     find_program,
@@ -33,7 +30,6 @@ from swink_agent.sandbox import (
 )
 from swink_agent.sandbox.profile import is_beneath
 
-from ._bounded import OUTPUT_LIMIT
 from ._confined import (
     OpenSandboxFn,
     SandboxChoice,
@@ -44,32 +40,17 @@ from ._confined import (
     refuse_open_walls,
     with_walls_of,
 )
-from ._sandbox_limits import limits_met
-from ._terminal import LiveText, Output
 from .checkpoints.changes import RecordedChanges
 from .checkpoints.checkpoint import CheckpointError
+from .commands.foreground import LONGEST_TIMEOUT, ForegroundCommand, not_run
+from .commands.running import as_shown
 from .workspace.wall import Workspace
 
 __all__ = ["BashTool"]
 
-LONGEST_TIMEOUT = 600.0
 _LONGEST_COMMAND = 100_000
 _MOST_OUTPUT = 64 * 1024 * 1024
-_CHUNK = 64 * 1024
-_UPDATE_EVERY = 0.05
-_QUICKLY_MASKED = 32 * 1024
-_CONFIG_IS_HELD = re.compile(r"(?m)^(?:error|fatal): could not (?:write|lock) config file \S*\.git/")
-_HOW_WITHOUT_CONFIG = (
-    "a setting of git's was refused: commands change harmless ones alone, and none where the sandbox cannot look at "
-    "them first; give it to one command (git -c name=value), or ask the user to set it"
-)
 _ASKS_FOR_PROGRAMS = re.compile(r"\b(which|type|command)\b")
-_NOTE = 384
-_DRAIN = 0.5
-"""Seconds for reading what a command left in the pipe, once everything that could write to it has ended."""
-_DRAIN_CANCELLED = 0.02
-_LOOK = 0.5
-"""Seconds for checking what a command left behind. If that takes longer, it is finished and reported later."""
 
 
 class BashTool:
@@ -156,10 +137,10 @@ class BashTool:
         try:
             return self._scope(self._source.get())
         except SandboxError as error:
-            raise ToolError(_not_run(error)) from error
+            raise ToolError(not_run(error)) from error
 
     def _scope(self, sandbox: Sandbox) -> dict[str, Any]:
-        return {"folder": _as_json(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
+        return {"folder": as_shown(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Runs the command and returns its output. Anything but exit code 0 is an error result."""
@@ -185,11 +166,11 @@ class BashTool:
                 command, environment = self._with_programs_from_outside(command, sandbox)
             process = await sandbox.spawn([*self._shell, command], cwd=self._root, environment=environment)
         except SandboxError as error:
-            return AgentToolResult.error(_not_run(error))
+            return AgentToolResult.error(not_run(error))
         except OSError as error:
             return AgentToolResult.error(f"the command could not be started: {error.strerror or error}")
         timeout = float(arguments.get("timeout", self._timeout))
-        result = await _Command(process, ctx, timeout, self._most_output, sandbox, self._root).run()
+        result = await ForegroundCommand(process, ctx, timeout, self._most_output, sandbox, self._root).run()
         return _with_note(result, holds_placeholder(arguments["command"]))
 
     def _with_programs_from_outside(self, command: str, sandbox: Sandbox) -> tuple[str, dict[str, str] | None]:
@@ -246,168 +227,12 @@ class BashTool:
         return None
 
 
-class _Command:
-    """One running command: reads its output, and ends it when its time is over."""
-
-    def __init__(
-        self,
-        process: SandboxedProcess,
-        ctx: ToolContext,
-        timeout: float,
-        most_output: int,
-        sandbox: Sandbox,
-        folder: str,
-    ) -> None:
-        self._process = process
-        self._ctx = ctx
-        self._timeout = timeout
-        self._most_output = most_output
-        self._sandbox = sandbox
-        self._backend = sandbox.backend
-        self._folder = folder
-        self._loop = asyncio.get_running_loop()
-        self._output = Output()
-        self._live = LiveText()
-        self._flooded: asyncio.Future[None] = self._loop.create_future()
-        self._timer: asyncio.TimerHandle | None = None
-        self._next_update = 0.0
-        self._is_gone = False
-
-    async def run(self) -> AgentToolResult:
-        """The result. However this is left, the command and all that it started have been told to end."""
-        started = self._loop.time()
-        reading = self._loop.create_task(self._read())
-        exiting = self._loop.create_task(self._process.wait(look=False))
-        cancelled = self._loop.create_task(self._ctx.cancel.wait())
-        try:
-            await asyncio.wait(
-                {exiting, cancelled, self._flooded}, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED
-            )
-            duration = self._loop.time() - started
-            is_cancelled = cancelled.done() and not exiting.done()
-            # What a command left in the background is ended with it, which closes the pipe.
-            self._process.kill()
-            has_exited = exiting.done()
-            await asyncio.wait({reading}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
-            if not exiting.done():
-                await asyncio.wait({exiting}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
-            self._is_gone = exiting.done() and not self._process.left_behind
-            looking = self._loop.create_task(self._process.look_behind())
-            await asyncio.wait({looking}, timeout=_DRAIN_CANCELLED if is_cancelled else _LOOK)
-            self._update(is_last=True)
-            try:
-                code = exiting.result() if has_exited else None
-            except SandboxError as error:  # the sandbox was closed before the command began
-                said = self._output.text(redactor=self._ctx.redactor).text
-                return AgentToolResult.error(_not_run(error) + (f"\n{said}" if said else ""))
-            return await self._result(code, is_cancelled, duration)
-        finally:
-            self._process.kill()
-            if self._timer is not None:
-                self._timer.cancel()
-            for task in (reading, exiting, cancelled):
-                task.cancel()
-            await asyncio.gather(reading, exiting, cancelled, return_exceptions=True)
-
-    async def _read(self) -> None:
-        while data := await self._process.output.read(_CHUNK):
-            self._output.add(data)
-            self._live.add(data)
-            if self._timer is None:
-                delay = max(0.0, self._next_update - self._loop.time())
-                self._timer = self._loop.call_later(delay, self._update)
-            if self._output.total > self._most_output and not self._flooded.done():
-                self._flooded.set_result(None)
-            await asyncio.sleep(0)  # a stream that always has data would keep the others waiting
-
-    def _update(self, *, is_last: bool = False) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._next_update = self._loop.time() + _UPDATE_EVERY
-        text = self._live.take(is_last=is_last)
-        if text:
-            self._ctx.update(text)
-
-    def _end(self, was: str = "") -> str:
-        """What is known about the command's end by now."""
-        if self._is_gone:
-            return f"{was}ended with everything that it started"
-        return f"{was}told to end, but something of it is still held by the system"
-
-    async def _result(self, code: int | None, is_cancelled: bool, duration: float) -> AgentToolResult:
-        timed_out = code is None and not is_cancelled and not self._flooded.done()
-        name = _signal_name(code)
-        code = 128 - code if code is not None and code < 0 else code  # as a shell reports it, in any sandbox
-        endings: list[str] = []
-        if is_cancelled:
-            endings.append(f"cancelled: {self._end()}")
-        elif timed_out:
-            advice = "give a longer timeout" if self._timeout < LONGEST_TIMEOUT else "do it in smaller steps"
-            endings.append(f"timed out after {self._timeout:g} s and {self._end('was ')}; {advice}")
-        elif code is None:
-            size = self._most_output / 1024 / 1024
-            endings.append(f"ended, as it printed more than {size:g} MiB; send the output to a file")
-        elif self._process.ended_because:
-            endings.append(f"ended by the sandbox, as {self._process.ended_because}")
-        elif name is not None:
-            endings.append(f"exit code {code}: killed by {name}")
-        elif code:  # above 128 it may mean a signal, or be the program's own number: git has 128 and 129
-            endings.append(f"exit code {code}")
-        left = [_as_json(warning)[:400] for warning in self._process.warnings]
-        endings += [f"sandbox: {text}" for text in left]
-        room = OUTPUT_LIMIT - _NOTE - len(_in_brackets(endings).encode()) - 1
-        if self._output.total <= _QUICKLY_MASKED or is_cancelled:
-            bounded = self._output.text(room, self._ctx.redactor)
-        else:  # searching a long output for secrets takes a while
-            bounded = await in_thread(self._ctx, lambda: self._output.text(room, self._ctx.redactor))
-        text = bounded.text
-        if self._backend != "off" and _CONFIG_IS_HELD.search(text):
-            endings.append(_HOW_WITHOUT_CONFIG)
-        walls = limits_met(text, self._sandbox.profile, self._folder) if code and self._backend != "off" else []
-        endings += [f"sandbox: {wall}" for wall in walls]
-        if endings:
-            text += ("\n" if text and not text.endswith("\n") else "") + _in_brackets(endings)
-        details = {
-            "exit_code": code,
-            "signal": "SIGKILL" if code is None else name,
-            "timed_out": timed_out,
-            "cancelled": is_cancelled,
-            "duration": round(duration, 3),
-            "truncated": bounded.is_cut,
-            "sandbox": self._backend,
-            **({"left_behind": left} if left else {}),
-            **({"walls": walls} if walls else {}),
-        }
-        result = AgentToolResult.text if code == 0 else AgentToolResult.error
-        return result(text or "[no output]\n[exit code 0]", details)
-
-
 def _with_note(result: AgentToolResult, placeholder: str | None) -> AgentToolResult:
     """The result, with a note on what a placeholder in a command is: a model may take it for the value."""
     if placeholder is None:
         return result
     note = f"[{placeholder} was passed on as these very letters: commands are not given masked values]"
     return AgentToolResult((*result.content, Text(note)), result.details, result.is_error)
-
-
-def _in_brackets(endings: Sequence[str]) -> str:
-    """How a command ended and what the sandbox reports, as lines behind its output."""
-    return "\n".join([f"[{ending}]" for ending in endings])
-
-
-def _not_run(error: SandboxError) -> str:
-    return f"the command was not run: {error}"
-
-
-def _signal_name(code: int | None) -> str | None:
-    """The signal that a negative exit code means."""
-    if code is None or code >= 0:
-        return None
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
 
 
 def _identity(folder: str) -> tuple[int, int] | None:
@@ -421,10 +246,6 @@ def _identity(folder: str) -> tuple[int, int] | None:
 def _lies_in(folder: str, others: list[str]) -> bool:
     spellings = (os.path.normpath(folder), os.path.realpath(folder))
     return any(is_beneath(path, other) for path in spellings for other in others)
-
-
-def _as_json(path: str) -> str:
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _profile(choice: SandboxChoice, root: str, workspace: Workspace | None) -> SandboxProfile:
