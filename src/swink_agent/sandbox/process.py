@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import cast
 
 from .errors import BackendReport, SandboxClosed, SandboxError
+from .network.reached import Reached, ReachedLog
 from .profile import SandboxProfile
 from .repositories.watch_behind import Look, WatchBehind
 
@@ -47,9 +48,20 @@ class SandboxedProcess:
         """Whether a process could not be killed: the kernel holds it in a call, on a disk that does not answer."""
         self.warnings: tuple[str, ...] = ()
         """What the command left behind, or tried to, that would run code later, and what was done. After `wait()`."""
+        self.reached_log = ReachedLog()
+        """For back ends."""
         self._exited = exited
         self._kill = kill
         self._look: Callable[[bool], Awaitable[list[str]]] | None = None
+
+    @property
+    def reached(self) -> tuple[Reached, ...]:
+        """The hosts that the command asked for by name, if the profile has `hosts`; at most 200 different ones.
+
+        Where all commands of a sandbox share a network (Landlock, sandbox-exec), those of the others that ran at the
+        same time are among them.
+        """
+        return self.reached_log.entries()
 
     async def wait(self, *, look: bool = True) -> int:
         """The exit code of the command, or minus the signal that killed it, as soon as it has ended.

@@ -113,6 +113,7 @@ DEFAULT_ALLOW = (
     *("PYTHONIOENCODING", "PYTHONUNBUFFERED", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "GOROOT", "GOPATH"),
     *("GOTOOLCHAIN", "JAVA_HOME", "NVM_DIR", "NVM_BIN", "RBENV_ROOT", "SDKROOT", "DEVELOPER_DIR"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "NIX_SSL_CERT_FILE", "NIX_PATH", "NIX_PROFILES", "XDG_DATA_DIRS"),
+    *("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO"),
 )
 """The variables that a child inherits. A name that ends in `*` is a pattern."""
 
@@ -168,10 +169,13 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     hidden, else these folders, the write roots and the system's. `hidden` wins over both. `protected`: names beneath
     each write root that stay read-only, existing or not, as do those of `HOME_PROTECTED` in a root. `programs`: the
     folders that this program runs from, read-only in a root too. `environment`: all variables that the child inherits.
+    `network`: the machine's network, unfiltered. `hosts`: what may be reached through a proxy of ours instead:
+    `example.org`, `*.example.org`, either with `:port`, an address, a network, or `*` for every public host.
 
     Paths are made absolute, and those of roots real, at construction. A relative hidden path applies beneath each write
     root, like a protected one. Raises `ValueError` if the whole machine is writable, a root is in a hidden folder, a
-    protected name leaves its root, or a path to hide is relative and there is no root; and `TypeError` for one string
+    protected name leaves its root, a path to hide is relative and there is no root, or a host is not one that can be
+    allowed; and `TypeError` for one string
     instead of a tuple of paths.
     """
 
@@ -183,6 +187,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     protected: tuple[str, ...] = DEFAULT_PROTECTED
     programs: tuple[str, ...] = field(default_factory=own_folders)
     network: bool = False
+    hosts: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=_environment_here)
     limits: ProcessLimits = ProcessLimits()
 
@@ -193,6 +198,9 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         force_setattr(self, "protected", tuple(dict.fromkeys(map(protected_name, _several(self.protected)))))
         force_setattr(self, "programs", tuple(dict.fromkeys(_absolute(path) for path in _several(self.programs))))
         force_setattr(self, "environment", dict(self.environment))
+        force_setattr(self, "hosts", _hosts(self.hosts))
+        if self.hosts and self.network:
+            raise ValueError("network=True opens the whole network, so hosts would limit nothing: give one of the two")
         for root in self.write:
             if root == os.path.sep:
                 raise ValueError(
@@ -310,6 +318,15 @@ def _several(paths: Iterable[str | os.PathLike[str]] | str) -> tuple[str, ...]:
     if isinstance(paths, (str, os.PathLike)):
         raise TypeError(f"give a tuple of paths, not one path: ({os.fspath(paths)!r},)")
     return tuple(os.fspath(path) for path in paths)
+
+
+def _hosts(entries: Iterable[str]) -> tuple[str, ...]:
+    entries = several_texts(entries, "SandboxProfile(hosts=…)")
+    if not entries:
+        return ()
+    from .network.hosts import host_entry
+
+    return tuple(dict.fromkeys(map(host_entry, entries)))
 
 
 def _absolute(path: str) -> str:
