@@ -7,7 +7,6 @@ request, makes that form and opens the sandbox.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -49,11 +48,12 @@ def asks_for_access(request: ProposedCall) -> bool:
 
 def access_of(request: ProposedCall) -> dict[str, Any] | None:
     """The access that would open, in the normal form of the tool's scope; `None` if the scope has none."""
-    access = request.scope.get(ACCESS)
-    return cast("dict[str, Any]", access) if isinstance(access, dict) and _is_normal(access) else None
+    found = request.scope.get(ACCESS)
+    access = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return access if _is_normal(access) else None
 
 
-def _is_normal(access: dict[Any, Any]) -> bool:
+def _is_normal(access: dict[str, Any]) -> bool:
     known = {_NETWORK, _WRITE, _READ}
     return bool(access) and all(
         key in known and (_is_texts(value) or (key == _NETWORK and value is True)) for key, value in access.items()
@@ -160,26 +160,21 @@ def place_of(request: ProposedCall) -> bytes | None:
 
 def asks_no_more(wanted: Mapping[str, Any], trusted: Mapping[str, Any]) -> bool:
     """Whether all that is wanted is part of what is trusted: hosts by their rules, folders and those in them."""
-    from swink_agent.sandbox.hosts import covers_host  # on use: most sessions open nothing
+    from swink_agent.sandbox.network.hosts import covers  # on use: most sessions open nothing
     from swink_agent.sandbox.profile import is_beneath
 
     network, open_to = wanted.get(_NETWORK), trusted.get(_NETWORK)
     if network is True and open_to is not True:
         return False
-    hosts = () if open_to is True else _entries(wanted, _NETWORK)
-    if not all(any(covers_host(rule, host) for rule in _entries(trusted, _NETWORK)) for host in hosts):
+    if open_to is not True and not covers(_entries(trusted, _NETWORK), _entries(wanted, _NETWORK)):
         return False
     return all(
-        any(is_beneath(_plain(path), _plain(folder)) for folder in _entries(trusted, kind))
+        any(is_beneath(path, folder) for folder in _entries(trusted, kind))
         for kind in (_WRITE, _READ)
         for path in _entries(wanted, kind)
     )
 
 
-def _plain(path: str) -> str:
-    return os.path.normpath(path)
-
-
 def to_remember(access: Mapping[str, Any]) -> list[str]:
     """The hosts that can be allowed for good: only where hosts alone are asked for."""
-    return list(_entries(access, _NETWORK)) if access.keys() == {_NETWORK} else []
+    return list(_entries(access, _NETWORK)) if set(access) == {_NETWORK} else []

@@ -51,8 +51,8 @@ def render_request(
 ) -> str:
     """The call as text for a person: a command as it is, a write or an edit as a diff, any other call as JSON.
 
-    Every line but the first begins with a mark (`│`, `+`, `-`, `!`, a space), so that no text in the arguments looks like a
-    line of the program that shows them. `command` names the argument that is a shell command, if there is one.
+    Every line but the first begins with a mark (`│`, `+`, `-`, `!`, a space), so that no text in the arguments looks
+    like a line of the program that shows them. `command` names the argument that is a shell command, if there is one.
     `details` (path, old, new, is_new) give a write its real diff; their `notes`, a list of sentences, are shown below
     it. `limit` is the maximum number of characters, taken from the beginning and the end.
     """

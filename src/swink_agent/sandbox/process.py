@@ -21,7 +21,7 @@ from .network.reached import Reached, ReachedLog
 from .profile import SandboxProfile
 from .repositories.watch_behind import Look, WatchBehind
 
-__all__ = ["Sandbox", "SandboxedProcess"]
+__all__ = ["Sandbox", "SandboxedProcess", "fingerprint_of"]
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
@@ -121,7 +121,7 @@ class Sandbox(ABC):
     @property
     def fingerprint(self) -> str:
         """A digest of the back end and its profile: what an approval is bound to."""
-        return hashlib.sha256(f"{self.backend} {self.profile.fingerprint}".encode()).hexdigest()
+        return fingerprint_of(self.backend, self.profile)
 
     @abstractmethod
     async def spawn(
@@ -210,6 +210,11 @@ class Sandbox(ABC):
 
     def __repr__(self) -> str:
         return f"<{self.backend} sandbox, writes to {', '.join(self.profile.write) or 'nothing'}>"
+
+
+def fingerprint_of(backend: str, profile: SandboxProfile) -> str:
+    """The fingerprint of a sandbox of this back end and profile, which need not be open."""
+    return hashlib.sha256(f"{backend} {profile.fingerprint}".encode()).hexdigest()
 
 
 def _has_result(future: asyncio.Future[int]) -> bool:

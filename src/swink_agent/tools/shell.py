@@ -40,6 +40,7 @@ from ._confined import (
     refuse_open_walls,
     with_walls_of,
 )
+from .access import ACCESS_SCHEMA, Access, CommandAccess
 from .checkpoints.changes import RecordedChanges
 from .checkpoints.checkpoint import CheckpointError
 from .commands.foreground import LONGEST_TIMEOUT, ForegroundCommand, not_run
@@ -97,6 +98,8 @@ class BashTool:
         profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
         self._shell = _shell_program([self._root, *profile.write])
         self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
+        is_confined = choice != "off" and not (isinstance(choice, Sandbox) and choice.backend == "off")
+        self._access = CommandAccess(self._root, profile, is_confined=is_confined, open_sandbox=open_sandbox)
         self.description = _description(self._shell[0], choice, profile, self._root, timeout)
         self.parameters_schema: dict[str, Any] = {
             "type": "object",
@@ -108,6 +111,7 @@ class BashTool:
                     "maximum": LONGEST_TIMEOUT,
                     "description": f"Seconds until it is ended; {timeout:g} unless given.",
                 },
+                **(ACCESS_SCHEMA if is_confined else {}),
             },
             "required": ["command"],
             "additionalProperties": False,
@@ -122,11 +126,14 @@ class BashTool:
         return Path(self._root)
 
     def close(self) -> None:
-        """Ends every running command, with the sandbox that was opened for them. Idempotent."""
+        """Ends every running command, with the sandboxes that were opened for them. Idempotent."""
+        self._access.close()
         self._source.close()
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Where a command would run: `folder`, `backend`, and `sandbox`, the fingerprint of its profile.
+
+        With access, `access` is its normal form, and `walls` the fingerprint of the usual sandbox.
 
         The first call opens the sandbox, as only a trial tells which one will be used: do not call it in an event loop.
         Raises `ToolError` for a call that would be refused, so that the user is not asked about it.
@@ -135,12 +142,13 @@ class BashTool:
         if problem is not None:
             raise ToolError(problem)
         try:
-            return self._scope(self._source.get())
+            return self._scope(self._source.get(), self._access.asked(arguments))
         except SandboxError as error:
             raise ToolError(not_run(error)) from error
 
-    def _scope(self, sandbox: Sandbox) -> dict[str, Any]:
-        return {"folder": as_shown(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
+    def _scope(self, sandbox: Sandbox, access: Access | None) -> dict[str, Any]:
+        scope = {"folder": as_shown(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
+        return scope if access is None else {**scope, **self._access.scope(access, sandbox)}
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Runs the command and returns its output. Anything but exit code 0 is an error result."""
@@ -149,16 +157,36 @@ class BashTool:
             return AgentToolResult.error(problem)
         if self._changes is None or (ctx.grant is not None and ctx.grant.reads_only):
             return await self._run(arguments, ctx)
+        access = self._access.asked(arguments)
+        recorded = self._recorded if access is None else [*self._recorded, *access.write]
         try:
-            async with self._changes.awaited(self._recorded, ctx):
+            async with self._changes.awaited(recorded, ctx):
                 return await self._run(arguments, ctx)
         except CheckpointError as error:
             return AgentToolResult.error(f"the command was not run: {error}")
 
     async def _run(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         try:
-            sandbox = self._source.opened or await in_thread(ctx, self._source.get)
-            refusal = self._refusal(arguments, ctx, sandbox)
+            usual = self._source.opened or await in_thread(ctx, self._source.get)
+            access = self._access.asked(arguments)
+            if access is None:
+                return await self._run_in(usual, usual, arguments, ctx)
+            refusal = self._refusal(arguments, ctx, usual)  # before anything is opened
+            if refusal is not None:
+                return AgentToolResult.error(refusal)
+            held = await in_thread(ctx, lambda: self._access.hold(access, usual))
+        except SandboxError as error:
+            return AgentToolResult.error(not_run(error))
+        try:
+            return await self._run_in(held.sandbox, usual, arguments, ctx)
+        finally:
+            held.release()
+
+    async def _run_in(
+        self, sandbox: Sandbox, usual: Sandbox, arguments: dict[str, Any], ctx: ToolContext
+    ) -> AgentToolResult:
+        try:
+            refusal = self._refusal(arguments, ctx, usual)
             if refusal is not None:
                 return AgentToolResult.error(refusal)
             command, environment = arguments["command"], None
@@ -170,7 +198,8 @@ class BashTool:
         except OSError as error:
             return AgentToolResult.error(f"the command could not be started: {error.strerror or error}")
         timeout = float(arguments.get("timeout", self._timeout))
-        result = await ForegroundCommand(process, ctx, timeout, self._most_output, sandbox, self._root).run()
+        running = ForegroundCommand(process, ctx, timeout, self._most_output, sandbox, self._root, self._can_ask)
+        result = await running.run()
         return _with_note(result, holds_placeholder(arguments["command"]))
 
     def _with_programs_from_outside(self, command: str, sandbox: Sandbox) -> tuple[str, dict[str, str] | None]:
@@ -211,16 +240,36 @@ class BashTool:
             )
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT:
             return f"timeout is {timeout!r}: give seconds, more than 0 and at most {LONGEST_TIMEOUT:g}"
+        try:
+            self._access.asked(arguments)
+        except ToolError as error:
+            return str(error)
         return None
 
+    def _can_ask(self, access: dict[str, Any]) -> bool:
+        """Whether a command may ask for this access."""
+        try:
+            return self._access.asked({"access": access}) is not None
+        except ToolError:
+            return False
+
     def _refusal(self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox) -> str | None:
-        """Why the call is not run after all. Checked directly before the spawn, with nothing awaited in between."""
+        """Why the call is not run after all. Checked directly before the spawn, with nothing awaited in between.
+
+        `sandbox` is the usual one. Access is made normal again: a link may lead elsewhere by now.
+        """
         if ctx.cancel.is_cancelled:
             return "the command was cancelled before it began"
-        if ctx.grant is not None and not ctx.grant.covers(self.name, arguments, self._scope(sandbox)):
+        try:
+            access = self._access.asked(arguments)
+        except ToolError as error:
+            return str(error)
+        if access is not None and ctx.grant is None:
+            return "the command was not run: nobody was asked about its access; leave access out"
+        if ctx.grant is not None and not ctx.grant.covers(self.name, arguments, self._scope(sandbox, access)):
             return (
-                "the command was not run: its text, folder or sandbox is not what was approved; call it again to "
-                "have it approved as it is now"
+                "the command was not run: its text, folder, access or sandbox is not what was approved; call it again "
+                "to have it approved as it is now"
             )
         if _identity(self._root) != self._identity:
             return f"the command was not run: {self._root} is no longer the folder that the user gave"
@@ -275,8 +324,11 @@ def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, roo
         walls = ""
     else:
         network = "" if profile.network else " There is no network."
+        if profile.hosts:
+            network = f" Of the network only {', '.join(profile.hosts)} can be reached, through the proxy in HTTPS_PROXY."
         others = "".join(f", in {folder}" for folder in profile.write if folder != root)
         walls = f" Files can be written only in the workspace{others} and in $TMPDIR.{network}"
+        walls += " The user can allow a command more, if it asks with access."
         ours = [os.path.relpath(path, root) for path in profile.own_programs()]
         if ours:
             walls += f" {', '.join(dict.fromkeys(ours))} cannot be changed, as this program runs from there."
