@@ -325,7 +325,9 @@ def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, roo
     else:
         network = "" if profile.network else " There is no network."
         if profile.hosts:
-            network = f" Of the network only {', '.join(profile.hosts)} can be reached, through the proxy in HTTPS_PROXY."
+            network = (
+                f" Of the network only {', '.join(profile.hosts)} can be reached, through the proxy in HTTPS_PROXY."
+            )
         others = "".join(f", in {folder}" for folder in profile.write if folder != root)
         walls = f" Files can be written only in the workspace{others} and in $TMPDIR.{network}"
         walls += " The user can allow a command more, if it asks with access."
