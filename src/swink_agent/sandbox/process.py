@@ -18,6 +18,7 @@ from typing import cast
 
 from .errors import BackendReport, SandboxClosed, SandboxError
 from .network.reached import Reached, ReachedLog
+from .network.ways_out import WaysOut
 from .profile import SandboxProfile
 from .repositories.watch_behind import Look, WatchBehind
 
@@ -37,9 +38,17 @@ class SandboxedProcess:
     """
 
     def __init__(
-        self, pid: int, output: asyncio.StreamReader, exited: asyncio.Future[int], kill: Callable[[], None]
+        self,
+        pid: int,
+        output: asyncio.StreamReader,
+        exited: asyncio.Future[int],
+        kill: Callable[[], None],
+        reached: ReachedLog | None = None,
     ) -> None:
-        """For back ends: `exited` gets the exit code, or minus the signal. `kill` is idempotent and never raises."""
+        """For back ends: `exited` gets the exit code, or minus the signal. `kill` is idempotent and never raises.
+
+        `reached` is what a proxy adds to.
+        """
         self.pid = pid
         self.output = output
         self.ended_because = ""
@@ -48,8 +57,7 @@ class SandboxedProcess:
         """Whether a process could not be killed: the kernel holds it in a call, on a disk that does not answer."""
         self.warnings: tuple[str, ...] = ()
         """What the command left behind, or tried to, that would run code later, and what was done. After `wait()`."""
-        self.reached_log = ReachedLog()
-        """For back ends."""
+        self._reached = reached or ReachedLog()
         self._exited = exited
         self._kill = kill
         self._look: Callable[[bool], Awaitable[list[str]]] | None = None
@@ -61,7 +69,7 @@ class SandboxedProcess:
         Where all commands of a sandbox share a network (Landlock, sandbox-exec), those of the others that ran at the
         same time are among them.
         """
-        return self.reached_log.entries()
+        return self._reached.entries()
 
     async def wait(self, *, look: bool = True) -> int:
         """The exit code of the command, or minus the signal that killed it, as soon as it has ended.
@@ -114,6 +122,8 @@ class Sandbox(ABC):
         self.profile = profile
         self.passed_over: tuple[BackendReport, ...] = ()
         """The back ends that were tried before this one and do not work, to show to a person."""
+        self.ways_out = WaysOut()
+        """For `open`: what the proxy of a profile with `hosts` resolves and connects by."""
         self._watch_behind: WatchBehind | None = None
         self._owner = os.getpid()
         self._closed = False
@@ -191,12 +201,15 @@ class Sandbox(ABC):
         if self._watch_behind is not None:
             self._watch_behind.close()
 
-    def child_environment(self, temporary: str, additions: Mapping[str, str] | None = None) -> dict[str, str]:
-        """All variables of a child whose private temporary folder is `temporary`."""
+    def child_environment(
+        self, temporary: str, additions: Mapping[str, str] | None = None, proxy: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """All variables of a child whose private temporary folder is `temporary`. `proxy`: those that name ours."""
         environment = dict(self.profile.environment)
         environment["TMPDIR"] = temporary
         for name, folder in _CACHES.items():
             environment.setdefault(name, os.path.join(temporary, folder))
+        environment.update(proxy or {})
         environment.update(additions or {})
         return environment
 

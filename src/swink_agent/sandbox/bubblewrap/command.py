@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxClosed, SandboxError
@@ -26,6 +27,9 @@ from ..profile import ProcessLimits
 from ..starting import start_program
 from .placeholders import Placeholder, is_placeholder
 from .renames import Renames
+
+if TYPE_CHECKING:
+    from .proxied import CommandProxy
 
 __all__ = ["END_DEADLINE", "BubblewrapCommand"]
 
@@ -52,6 +56,8 @@ class BubblewrapCommand:
         self.placeholders: list[Placeholder] = []
         self.renames: Renames | None = None
         """Starts the command and answers its renames, if anything does."""
+        self.proxy: CommandProxy | None = None
+        """Through which the command reaches hosts by name, if it may."""
         self._held: dict[str, tuple[int, int] | None] = {}
         self._absent: Sequence[str] = ()
         self._loop = asyncio.get_running_loop()
@@ -98,9 +104,14 @@ class BubblewrapCommand:
             most = self._limits.processes
             counts = bool(most) and _counts_its_own(self._first_pid)
             limit_process(self._first_pid, self._limits, (most or 0) * _TASKS_TO_PROCESSES if counts else None)
+            if self.proxy is not None:
+                async with asyncio.timeout(_START_DEADLINE):
+                    await self.proxy.open(self._first_pid)
+                self._check_wanted()
             self._headcount = Headcount(self._first_pid, self._limits.processes)
             # Before the first look, so that whatever it finds is reported.
-            self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
+            reached = None if self.proxy is None else self.proxy.log
+            self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill, reached)
             self._watch.add(self, self._look, self._end_because)
             self._check_wanted()
             os.write(go, b"x")
@@ -357,6 +368,8 @@ class BubblewrapCommand:
         if self._patience is not None:
             self._patience.cancel()
         self._watch.remove(self)
+        if self.proxy is not None:
+            self.proxy.close()
         if self._handle is not None:
             for text in self.renames.admissions.told() if self.renames is not None else ():
                 self._handle.tell(text)

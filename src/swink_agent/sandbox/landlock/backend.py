@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
+from .._helper import start_helper
 from .._pipes import OutputPipe, is_running_here
 from .._places import check_folders
 from .._private import PrivateFolder
@@ -31,23 +32,9 @@ from .._protected import protected_paths, settings_among, unmade_repositories, w
 from ..errors import SandboxClosed, SandboxError
 from ..process import Sandbox, SandboxedProcess
 from ..profile import SandboxProfile
-from ..programs import own_interpreter
-from ..starting import start_program
 
 __all__ = ["LandlockSandbox"]
 
-# Imports modules of this package by name, without running the package's own `__init__`.
-_BOOT = (
-    "import sys, types\n"
-    "for name, folder in (('swink_agent', sys.argv[1] + '/..'), ('swink_agent.sandbox', sys.argv[1])):\n"
-    "    package = sys.modules[name] = types.ModuleType(name)\n"
-    "    package.__path__ = [folder]\n"
-    "from swink_agent.sandbox.landlock import launcher\n"
-    "launcher.main(int(sys.argv[2]))\n"
-)
-_NEEDED = "LD_LIBRARY_PATH"
-"""The one variable without which some Pythons do not start."""
-_SANDBOX = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _START_DEADLINE = 20.0
 _END_DEADLINE = 10.0
 _SEARCH_AGAIN_AFTER = 30.0
@@ -184,7 +171,13 @@ class _Launcher:
         complaints = os.memfd_create("launcher", os.MFD_CLOEXEC)
         try:
             with theirs:
-                self._process = _start(theirs.fileno(), complaints, configuration["access"]["write"])
+                self._process = start_helper(
+                    "landlock.launcher",
+                    theirs.fileno(),
+                    outside=configuration["access"]["write"],
+                    stdin=subprocess.PIPE,
+                    stderr=complaints,
+                )
             try:
                 self._configure(configuration)
                 answer = self._line.recv(4096)
@@ -235,24 +228,6 @@ class _Launcher:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _start(line: int, complaints: int, write: Sequence[str]) -> subprocess.Popen[bytes]:
-    interpreter = own_interpreter()
-    if not interpreter:
-        raise SandboxError("this Python does not know its own program, which the launcher needs")
-    try:
-        return start_program(
-            [interpreter, "-I", "-S", "-X", "utf8", "-c", _BOOT, _SANDBOX, str(line)],
-            outside=write,
-            environ={name: value for name, value in os.environ.items() if name == _NEEDED},
-            stdin=subprocess.PIPE,
-            stderr=complaints,
-            pass_fds=(line,),
-            new_session=True,
-        )
-    except OSError as error:
-        raise SandboxError(f"the launcher could not be started: {error}") from error
 
 
 def _last_line(complaints: int) -> str:
