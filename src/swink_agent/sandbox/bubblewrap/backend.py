@@ -35,6 +35,7 @@ from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
 from .placeholders import Placeholder, is_a_file, is_placeholder, place
 from .renames import Renames, can_ask_about_renames
+from .shared_network import SharedNetwork
 
 __all__ = ["INSTALL", "BubblewrapSandbox", "find_bubblewrap"]
 
@@ -89,6 +90,7 @@ class BubblewrapSandbox(Sandbox):
         # If the sandbox is never closed, commands are killed and the folder is removed all the same.
         self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
         self._watch = Watch()
+        self._network = SharedNetwork()
         self._mounts = MountList()
         weakref.finalize(self, self._mounts.close)
         self._places: tuple[object, object, list[str]] = ((), (), [])
@@ -101,6 +103,7 @@ class BubblewrapSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
+        keeps_network: bool = False,
     ) -> SandboxedProcess:
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = await self._before_command()
@@ -118,6 +121,9 @@ class BubblewrapSandbox(Sandbox):
             is_listed = True
             self._check_open()  # from here on, closing the sandbox kills the command
             command.expect_none_of(absent)
+            if not self.profile.network:
+                command.entrance = self._network.entrance()
+                command.keeps = self._network if keeps_network else None
             unmade = unmade_repositories(self.profile)
             arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", cwd]
             variables = self.child_environment(self._temporary, environment)
@@ -143,10 +149,12 @@ class BubblewrapSandbox(Sandbox):
         self._stop_watching()
         self._finalizer()
         self._watch.close()
+        self._network.close()
         self._mounts.close()
         self._presence.close()
 
     def _ended(self, command: BubblewrapCommand) -> None:
+        self._network.leave(command)
         if self._running.pop(command, None) is not None:
             self._presence.leave()
 
@@ -185,6 +193,7 @@ class BubblewrapSandbox(Sandbox):
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         mounts += ["--share-net"] if profile.network else []
+        mounts += [] if command.entrance is None else command.entrance.arguments
         outer, inner = _outer_and_inner(profile.read or ())
         mounts += ["--ro-bind", "/", "/"] if profile.read is None or "/" in outer else _system_folders()
         for folder in outer:
