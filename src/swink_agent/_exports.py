@@ -58,6 +58,8 @@ from .core.events import MessagesInjected as MessagesInjected
 from .core.events import MessageStart as MessageStart
 from .core.events import MessageUpdate as MessageUpdate
 from .core.events import ModelFallback as ModelFallback
+from .core.events import TaskEnded as TaskEnded
+from .core.events import TaskStarted as TaskStarted
 from .core.events import ToolApprovalRequested as ToolApprovalRequested
 from .core.events import ToolApprovalResolved as ToolApprovalResolved
 from .core.events import ToolCallDeferred as ToolCallDeferred
