@@ -164,6 +164,8 @@ from .policies import WorkspaceOnly as WorkspaceOnly
 from .policies import recommended as recommended
 from .sandbox import SandboxProfile as SandboxProfile
 from .sandbox import open_sandbox as open_sandbox
+from .tools import BashOutputTool as BashOutputTool
+from .tools import BashStopTool as BashStopTool
 from .tools import BashTool as BashTool
 from .tools import EditFileTool as EditFileTool
 from .tools import ListDirTool as ListDirTool

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -93,7 +94,10 @@ class SandboxedProcess:
 
 
 class Sandbox(ABC):
-    """A back end, opened for one profile. Also a context manager. `close()` kills every process that it started."""
+    """A back end, opened for one profile. Also a context manager. `close()` kills every process that it started.
+
+    Safe for several threads, each with its own event loop. A process belongs to the loop that started it.
+    """
 
     backend: str = ""
     """bubblewrap, landlock, sandbox-exec or off."""
@@ -103,6 +107,8 @@ class Sandbox(ABC):
         self.passed_over: tuple[BackendReport, ...] = ()
         """The back ends that were tried before this one and do not work, to show to a person."""
         self._watch_behind: WatchBehind | None = None
+        self._starting = threading.Lock()
+        """Held while a back end decides what a command sees: event loops in several threads may start commands."""
         self._owner = os.getpid()
         self._closed = False
 
@@ -167,8 +173,9 @@ class Sandbox(ABC):
 
     async def _before_command(self) -> Look | None:
         """For back ends, before a start: notes the state of the folders that the command may write."""
-        if self._watch_behind is None:
-            self._watch_behind = WatchBehind(self.profile)
+        with self._starting:
+            if self._watch_behind is None:
+                self._watch_behind = WatchBehind(self.profile)
         return await self._watch_behind.begin()
 
     def _under_watch(self, process: SandboxedProcess, look: Look | None, held: Iterable[str]) -> SandboxedProcess:

@@ -23,6 +23,7 @@ from swink_agent.core.types import Text
 from swink_agent.core.values.several import several_paths
 from swink_agent.sandbox import (
     Sandbox,
+    SandboxedProcess,
     SandboxError,
     SandboxProfile,
     find_program,
@@ -44,6 +45,8 @@ from .checkpoints.changes import RecordedChanges
 from .checkpoints.checkpoint import CheckpointError
 from .commands.foreground import LONGEST_TIMEOUT, ForegroundCommand, not_run
 from .commands.running import as_shown
+from .commands.task_tools import started, with_ends
+from .commands.tasks import BackgroundTasks
 from .workspace.wall import Workspace
 
 __all__ = ["BashTool"]
@@ -65,7 +68,9 @@ class BashTool:
 
     Each call starts anew in the folder, reads nothing from stdin, and ends with everything that it started: on exit,
     timeout and cancellation. While it runs it reports updates, at most 20 a second, each with the text that is new
-    since the last. Safe for concurrent calls. `close()` ends what it opened; a given sandbox stays open.
+    since the last. With `background`, the call returns when the command runs; `tasks` has it, and `BashOutputTool` and
+    `BashStopTool` are for the model. Safe for concurrent calls. `close()` ends background commands, and what it opened;
+    a given sandbox stays open.
     """
 
     name = "bash"
@@ -97,6 +102,8 @@ class BashTool:
         profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
         self._shell = _shell_program([self._root, *profile.write])
         self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
+        self.tasks = BackgroundTasks()
+        """The background commands, for `BashOutputTool`, `BashStopTool` and those who show them."""
         self.description = _description(self._shell[0], choice, profile, self._root, timeout)
         self.parameters_schema: dict[str, Any] = {
             "type": "object",
@@ -106,7 +113,12 @@ class BashTool:
                     "type": "number",
                     "exclusiveMinimum": 0,
                     "maximum": LONGEST_TIMEOUT,
-                    "description": f"Seconds until it is ended; {timeout:g} unless given.",
+                    "description": f"Seconds until it is ended; {timeout:g} unless given, none in the background.",
+                },
+                "background": {
+                    "type": "boolean",
+                    "description": "Whether it runs on beside the conversation, like a server: the result has its id, "
+                    "for bash_output and bash_stop.",
                 },
             },
             "required": ["command"],
@@ -123,6 +135,7 @@ class BashTool:
 
     def close(self) -> None:
         """Ends every running command, with the sandbox that was opened for them. Idempotent."""
+        self.tasks.close()
         self._source.close()
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +160,7 @@ class BashTool:
         problem = self._problem(arguments)
         if problem is not None:
             return AgentToolResult.error(problem)
-        if self._changes is None or (ctx.grant is not None and ctx.grant.reads_only):
+        if self._changes is None or _reads_only(ctx):
             return await self._run(arguments, ctx)
         try:
             async with self._changes.awaited(self._recorded, ctx):
@@ -158,20 +171,53 @@ class BashTool:
     async def _run(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         try:
             sandbox = self._source.opened or await in_thread(ctx, self._source.get)
-            refusal = self._refusal(arguments, ctx, sandbox)
-            if refusal is not None:
-                return AgentToolResult.error(refusal)
-            command, environment = arguments["command"], None
-            if ctx.grant is not None and ctx.grant.reads_only:
-                command, environment = self._with_programs_from_outside(command, sandbox)
-            process = await sandbox.spawn([*self._shell, command], cwd=self._root, environment=environment)
+            if arguments.get("background"):
+                result = await self._start_task(arguments, ctx, sandbox)
+            else:
+                process = await self._spawn(arguments, ctx, sandbox)
+                timeout = float(arguments.get("timeout", self._timeout))
+                command = ForegroundCommand(process, ctx, timeout, self._most_output, sandbox, self._root)
+                result = with_ends(await command.run(), self.tasks)
+        except ToolError as error:
+            return AgentToolResult.error(str(error))
         except SandboxError as error:
             return AgentToolResult.error(not_run(error))
         except OSError as error:
             return AgentToolResult.error(f"the command could not be started: {error.strerror or error}")
-        timeout = float(arguments.get("timeout", self._timeout))
-        result = await ForegroundCommand(process, ctx, timeout, self._most_output, sandbox, self._root).run()
         return _with_note(result, holds_placeholder(arguments["command"]))
+
+    async def _spawn(
+        self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox, *, keeps_network: bool = False
+    ) -> SandboxedProcess:
+        """Starts the command. Raises `ToolError` if it is refused after all."""
+        refusal = self._refusal(arguments, ctx, sandbox)
+        if refusal is not None:
+            raise ToolError(refusal)
+        command, environment = arguments["command"], None
+        if _reads_only(ctx):
+            command, environment = self._with_programs_from_outside(command, sandbox)
+        line = [*self._shell, command]
+        return await sandbox.spawn(line, cwd=self._root, environment=environment, keeps_network=keeps_network)
+
+    async def _start_task(self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox) -> AgentToolResult:
+        on_end = (
+            self._changes.begin_task(self._recorded, ctx.run_id) if self._changes and not _reads_only(ctx) else None
+        )
+        timeout = arguments.get("timeout")
+        try:
+            task = await self.tasks.start(
+                lambda: self._spawn(arguments, ctx, sandbox, keeps_network=True),
+                arguments["command"],
+                timeout=None if timeout is None else float(timeout),
+                redactor=ctx.redactor,
+                announcer=ctx.announcer,
+                on_end=on_end,
+            )
+        except BaseException:
+            if on_end is not None:  # the checkpoint is taken at the end of this call
+                on_end()
+            raise
+        return started(task, sandbox.backend)
 
     def _with_programs_from_outside(self, command: str, sandbox: Sandbox) -> tuple[str, dict[str, str] | None]:
         """The command, and variables, with which bash finds no program that a command may have written.
@@ -209,6 +255,8 @@ class BashTool:
                 f"the command has {size:,} bytes, more than the {_LONGEST_COMMAND:,} that can be run: "
                 "write it to a file with write_file, and run that"
             )
+        if not isinstance(arguments.get("background", False), bool):
+            return f"background is {arguments['background']!r}: give true or false"
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT:
             return f"timeout is {timeout!r}: give seconds, more than 0 and at most {LONGEST_TIMEOUT:g}"
         return None
@@ -225,6 +273,10 @@ class BashTool:
         if _identity(self._root) != self._identity:
             return f"the command was not run: {self._root} is no longer the folder that the user gave"
         return None
+
+
+def _reads_only(ctx: ToolContext) -> bool:
+    return ctx.grant is not None and ctx.grant.reads_only
 
 
 def _with_note(result: AgentToolResult, placeholder: str | None) -> AgentToolResult:
@@ -283,5 +335,6 @@ def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, roo
     return (
         f"Runs {kind} in the workspace folder and returns what it prints, stdout and stderr together. Each call "
         f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{walls} What it leaves "
-        f"in the background is ended with it. It has {timeout:g} seconds unless timeout says otherwise."
+        f"in the background is ended with it: for a server or a watcher, set background. It has {timeout:g} seconds "
+        f"unless timeout says otherwise."
     )

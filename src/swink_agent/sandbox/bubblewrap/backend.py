@@ -116,18 +116,19 @@ class BubblewrapSandbox(Sandbox):
             raise
         is_listed = False
         try:
-            hidden, absent = self._hidden_now()
-            self._running[command] = holds_all = self._may_hold_all(is_alone, hidden)
-            is_listed = True
-            self._check_open()  # from here on, closing the sandbox kills the command
-            command.expect_none_of(absent)
-            if not self.profile.network:
-                command.entrance = self._network.entrance()
-                command.keeps = self._network if keeps_network else None
-            unmade = unmade_repositories(self.profile)
-            arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", cwd]
+            with self._starting:
+                hidden, absent = self._hidden_now()
+                self._running[command] = holds_all = self._may_hold_all(is_alone, hidden)
+                is_listed = True
+                self._check_open()  # from here on, closing the sandbox kills the command
+                command.expect_none_of(absent)
+                if not self.profile.network:
+                    command.entrance = self._network.entrance()
+                    command.keeps = self._network if keeps_network else None
+                unmade = unmade_repositories(self.profile)
+                arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", cwd]
+                held = without(self._known(holds_all), unmade)
             variables = self.child_environment(self._temporary, environment)
-            held = without(self._known(holds_all), unmade)
             if self._asks and (settings := settings_among(held, self.profile)):
                 command.renames = Renames(settings, self.profile.write)
             process = await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
@@ -165,7 +166,7 @@ class BubblewrapSandbox(Sandbox):
 
         Protected paths beneath the roots are searched for only while nothing runs, so that all commands agree on them.
         """
-        if not is_alone or not all(self._running.values()):
+        if not is_alone or not all(tuple(self._running.values())):
             return False
         if not self._running:
             if time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER:

@@ -105,7 +105,8 @@ class LandlockSandbox(Sandbox):
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = await self._before_command()
         self._check_open()
-        protected = self._protected_now()
+        with self._starting:
+            protected = self._protected_now()
         request: dict[str, Any] = {
             "argv": list(argv),
             "cwd": cwd,
