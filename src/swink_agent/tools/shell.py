@@ -11,9 +11,9 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from swink_agent.approvals.commands.shell_words import NotPlain, program_names
 from swink_agent.core.errors import ToolError
@@ -23,6 +23,7 @@ from swink_agent.core.types import Text
 from swink_agent.core.values.several import several_paths
 from swink_agent.sandbox import (
     Sandbox,
+    SandboxedProcess,
     SandboxError,
     SandboxProfile,
     find_program,
@@ -40,11 +41,13 @@ from ._confined import (
     refuse_open_walls,
     with_walls_of,
 )
-from .access import ACCESS_SCHEMA, Access, CommandAccess
+from .access import ACCESS_SCHEMA, Access, CommandAccess, HeldSandbox
 from .checkpoints.changes import RecordedChanges
 from .checkpoints.checkpoint import CheckpointError
 from .commands.foreground import LONGEST_TIMEOUT, ForegroundCommand, not_run
 from .commands.running import as_shown
+from .commands.task_tools import started, with_ends
+from .commands.tasks import BackgroundTasks
 from .workspace.wall import Workspace
 
 __all__ = ["BashTool"]
@@ -66,7 +69,9 @@ class BashTool:
 
     Each call starts anew in the folder, reads nothing from stdin, and ends with everything that it started: on exit,
     timeout and cancellation. While it runs it reports updates, at most 20 a second, each with the text that is new
-    since the last. Safe for concurrent calls. `close()` ends what it opened; a given sandbox stays open.
+    since the last. With `background`, the call returns when the command runs; `tasks` has it, and `BashOutputTool` and
+    `BashStopTool` are for the model. Safe for concurrent calls. `close()` ends background commands, and what it opened;
+    a given sandbox stays open.
     """
 
     name = "bash"
@@ -100,6 +105,8 @@ class BashTool:
         self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
         is_confined = choice != "off" and not (isinstance(choice, Sandbox) and choice.backend == "off")
         self._access = CommandAccess(self._root, profile, is_confined=is_confined, open_sandbox=open_sandbox)
+        self.tasks = BackgroundTasks()
+        """The background commands, for `BashOutputTool`, `BashStopTool` and those who show them."""
         self.description = _description(self._shell[0], choice, profile, self._root, timeout)
         self.parameters_schema: dict[str, Any] = {
             "type": "object",
@@ -109,7 +116,12 @@ class BashTool:
                     "type": "number",
                     "exclusiveMinimum": 0,
                     "maximum": LONGEST_TIMEOUT,
-                    "description": f"Seconds until it is ended; {timeout:g} unless given.",
+                    "description": f"Seconds until it is ended; {timeout:g} unless given, none in the background.",
+                },
+                "background": {
+                    "type": "boolean",
+                    "description": "Whether it runs on beside the conversation, like a server: the result has its id, "
+                    "for bash_output and bash_stop.",
                 },
                 **(ACCESS_SCHEMA if is_confined else {}),
             },
@@ -127,6 +139,7 @@ class BashTool:
 
     def close(self) -> None:
         """Ends every running command, with the sandboxes that were opened for them. Idempotent."""
+        self.tasks.close()
         self._access.close()
         self._source.close()
 
@@ -155,52 +168,87 @@ class BashTool:
         problem = self._problem(arguments)
         if problem is not None:
             return AgentToolResult.error(problem)
-        if self._changes is None or (ctx.grant is not None and ctx.grant.reads_only):
+        if self._changes is None or _reads_only(ctx):
             return await self._run(arguments, ctx)
-        access = self._access.asked(arguments)
-        recorded = self._recorded if access is None else [*self._recorded, *access.write]
         try:
-            async with self._changes.awaited(recorded, ctx):
+            async with self._changes.awaited(self._recorded_of(arguments), ctx):
                 return await self._run(arguments, ctx)
         except CheckpointError as error:
             return AgentToolResult.error(f"the command was not run: {error}")
 
+    def _recorded_of(self, arguments: dict[str, Any]) -> list[str]:
+        """The folders of which checkpoints are taken: those that the command may write."""
+        access = self._access.asked(arguments)
+        return self._recorded if access is None else [*self._recorded, *access.write]
+
     async def _run(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
+        held: HeldSandbox | None = None
         try:
             usual = self._source.opened or await in_thread(ctx, self._source.get)
             access = self._access.asked(arguments)
-            if access is None:
-                return await self._run_in(usual, usual, arguments, ctx)
-            refusal = self._refusal(arguments, ctx, usual)  # before anything is opened
-            if refusal is not None:
-                return AgentToolResult.error(refusal)
-            held = await in_thread(ctx, lambda: self._access.hold(access, usual))
-        except SandboxError as error:
-            return AgentToolResult.error(not_run(error))
-        try:
-            return await self._run_in(held.sandbox, usual, arguments, ctx)
-        finally:
-            held.release()
-
-    async def _run_in(
-        self, sandbox: Sandbox, usual: Sandbox, arguments: dict[str, Any], ctx: ToolContext
-    ) -> AgentToolResult:
-        try:
-            refusal = self._refusal(arguments, ctx, usual)
-            if refusal is not None:
-                return AgentToolResult.error(refusal)
-            command, environment = arguments["command"], None
-            if ctx.grant is not None and ctx.grant.reads_only:
-                command, environment = self._with_programs_from_outside(command, sandbox)
-            process = await sandbox.spawn([*self._shell, command], cwd=self._root, environment=environment)
+            if access is not None:
+                self._refuse(arguments, ctx, usual)  # before anything is opened
+                held = await in_thread(ctx, lambda: self._access.hold(access, usual))
+            call = _Call(arguments, ctx, usual, held)
+            if arguments.get("background"):
+                held = None  # the task releases it
+                result = await self._start_task(call)
+            else:
+                result = await self._wait_for(call)
+        except ToolError as error:
+            return AgentToolResult.error(str(error))
         except SandboxError as error:
             return AgentToolResult.error(not_run(error))
         except OSError as error:
             return AgentToolResult.error(f"the command could not be started: {error.strerror or error}")
-        timeout = float(arguments.get("timeout", self._timeout))
-        running = ForegroundCommand(process, ctx, timeout, self._most_output, sandbox, self._root, self._can_ask)
-        result = await running.run()
+        finally:
+            if held is not None:
+                held.release()
         return _with_note(result, holds_placeholder(arguments["command"]))
+
+    async def _spawn(self, call: _Call, *, keeps_network: bool = False) -> SandboxedProcess:
+        """Starts the command. Raises `ToolError` if it is refused after all."""
+        self._refuse(call.arguments, call.ctx, call.usual)
+        command, environment = call.arguments["command"], None
+        if _reads_only(call.ctx):
+            command, environment = self._with_programs_from_outside(command, call.sandbox)
+        line = [*self._shell, command]
+        return await call.sandbox.spawn(line, cwd=self._root, environment=environment, keeps_network=keeps_network)
+
+    async def _wait_for(self, call: _Call) -> AgentToolResult:
+        process = await self._spawn(call)
+        timeout = float(call.arguments.get("timeout", self._timeout))
+        command = ForegroundCommand(
+            process, call.ctx, timeout, self._most_output, call.sandbox, self._root, self._can_ask
+        )
+        return with_ends(await command.run(), self.tasks)
+
+    async def _start_task(self, call: _Call) -> AgentToolResult:
+        ctx = call.ctx
+        ends: list[Callable[[], None]] = []
+        if self._changes and not _reads_only(ctx):
+            ends.append(self._changes.begin_task(self._recorded_of(call.arguments), ctx.run_id))
+        if call.held is not None:
+            ends.append(call.held.release)
+
+        def on_end() -> None:
+            for end in ends:
+                end()
+
+        timeout = call.arguments.get("timeout")
+        try:
+            task = await self.tasks.start(
+                lambda: self._spawn(call, keeps_network=True),
+                call.arguments["command"],
+                timeout=None if timeout is None else float(timeout),
+                redactor=ctx.redactor,
+                announcer=ctx.announcer,
+                on_end=on_end,
+            )
+        except BaseException:
+            on_end()  # the checkpoint is taken at the end of this call
+            raise
+        return started(task, call.sandbox.backend)
 
     def _with_programs_from_outside(self, command: str, sandbox: Sandbox) -> tuple[str, dict[str, str] | None]:
         """The command, and variables, with which bash finds no program that a command may have written.
@@ -238,6 +286,8 @@ class BashTool:
                 f"the command has {size:,} bytes, more than the {_LONGEST_COMMAND:,} that can be run: "
                 "write it to a file with write_file, and run that"
             )
+        if not isinstance(arguments.get("background", False), bool):
+            return f"background is {arguments['background']!r}: give true or false"
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT:
             return f"timeout is {timeout!r}: give seconds, more than 0 and at most {LONGEST_TIMEOUT:g}"
         try:
@@ -253,27 +303,41 @@ class BashTool:
         except ToolError:
             return False
 
-    def _refusal(self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox) -> str | None:
-        """Why the call is not run after all. Checked directly before the spawn, with nothing awaited in between.
+    def _refuse(self, arguments: dict[str, Any], ctx: ToolContext, usual: Sandbox) -> None:
+        """Raises `ToolError` for a call that is not run after all. Nothing is awaited between this and the spawn.
 
-        `sandbox` is the usual one. Access is made normal again: a link may lead elsewhere by now.
+        Access is made normal again: a link may lead elsewhere by now.
         """
         if ctx.cancel.is_cancelled:
-            return "the command was cancelled before it began"
-        try:
-            access = self._access.asked(arguments)
-        except ToolError as error:
-            return str(error)
+            raise ToolError("the command was cancelled before it began")
+        access = self._access.asked(arguments)
         if access is not None and ctx.grant is None:
-            return "the command was not run: nobody was asked about its access; leave access out"
-        if ctx.grant is not None and not ctx.grant.covers(self.name, arguments, self._scope(sandbox, access)):
-            return (
+            raise ToolError("the command was not run: nobody was asked about its access; leave access out")
+        if ctx.grant is not None and not ctx.grant.covers(self.name, arguments, self._scope(usual, access)):
+            raise ToolError(
                 "the command was not run: its text, folder, access or sandbox is not what was approved; call it again "
                 "to have it approved as it is now"
             )
         if _identity(self._root) != self._identity:
-            return f"the command was not run: {self._root} is no longer the folder that the user gave"
-        return None
+            raise ToolError(f"the command was not run: {self._root} is no longer the folder that the user gave")
+
+
+class _Call(NamedTuple):
+    """A call on its way: the usual sandbox, which its approval names, and the wider one if it has access."""
+
+    arguments: dict[str, Any]
+    ctx: ToolContext
+    usual: Sandbox
+    held: HeldSandbox | None
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The one that the command runs in."""
+        return self.usual if self.held is None else self.held.sandbox
+
+
+def _reads_only(ctx: ToolContext) -> bool:
+    return ctx.grant is not None and ctx.grant.reads_only
 
 
 def _with_note(result: AgentToolResult, placeholder: str | None) -> AgentToolResult:
@@ -337,5 +401,6 @@ def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, roo
     return (
         f"Runs {kind} in the workspace folder and returns what it prints, stdout and stderr together. Each call "
         f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{walls} What it leaves "
-        f"in the background is ended with it. It has {timeout:g} seconds unless timeout says otherwise."
+        f"in the background is ended with it: for a server or a watcher, set background. It has {timeout:g} seconds "
+        f"unless timeout says otherwise."
     )

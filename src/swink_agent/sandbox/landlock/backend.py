@@ -87,11 +87,13 @@ class LandlockSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
+        keeps_network: bool = False,
     ) -> SandboxedProcess:
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = await self._before_command()
         self._check_open()
-        protected = self._protected_now()
+        with self._starting:
+            protected = self._protected_now()
         request: dict[str, Any] = {
             "argv": list(argv),
             "cwd": cwd,

@@ -66,12 +66,15 @@ class RunningCommand:
         *,
         timeout: float | None,
         most_output: int | None = None,
+        is_urgent: bool = True,
     ) -> None:
+        """`is_urgent`: after a cancellation, the caller waits a moment only for what is known about the end."""
         self.process = process
         self.total = 0
         self._hear = hear
         self._timeout = timeout
         self._most_output = most_output
+        self._is_urgent = is_urgent
         self._loop = asyncio.get_running_loop()
         self._flooded: asyncio.Future[None] = self._loop.create_future()
 
@@ -91,15 +94,16 @@ class RunningCommand:
             seconds = self._loop.time() - started
             has_exited = exiting.done()
             is_cancelled = cancelling.done() and not has_exited
+            is_urgent = is_cancelled and self._is_urgent
             # What a command left in the background is ended with it, which closes the pipe.
             self.process.kill()
-            drain = _DRAIN_CANCELLED if is_cancelled else _DRAIN
+            drain = _DRAIN_CANCELLED if is_urgent else _DRAIN
             await asyncio.wait({reading}, timeout=drain)
             if not exiting.done():
                 await asyncio.wait({exiting}, timeout=drain)
             is_gone = exiting.done() and not self.process.left_behind
             looking = self._loop.create_task(self.process.look_behind())
-            await asyncio.wait({looking}, timeout=_DRAIN_CANCELLED if is_cancelled else _LOOK)
+            await asyncio.wait({looking}, timeout=_DRAIN_CANCELLED if is_urgent else _LOOK)
             return self._end(exiting.result() if has_exited else None, is_cancelled, is_gone, seconds)
         finally:
             self.process.kill()
