@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +296,64 @@ async def test_a_hidden_folder_that_is_named_can_be_read_by_that_command(places:
     assert "a credential" not in said(await shell.execute({"command": f"cat {file}"}, ToolContext()))
     assert said(await run(shell, f"cat {file}", {"read": ["~/.aws"]})) == "a credential"
     assert "a credential" not in said(await shell.execute({"command": f"cat {file}"}, ToolContext()))
+
+
+@asynccontextmanager
+async def serving() -> AsyncGenerator[Callable[[str, int], Any]]:
+    """Connects to a server of the test, whatever the address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n")
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening:
+        yield lambda address, wanted: asyncio.open_connection("127.0.0.1", port)
+
+
+async def _public(host: str, port: int) -> list[str]:
+    return ["93.184.215.14"]
+
+
+@pytest.mark.parametrize("backend", backend_names())
+async def test_hosts_that_were_asked_for_are_reached_and_told_and_no_other(backend: str, places: Places) -> None:
+    async with serving() as connect:
+        await _reach(backend, places, connect)
+
+
+async def _reach(backend: str, places: Places, connect: Callable[[str, int], Any]) -> None:
+    profile = SandboxProfile(write=(str(places.work),))
+    try:
+        base = open_sandbox(profile, backend=backend, resolve=_public, connect=connect)
+    except SandboxUnavailable as error:
+        pytest.skip(f"{backend} does not work here: {error}")
+    tool = BashTool(places.work, base)
+    fetch = "import sys, urllib.request as r\nfor h in sys.argv[1:]: print(r.urlopen(h).read().decode())"
+    (places.work / "fetch.py").write_text(fetch)
+    try:
+        result = await run(tool, f"{sys.executable} fetch.py http://Example.org/ 2>&1", {"network": ["example.org"]})
+        if "not run" in said(result):
+            pytest.skip(said(result))
+        assert said(result) == "hello\n\n[network: reached example.org:80]", said(result)
+        assert result.details["reached"] == [["example.org", 80, True]]
+        result = await run(
+            tool, f"{sys.executable} fetch.py http://evil.org/ 2>/dev/null", {"network": ["example.org"]}
+        )
+        what = "evil.org:80 is not among the hosts that may be reached"
+        assert said(result) == (
+            f'[exit code 1]\n[sandbox: {what}; to ask for it: access={{"network": ["evil.org"]}} and a reason]'
+        )
+        assert result.details["reached"] == [["evil.org", 80, False]]
+        assert result.details["walls"] == [what]
+        plain = await tool.execute({"command": f"{sys.executable} fetch.py http://example.org/"}, ToolContext())
+        assert plain.is_error
+        assert "reached" not in plain.details
+    finally:
+        tool.close()
+        base.close()
 
 
 # -- bound to what was shown ---------------------------------------------------------------------------------

@@ -292,7 +292,8 @@ class CommandAccess:
         else:
             from swink_agent.sandbox import open_sandbox
 
-            sandbox = open_sandbox(profile, backend=base.backend)
+            resolve, connect = base.ways_out
+            sandbox = open_sandbox(profile, backend=base.backend, resolve=resolve, connect=connect)
         if sandbox.backend != base.backend:
             sandbox.close()
             raise SandboxError(f"access needs a sandbox of {base.backend}, and {sandbox.backend} was opened", remedy="")
