@@ -74,22 +74,18 @@ class SharedProxy:
         self._servers: dict[asyncio.AbstractEventLoop, ProxyServer] = {}
         self.variables = proxy_variables(listener.getsockname()[1], token)
 
-    def begin(self, log: ReachedLog) -> asyncio.AbstractEventLoop:
-        """Serves while a command runs, in the running loop, which is returned for `end`."""
+    def begin(self, log: ReachedLog) -> None:
+        """Serves in the running loop while a command runs, and notes what is reached meanwhile."""
         loop = asyncio.get_running_loop()
         if loop not in self._servers:
             self._servers[loop] = ProxyServer(self._proxy, self._listener.dup())
         self._servers[loop].logs[log] = None
-        return loop
 
     def end(self, loop: asyncio.AbstractEventLoop, log: ReachedLog) -> None:
-        """Ends it with the last command of the loop."""
+        """Ends it with the last command of the loop. In the thread of the loop, or after its end."""
         server = self._servers.get(loop)
         if server is not None:
             server.logs.pop(log, None)
             if not server.logs:
                 del self._servers[loop]
                 server.close()
-
-    def close(self) -> None:
-        self._listener.close()
