@@ -285,7 +285,7 @@ async def test_a_folder_to_write_is_written_and_no_other(places: Places, shell: 
     result = await run(shell, f"echo new > {places.outside}/made; echo x > {places.other}/made", access)
     assert (places.outside / "made").read_text() == "new\n"
     assert not (places.other / "made").exists()
-    assert f'access={{"write": ["{places.other}"]}}' in said(result)
+    assert f'access={{"write": ["{places.outside}", "{places.other}"]}}' in said(result)
     result = await shell.execute({"command": f"echo x > {places.outside}/more"}, ToolContext())
     assert result.is_error
     assert sorted(os.listdir(places.outside)) == ["file", "made"]
@@ -319,7 +319,11 @@ async def _public(host: str, port: int) -> list[str]:
 
 
 @pytest.mark.parametrize("backend", backend_names())
-async def test_hosts_that_were_asked_for_are_reached_and_told_and_no_other(backend: str, places: Places) -> None:
+async def test_hosts_that_were_asked_for_are_reached_and_told_and_no_other(
+    backend: str, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A command with hosts reads the programs that PATH names, and no others.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).resolve().parent}:{os.environ['PATH']}")
     async with serving() as connect:
         await _reach(backend, places, connect)
 
@@ -334,21 +338,18 @@ async def _reach(backend: str, places: Places, connect: Callable[[str, int], Any
     fetch = "import sys, urllib.request as r\nfor h in sys.argv[1:]: print(r.urlopen(h).read().decode())"
     (places.work / "fetch.py").write_text(fetch)
     try:
-        result = await run(tool, f"{sys.executable} fetch.py http://Example.org/ 2>&1", {"network": ["example.org"]})
+        result = await run(tool, "python3 fetch.py http://Example.org/ 2>&1", {"network": ["example.org"]})
         if "not run" in said(result):
             pytest.skip(said(result))
         assert said(result) == "hello\n\n[network: reached example.org:80]", said(result)
         assert result.details["reached"] == [["example.org", 80, True]]
-        result = await run(
-            tool, f"{sys.executable} fetch.py http://evil.org/ 2>/dev/null", {"network": ["example.org"]}
-        )
+        result = await run(tool, "python3 fetch.py http://evil.org/ 2>/dev/null", {"network": ["example.org"]})
         what = "evil.org:80 is not among the hosts that may be reached"
-        assert said(result) == (
-            f'[exit code 1]\n[sandbox: {what}; to ask for it: access={{"network": ["evil.org"]}} and a reason]'
-        )
+        ask = 'access={"network": ["example.org", "evil.org"]} and a reason'
+        assert said(result) == f"[exit code 1]\n[sandbox: {what}; to ask for it: {ask}]"
         assert result.details["reached"] == [["evil.org", 80, False]]
         assert result.details["walls"] == [what]
-        plain = await tool.execute({"command": f"{sys.executable} fetch.py http://example.org/"}, ToolContext())
+        plain = await tool.execute({"command": "python3 fetch.py http://example.org/"}, ToolContext())
         assert plain.is_error
         assert "reached" not in plain.details
     finally:

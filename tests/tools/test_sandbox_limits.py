@@ -17,6 +17,7 @@ from swink_agent.tools import BashTool
 from swink_agent.tools._sandbox_limits import (
     NO_NETWORK,
     READ_ONLY_OUTSIDE,
+    Asking,
     hosts_refused,
     limits_met,
     told_reached,
@@ -153,7 +154,7 @@ def test_what_programs_say(places: tuple[Path, Path], said: str, walls: list[str
 )
 def test_the_host_that_was_meant_can_be_asked_for(places: tuple[Path, Path], said: str, host: str) -> None:
     profile = SandboxProfile(write=(str(places[0]),))
-    (met,) = limits_met(said, profile, str(places[0]), can_ask=lambda access: True)
+    (met,) = limits_met(said, profile, str(places[0]), Asking(can=lambda access: True))
     assert str(met) == (
         f"{host} is not among the hosts that may be reached; "
         f'to ask for it: access={{"network": ["{host}"]}} and a reason'
@@ -172,13 +173,16 @@ def test_what_the_proxy_saw_is_told(places: tuple[Path, Path]) -> None:
         "network: reached pypi.org:443",
         "network: down.org:443 could not be reached: refused",
     ]
-    assert list(map(str, hosts_refused(seen))) == [
+    asking = Asking(can=lambda access: True)
+    assert list(map(str, hosts_refused(seen, asking))) == [
         "example.org:443 is not among the hosts that may be reached; "
         'to ask for it: access={"network": ["example.org"]} and a reason',
         "[::1]:8000 is not among the hosts that may be reached; "
         'to ask for it: access={"network": ["[::1]:8000"]} and a reason',
         "inner.org:80 leads to 10.0.0.5, which is not public",
     ]
+    had = Asking({"network": ["pypi.org"], "write": ["/opt"]}, lambda access: True)
+    assert hosts_refused(seen, had)[0].access == {"network": ["pypi.org", "example.org"], "write": ["/opt"]}
     many = [Reached(f"h{n}.org", 443, False, "is not among the hosts that may be reached") for n in range(30)]
     assert str(hosts_refused(many)[-1]) == "22 more hosts may not be reached"
     profile = SandboxProfile(write=(str(places[0]),), hosts=("pypi.org",))
@@ -191,3 +195,16 @@ def test_what_the_proxy_saw_is_told(places: tuple[Path, Path]) -> None:
 def test_what_the_user_may_not_write_either_is_not_the_sandbox_s_doing(places: tuple[Path, Path]) -> None:
     profile = SandboxProfile(write=(str(places[0]),))
     assert limits_met("touch: cannot touch '/etc/x': Permission denied", profile, str(places[0])) == []
+
+
+def test_a_file_that_only_this_command_does_not_find_can_be_asked_for(places: tuple[Path, Path]) -> None:
+    """A command that reaches hosts does not see all that others do."""
+    work, outside = places
+    profile = SandboxProfile(write=(str(work),), hosts=("a.org",), read=("/usr",))
+    had = Asking({"network": ["a.org"]}, lambda access: True)
+    for line in (f"cat: {outside}/file: No such file or directory", f"cat: '{outside}/file': Permission denied"):
+        (met,) = limits_met(line, profile, str(work), had)
+    assert limits_met(f"cat: {outside}/missing: No such file or directory", profile, str(work), had) == []
+    (met,) = limits_met(f"cat: {outside}/file: No such file or directory", profile, str(work), had)
+    assert met.what == f"{outside} is not among the folders that may be read"
+    assert met.access == {"network": ["a.org"], "read": [str(outside)]}

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 from swink_agent.sandbox import Reached, SandboxProfile
 from swink_agent.sandbox.profile import is_beneath
 
-__all__ = ["NO_NETWORK", "READ_ONLY_OUTSIDE", "LimitMet", "hosts_refused", "limits_met", "told_reached"]
+__all__ = ["NO_NETWORK", "READ_ONLY_OUTSIDE", "Asking", "LimitMet", "hosts_refused", "limits_met", "told_reached"]
 
 NO_NETWORK = "no network"
 READ_ONLY_OUTSIDE = "read-only outside the folder"
@@ -43,6 +43,7 @@ _HOST = re.compile(
 _DENIED = re.compile(
     r"read-only file ?system|permission denied|operation not permitted|\bEROFS\b|\bEACCES\b", re.IGNORECASE
 )
+_MISSING = re.compile(r"no such file or directory|permission denied|\bENOENT\b|\bEACCES\b", re.IGNORECASE)
 _BETWEEN = re.compile(r"\W*(?:failed|error)?\W*(?:errno \d+)?\W*", re.IGNORECASE)
 _QUOTES = "'\"`\u2018\u2019"
 _PATH = re.compile(
@@ -62,10 +63,27 @@ class LimitMet(NamedTuple):
         return f"{self.what}; to ask for it: access={json.dumps(self.access, ensure_ascii=False)} and a reason"
 
 
-def hosts_refused(reached: Iterable[Reached]) -> list[LimitMet]:
+class Asking(NamedTuple):
+    """The access that a command had, and whether one may ask for other access."""
+
+    access: Mapping[str, Any] = {}
+    can: Callable[[dict[str, Any]], bool] = lambda _: False
+
+    def more(self, kind: str, entry: str) -> dict[str, Any] | None:
+        """The access that the command had and this besides; `None` if nobody can be asked for it."""
+        before = self.access.get(kind)
+        entries = cast("list[str]", before) if isinstance(before, list) else []
+        wanted = {**self.access, kind: [*entries, entry]}
+        return wanted if len(entry) <= _LONGEST_ASKED and entry.isprintable() and self.can(wanted) else None
+
+
+_NOBODY = Asking()
+
+
+def hosts_refused(reached: Iterable[Reached], asking: Asking = _NOBODY) -> list[LimitMet]:
     """The hosts that a command asked the proxy for and may not reach."""
     refused = [each for each in reached if not each.allowed]
-    met = [LimitMet(f"{_named(each)} {each.why}", _to_reach(each)) for each in refused[:_MOST_HOSTS]]
+    met = [LimitMet(f"{_named(each)} {each.why}", _to_reach(each, asking)) for each in refused[:_MOST_HOSTS]]
     more = len(refused) - len(met)
     return [*met, LimitMet(f"{more} more hosts may not be reached")] if more else met
 
@@ -80,25 +98,22 @@ def told_reached(reached: Iterable[Reached]) -> list[str]:
 
 
 def limits_met(
-    output: str,
-    profile: SandboxProfile,
-    folder: str,
-    *,
-    can_ask: Callable[[dict[str, Any]], bool] = lambda _: False,
-    is_known: bool = False,
+    output: str, profile: SandboxProfile, folder: str, asking: Asking = _NOBODY, *, is_known: bool = False
 ) -> list[LimitMet]:
     """The limits that a failed command in `folder` reported; none if its output names none.
 
-    `can_ask` tells whether access can be asked for. `is_known`: the proxy knows which hosts were refused.
+    `is_known`: the proxy knows which hosts were refused.
     """
     lines = [line[:_LONGEST_LINE] for line in output.splitlines()[-_LAST_LINES:]]
     met: list[LimitMet] = []
     if not profile.network and not is_known and any(map(_UNREACHABLE.search, lines)):
-        met.append(LimitMet(_BESIDE_THE_PROXY) if profile.hosts else _no_network(lines, can_ask))
-    denied = (path for line in lines if _DENIED.search(line) for path in _paths_in(line, folder))
+        met.append(LimitMet(_BESIDE_THE_PROXY) if profile.hosts else _no_network(lines, asking))
+    denied = (path for line in lines if _DENIED.search(line) for path in _paths_in(line, folder, _DENIED))
     place = next((found for path in denied if (found := _walled_off(path, profile))), None)
     if place is not None:
-        met.append(_read_only(place, can_ask))
+        met.append(_read_only(place, asking))
+    elif profile.read is not None:
+        met += _unseen(lines, profile, folder, asking)
     return met
 
 
@@ -106,37 +121,49 @@ def _named(reached: Reached) -> str:
     return f"[{reached.host}]:{reached.port}" if ":" in reached.host else f"{reached.host}:{reached.port}"
 
 
-def _to_reach(reached: Reached) -> dict[str, Any] | None:
+def _to_reach(reached: Reached, asking: Asking) -> dict[str, Any] | None:
     """The access with which the host could be reached, if it is only missing among the hosts."""
     if reached.why != _NOT_AMONG:
         return None
     named = _named(reached)
-    return {"network": [named.rpartition(":")[0] if reached.port in (80, 443) else named]}
+    return asking.more("network", named.rpartition(":")[0] if reached.port in (80, 443) else named)
 
 
-def _no_network(lines: Sequence[str], can_ask: Callable[[dict[str, Any]], bool]) -> LimitMet:
+def _no_network(lines: Sequence[str], asking: Asking) -> LimitMet:
     for line in reversed(lines):
         for found in _HOST.finditer(line):
             host = found["host"].lower()
-            if len(host) <= _LONGEST_ASKED and can_ask({"network": [host]}):
-                return LimitMet(f"{host} {_NOT_AMONG}", {"network": [host]})
+            if access := asking.more("network", host):
+                return LimitMet(f"{host} {_NOT_AMONG}", access)
     return LimitMet(NO_NETWORK)
 
 
-def _read_only(place: str, can_ask: Callable[[dict[str, Any]], bool]) -> LimitMet:
-    access = {"write": [place]}
-    if len(place) > _LONGEST_ASKED or not place.isprintable() or not can_ask(access):
+def _read_only(place: str, asking: Asking) -> LimitMet:
+    access = asking.more("write", place)
+    if access is None:
         return LimitMet(READ_ONLY_OUTSIDE)
     return LimitMet(f"{place} is not among the folders that may be written", access)
 
 
-def _paths_in(line: str, folder: str) -> Iterable[str]:
+def _unseen(lines: Sequence[str], profile: SandboxProfile, folder: str, asking: Asking) -> list[LimitMet]:
+    """The folder of the first file that the command did not find and that this user can read."""
+    for path in (path for line in lines if _MISSING.search(line) for path in _paths_in(line, folder, _MISSING)):
+        real = os.path.realpath(path)
+        place = real if os.path.isdir(real) else os.path.dirname(real)
+        if any(is_beneath(real, root) for root in (*profile.write, *(profile.read or ()), *profile.hidden)):
+            continue
+        if os.access(real, os.R_OK) and (access := asking.more("read", place)):
+            return [LimitMet(f"{place} is not among the folders that may be read", access)]
+    return []
+
+
+def _paths_in(line: str, folder: str, refusals: re.Pattern[str]) -> Iterable[str]:
     """The path of each refusal in a line: the next one after it, or the one directly before it.
 
     Not just any path: a shell begins its messages with its own.
     """
     found = list(_PATH.finditer(line))
-    for denied in _DENIED.finditer(line):
+    for denied in refusals.finditer(line):
         after = [match for match in found if match.start() >= denied.end()][:1]
         before = [match for match in found if match.end() <= denied.start()][-1:]
         before = [match for match in before if _BETWEEN.fullmatch(line, match.end(), denied.start())]

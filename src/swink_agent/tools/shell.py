@@ -41,6 +41,7 @@ from ._confined import (
     refuse_open_walls,
     with_walls_of,
 )
+from ._sandbox_limits import Asking
 from .access import ACCESS_SCHEMA, Access, CommandAccess, HeldSandbox
 from .checkpoints.changes import RecordedChanges
 from .checkpoints.checkpoint import CheckpointError
@@ -218,9 +219,9 @@ class BashTool:
     async def _wait_for(self, call: _Call) -> AgentToolResult:
         process = await self._spawn(call)
         timeout = float(call.arguments.get("timeout", self._timeout))
-        command = ForegroundCommand(
-            process, call.ctx, timeout, self._most_output, call.sandbox, self._root, self._can_ask
-        )
+        access = self._access.asked(call.arguments)
+        asking = Asking({} if access is None else access.as_json(), self._can_ask)
+        command = ForegroundCommand(process, call.ctx, timeout, self._most_output, call.sandbox, self._root, asking)
         return with_ends(await command.run(), self.tasks)
 
     async def _start_task(self, call: _Call) -> AgentToolResult:

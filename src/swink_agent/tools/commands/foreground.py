@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxError
 
 from .._bounded import OUTPUT_LIMIT
 from .._confined import in_thread
-from .._sandbox_limits import LimitMet, hosts_refused, limits_met, told_reached
+from .._sandbox_limits import Asking, LimitMet, hosts_refused, limits_met, told_reached
 from .._terminal import LiveText, Output
 from .running import CommandEnd, RunningCommand, as_shown
 
@@ -40,7 +39,7 @@ class ForegroundCommand:
         most_output: int,
         sandbox: Sandbox,
         folder: str,
-        can_ask: Callable[[dict[str, Any]], bool] = lambda _: False,
+        asking: Asking,
     ) -> None:
         self._process = process
         self._ctx = ctx
@@ -48,7 +47,7 @@ class ForegroundCommand:
         self._most_output = most_output
         self._sandbox = sandbox
         self._folder = folder
-        self._can_ask = can_ask
+        self._asking = asking
         self._loop = asyncio.get_running_loop()
         self._output = Output()
         self._live = LiveText()
@@ -101,7 +100,7 @@ class ForegroundCommand:
         left = [as_shown(warning)[:400] for warning in self._process.warnings]
         endings += [f"sandbox: {text}" for text in left]
         reached = self._process.reached
-        refused = hosts_refused(reached)
+        refused = hosts_refused(reached, self._asking)
         endings += [*told_reached(reached), *[f"sandbox: {limit}" for limit in refused]]
         room = OUTPUT_LIMIT - _NOTE - len(in_brackets(endings).encode()) - 1
         if self._output.total <= _QUICKLY_MASKED or end.cause == "cancelled":
@@ -114,7 +113,7 @@ class ForegroundCommand:
         met: list[LimitMet] = []
         if end.code and backend != "off":
             profile, is_known = self._sandbox.profile, bool(refused)
-            met = limits_met(text, profile, self._folder, can_ask=self._can_ask, is_known=is_known)
+            met = limits_met(text, profile, self._folder, self._asking, is_known=is_known)
         endings += [f"sandbox: {limit}" for limit in met]
         walls = [limit.what for limit in (*refused, *met)]
         if endings:
