@@ -34,6 +34,7 @@ from swink_agent.tools import BashTool, CheckpointStore, standard_tools
 from swink_agent.tools.access import Access, CommandAccess
 
 MODEL = ModelSpec("test", "model")
+PROGRAMS = Path(sys.executable).resolve().parent
 
 
 class Places:
@@ -323,7 +324,7 @@ async def test_hosts_that_were_asked_for_are_reached_and_told_and_no_other(
     backend: str, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A command with hosts reads the programs that PATH names, and no others.
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).resolve().parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
     async with serving() as connect:
         await _reach(backend, places, connect)
 
