@@ -187,7 +187,7 @@ class BashTool:
         return _with_note(result, holds_placeholder(arguments["command"]))
 
     async def _spawn(
-        self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox, *, keeps_network: bool = False
+        self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox, *, background: bool = False
     ) -> SandboxedProcess:
         """Starts the command. Raises `ToolError` if it is refused after all."""
         refusal = self._refusal(arguments, ctx, sandbox)
@@ -197,7 +197,7 @@ class BashTool:
         if _reads_only(ctx):
             command, environment = self._with_programs_from_outside(command, sandbox)
         line = [*self._shell, command]
-        return await sandbox.spawn(line, cwd=self._root, environment=environment, keeps_network=keeps_network)
+        return await sandbox.spawn(line, cwd=self._root, environment=environment, background=background)
 
     async def _start_task(self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox) -> AgentToolResult:
         on_end = (
@@ -206,7 +206,7 @@ class BashTool:
         timeout = arguments.get("timeout")
         try:
             task = await self.tasks.start(
-                lambda: self._spawn(arguments, ctx, sandbox, keeps_network=True),
+                lambda: self._spawn(arguments, ctx, sandbox, background=True),
                 arguments["command"],
                 timeout=None if timeout is None else float(timeout),
                 redactor=ctx.redactor,
