@@ -48,7 +48,7 @@ ApprovalsMode: TypeAlias = Literal["smart", "ask", "all", "none"]
 
 _NONE = "nothing that needs approval may run here (approvals are set to none)"
 # Arguments that do not change what a command does.
-_BESIDE_A_COMMAND = frozenset({"timeout", "reason"})
+_BESIDE_A_COMMAND = frozenset({"timeout", "background", "reason"})
 # A file in one of these folders decides what other programs run: trust in a tool does not cover them.
 _SETTINGS_FOLDERS = frozenset({".git", ".swink"})
 

@@ -148,12 +148,13 @@ class Sandbox(ABC):
         environment: Mapping[str, str] | None = None,
         stdin: int = DEVNULL,
         pass_fds: Sequence[int] = (),
-        keeps_network: bool = False,
+        background: bool = False,
     ) -> SandboxedProcess:
         """Starts `argv` in `cwd`. `environment` is added to the profile's; `pass_fds` stay open in the child.
 
-        With `keeps_network`, commands that are started while this one runs are in its network, where the back end gives
-        each command its own: they reach its servers. Start such commands one after the other.
+        With `background`, commands that are started while this one runs are in its network, where the back end gives
+        each command its own, so they reach its servers; and it ends with this process, however that ends. Start such
+        commands one after the other.
 
         Raises `SandboxClosed` after `close()`, `SandboxError` if the sandbox cannot be built or this process is a fork
         of the one that opened it, and `TypeError` or `ValueError` for wrong arguments. Then nothing runs.

@@ -190,7 +190,7 @@ class BashTool:
             if access is not None:
                 self._refuse(arguments, ctx, usual)  # before anything is opened
                 held = await in_thread(ctx, lambda: self._access.hold(access, usual))
-            call = _Call(arguments, ctx, usual, held)
+            call = _Call(arguments, ctx, usual, access, held)
             if arguments.get("background"):
                 held = None  # the task releases it
                 result = await self._start_task(call)
@@ -207,20 +207,19 @@ class BashTool:
                 held.release()
         return _with_note(result, holds_placeholder(arguments["command"]))
 
-    async def _spawn(self, call: _Call, *, keeps_network: bool = False) -> SandboxedProcess:
+    async def _spawn(self, call: _Call, *, background: bool = False) -> SandboxedProcess:
         """Starts the command. Raises `ToolError` if it is refused after all."""
         self._refuse(call.arguments, call.ctx, call.usual)
         command, environment = call.arguments["command"], None
         if _reads_only(call.ctx):
             command, environment = self._with_programs_from_outside(command, call.sandbox)
         line = [*self._shell, command]
-        return await call.sandbox.spawn(line, cwd=self._root, environment=environment, keeps_network=keeps_network)
+        return await call.sandbox.spawn(line, cwd=self._root, environment=environment, background=background)
 
     async def _wait_for(self, call: _Call) -> AgentToolResult:
         process = await self._spawn(call)
         timeout = float(call.arguments.get("timeout", self._timeout))
-        access = self._access.asked(call.arguments)
-        asking = Asking({} if access is None else access.as_json(), self._can_ask)
+        asking = Asking({} if call.access is None else call.access.as_json(), self._can_ask)
         command = ForegroundCommand(process, call.ctx, timeout, self._most_output, call.sandbox, self._root, asking)
         return with_ends(await command.run(), self.tasks)
 
@@ -239,7 +238,7 @@ class BashTool:
         timeout = call.arguments.get("timeout")
         try:
             task = await self.tasks.start(
-                lambda: self._spawn(call, keeps_network=True),
+                lambda: self._spawn(call, background=True),
                 call.arguments["command"],
                 timeout=None if timeout is None else float(timeout),
                 redactor=ctx.redactor,
@@ -329,6 +328,7 @@ class _Call(NamedTuple):
     arguments: dict[str, Any]
     ctx: ToolContext
     usual: Sandbox
+    access: Access | None
     held: HeldSandbox | None
 
     @property

@@ -23,6 +23,7 @@ from ..errors import UsageProblem
 from ..keys.credentials import Credentials
 from ..runs.headless import PrepareFn
 from ..runs.undo import open_checkpoints
+from ..settings.definitions import TOOLS_OF_BASH
 from ..settings.settings import Settings, add_hosts, settings_file
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from swink_agent.approvals.approvals import AskFn
     from swink_agent.core.policy import Policy
     from swink_agent.sandbox import Sandbox
+    from swink_agent.tools.commands.tasks import BackgroundTasks
 
 __all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
 
@@ -85,6 +87,7 @@ class StandardAgent:
         approvals: Approvals,
         prepare: PrepareFn | None = None,
         sandbox: Sandbox | None = None,
+        tasks: BackgroundTasks | None = None,
         warnings: tuple[str, ...] = (),
     ) -> None:
         self.agent = agent
@@ -94,6 +97,8 @@ class StandardAgent:
         self.prepare = prepare
         """Slow preparation before the first prompt, such as fetching a model. Call it in a thread."""
         self.sandbox = sandbox
+        self.tasks = tasks
+        """The background commands of bash; `None` if the agent has no bash."""
         self.warnings = warnings
         """What the user should read before the run."""
 
@@ -102,6 +107,8 @@ class StandardAgent:
 
     def close(self) -> None:
         """Ends what was started. Safe to call again, and from a signal handler."""
+        if self.tasks is not None:
+            self.tasks.close()
         if self.sandbox is not None:
             self.sandbox.close()
 
@@ -182,6 +189,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         approvals=approvals,
         prepare=None if options.stream_fn else local_fetch(model, settings, options.on_local_state),
         sandbox=sandbox,
+        tasks=next((getattr(tool, "tasks", None) for tool in tools if tool.name == "bash"), None),
         warnings=tuple(warnings),
     )
 
@@ -251,6 +259,8 @@ def _tools(
         tools = standard_tools(root, profile if opened is None else opened, checkpoints=checkpoints, also=added)
     except OSError as error:
         raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
+    if "bash" in wanted:
+        wanted += [name for name in TOOLS_OF_BASH if name not in rules.denied_tools]
     return [tool for tool in tools if tool.name in wanted], opened
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "APPROVALS",
     "DEFINITIONS",
     "STANDARD_TOOLS",
+    "TOOLS_OF_BASH",
     "Definition",
     "alias_of",
     "all_definitions",
@@ -25,6 +26,8 @@ __all__ = [
 ]
 
 STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search", "task")
+TOOLS_OF_BASH = ("bash_output", "bash_stop")
+"""For background commands: they are there where bash is."""
 _ADDRESS = "base_url."
 _ALIAS = "aliases."
 _ALIAS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

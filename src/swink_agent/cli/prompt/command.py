@@ -176,8 +176,14 @@ class _Prompt:
     def _drive(
         made: StandardAgent, run: HeadlessRun, prompt: PromptFn | None, output: Output, reporter: Reporter
     ) -> Outcome:
+        async def run_all() -> Outcome:
+            outcome = await run.run(prompt)
+            if made.tasks is not None:  # here, so that their end is among the events
+                await asyncio.to_thread(made.tasks.close)
+            return outcome
+
         with made.agent.subscribe(reporter.on_event), made.agent.subscribe(output.on_event):
-            return asyncio.run(wakeable(run.run(prompt)))
+            return asyncio.run(wakeable(run_all()))
 
 
 class _Interrupts:

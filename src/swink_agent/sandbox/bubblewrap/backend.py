@@ -113,7 +113,7 @@ class BubblewrapSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
-        keeps_network: bool = False,
+        background: bool = False,
     ) -> SandboxedProcess:
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = await self._before_command()
@@ -134,7 +134,7 @@ class BubblewrapSandbox(Sandbox):
                 command.expect_none_of(absent)
                 if not self.profile.network:
                     command.entrance = self._network.entrance()
-                    command.keeps = self._network if keeps_network else None
+                    command.keeps = self._network if background else None
                 unmade = unmade_repositories(self.profile)
                 arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", cwd]
                 held = without(self._known(holds_all), unmade)

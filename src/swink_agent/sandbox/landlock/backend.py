@@ -93,7 +93,7 @@ class LandlockSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
-        keeps_network: bool = False,
+        background: bool = False,
     ) -> SandboxedProcess:
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = await self._before_command()

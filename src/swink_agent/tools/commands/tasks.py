@@ -33,7 +33,7 @@ MOST_TASKS = 8
 """How many run at once."""
 _MOST_KEPT = 1024 * 1024
 _MOST_ENDED = 16
-_LONGEST_LINE = 4096
+_MOST_NEWEST = 4096
 _LOOK_BEHIND_AGAIN = 10.0
 """Seconds between the checks for what a running command left behind that would run code later."""
 _CLOSING = 3.0
@@ -108,18 +108,25 @@ class BackgroundTask:
         return [] if self.process is None else [as_shown(warning)[:400] for warning in self.process.warnings]
 
     @property
-    def last_line(self) -> str:
-        """The last line that it printed, masked."""
+    def newest(self) -> str:
+        """The last lines that it printed, masked, for a person. No look is used up."""
         with self._lock:
-            lines = [line for line in clean(self._tail.decode("utf-8", "replace")).splitlines() if line.strip()]
-        if self._redactor is None or not lines:
-            return lines[-1] if lines else ""
-        text = "\n".join(lines)
-        if len(self._tail) >= _LONGEST_LINE:  # what is missing may end inside a secret
+            tail = self._tail
+        text = clean(tail.decode("utf-8", "replace"))
+        if len(tail) >= _MOST_NEWEST:
+            text = text.partition("\n")[2]
+        if self._redactor is None:
+            return text
+        if len(tail) >= _MOST_NEWEST:  # what is missing may end inside a secret
             text = self._redactor.after_a_cut(text)
         if self.is_running:
             text = text[: self._redactor.safe_length(text)]
-        return self._redactor.redact(text).rpartition("\n")[2]
+        return self._redactor.redact(text)
+
+    @property
+    def last_line(self) -> str:
+        """The last line that it printed, masked."""
+        return next((line for line in reversed(self.newest.splitlines()) if line.strip()), "")
 
     def take(self) -> NewOutput:
         """What it printed since the last look. The beginning of a secret waits for the rest."""
@@ -143,7 +150,7 @@ class BackgroundTask:
         """Takes a piece of its output."""
         with self._lock:
             self._live.add(data)
-            self._tail = (self._tail + data)[-_LONGEST_LINE:]
+            self._tail = (self._tail + data)[-_MOST_NEWEST:]
 
     def has_ended(self, end: CommandEnd | None, problem: str = "") -> None:
         with self._lock:
