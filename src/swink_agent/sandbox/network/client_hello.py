@@ -14,7 +14,7 @@ _HANDSHAKE, _CHANGE_CIPHER = 22, 20
 _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 1, 0, 0
 _RECORD_HEAD, _MESSAGE_HEAD = 5, 4
 _LONGEST_RECORD = 16384 + 2048
-_LONGEST_HELLO = 64 * 1024
+_LONGEST_HELLO = 16 * 1024
 
 
 class OtherHost(Exception):
@@ -29,7 +29,9 @@ class HelloGate:
 
     def __init__(self, host: str | Address) -> None:
         self._host = host
-        self._held = b""
+        self._held = bytearray()
+        self._read = 0  # how many of the held bytes are records that were read
+        self._message = bytearray()  # what they contain
         self._hellos = 0
         self.is_open = False
         """Whether everything that follows passes."""
@@ -42,9 +44,11 @@ class HelloGate:
             end = self._judged()
             if not end and not self.is_open:
                 return passed  # more must come
-            passed, self._held = passed + self._held[:end], self._held[end:]
+            passed += self._held[:end]
+            del self._held[:end]
         if self.is_open:
-            passed, self._held = passed + self._held, b""
+            passed += self._held
+            self._held.clear()
         return passed
 
     def _judged(self) -> int:
@@ -61,12 +65,37 @@ class HelloGate:
         if self._hellos and held[_RECORD_HEAD] != _CLIENT_HELLO:
             self.is_open = True
             return 0
-        hello, end = _hello(held)
-        if end:
-            self._check(hello)
-            self._hellos += 1
-            self.is_open = self._hellos > 1
+        if not self._has_hello():
+            return 0
+        self._check(bytes(self._message[_MESSAGE_HEAD:]))
+        end, self._read = self._read, 0
+        self._message.clear()
+        self._hellos += 1
+        self.is_open = self._hellos > 1
         return end
+
+    def _has_hello(self) -> bool:
+        """Reads the records that have come since the last time. They may contain a part of a hello each."""
+        held, message = self._held, self._message
+        while len(held) >= (start := self._read + _RECORD_HEAD):
+            size = int.from_bytes(held[start - 2 : start])
+            if held[self._read] != _HANDSHAKE or held[self._read + 1] != 3 or not 0 < size <= _LONGEST_RECORD:
+                raise _unreadable()
+            if len(held) < start + size:
+                break
+            message += held[start : start + size]
+            self._read = start + size
+            if message[0] != _CLIENT_HELLO:
+                raise _unreadable()
+            if len(message) >= _MESSAGE_HEAD:
+                whole = _MESSAGE_HEAD + int.from_bytes(message[1:_MESSAGE_HEAD])
+                if len(message) > whole or whole > _LONGEST_HELLO:
+                    raise _unreadable()
+                if len(message) == whole:
+                    return True
+        if len(held) > 2 * _LONGEST_HELLO:  # in tiny records
+            raise _unreadable()
+        return False
 
     def _check(self, hello: bytes) -> None:
         for name in _names(hello):
@@ -78,28 +107,8 @@ class HelloGate:
                 raise OtherHost(str(named))
 
 
-def _hello(data: bytes) -> tuple[bytes, int]:
-    """The body of the hello at the beginning, which may come in several records, and where it ends; 0: not yet."""
-    message, at = b"", 0
-    while len(data) >= at + _RECORD_HEAD:
-        size = int.from_bytes(data[at + 3 : at + _RECORD_HEAD])
-        if data[at] != _HANDSHAKE or data[at + 1] != 3 or not 0 < size <= _LONGEST_RECORD:
-            raise OtherHost("something that cannot be read")
-        if len(data) < at + _RECORD_HEAD + size:
-            break
-        message += data[at + _RECORD_HEAD : at + _RECORD_HEAD + size]
-        at += _RECORD_HEAD + size
-        if message[0] != _CLIENT_HELLO:
-            raise OtherHost("something that cannot be read")
-        if len(message) >= _MESSAGE_HEAD:
-            whole = _MESSAGE_HEAD + int.from_bytes(message[1:_MESSAGE_HEAD])
-            if len(message) > whole or whole > _LONGEST_HELLO:
-                raise OtherHost("something that cannot be read")
-            if len(message) == whole:
-                return message[_MESSAGE_HEAD:], at
-    if len(data) > 2 * _LONGEST_HELLO:  # in tiny records
-        raise OtherHost("something that cannot be read")
-    return b"", 0
+def _unreadable() -> OtherHost:
+    return OtherHost("something that cannot be read")
 
 
 def _names(hello: bytes) -> list[bytes]:
@@ -113,7 +122,7 @@ def _names(hello: bytes) -> list[bytes]:
         return []
     extensions = _Fields(fields.sized(2))
     if not fields.is_empty:
-        raise OtherHost("something that cannot be read")
+        raise _unreadable()
     names: list[bytes] = []
     while not extensions.is_empty:
         kind, content = extensions.number(2), extensions.sized(2)
@@ -140,7 +149,7 @@ class _Fields:
     def skip(self, size: int) -> bytes:
         part = self._data[self._at : self._at + size]
         if len(part) < size:
-            raise OtherHost("something that cannot be read")
+            raise _unreadable()
         self._at += size
         return part
 

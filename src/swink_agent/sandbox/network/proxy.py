@@ -341,11 +341,11 @@ async def _pass_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 async def _read_answer_head(reader: asyncio.StreamReader, data: bytes) -> tuple[bytes, bytes]:
     while True:
+        if not (data[:5] == b"HTTP/"[: len(data)] and len(data) <= LONGEST_HEAD + _CHUNK):
+            raise _Refused("502 Bad Gateway", "the server does not answer by HTTP/1")
         ends = [at + len(mark) for mark in (b"\r\n\r\n", b"\n\n") if (at := data.find(mark)) >= 0]
         if ends:
             return data[: min(ends)], data[min(ends) :]
-        if len(data) > LONGEST_HEAD or (len(data) >= 5 and not data.startswith(b"HTTP/")):
-            raise _Refused("502 Bad Gateway", "the server does not answer by HTTP/1")
         part = await reader.read(_CHUNK)
         if not part:
             raise _Refused("502 Bad Gateway", "the server closed the connection without an answer")
@@ -399,10 +399,12 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, st
 
 async def _close(writer: asyncio.StreamWriter) -> None:
     """Closes a connection. What the other side does not read within a moment is dropped."""
+    task = asyncio.current_task()
     with suppress(Exception):  # `connect` may be the application's
-        writer.close()
         try:
-            async with asyncio.timeout(_LINGER):
-                await writer.wait_closed()
+            writer.close()
+            if task is None or not task.cancelling():  # else the command has ended
+                async with asyncio.timeout(_LINGER):
+                    await writer.wait_closed()
         finally:
             writer.transport.abort()
