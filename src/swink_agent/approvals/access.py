@@ -154,8 +154,7 @@ def place_of(request: ProposedCall) -> bytes | None:
     scope = request.scope
     if not isinstance(scope.get("walls"), str) or access_of(request) is None:
         return None
-    place = {key: value for key, value in scope.items() if key not in (ACCESS, "sandbox", "path")}
-    return msgspec.json.encode((request.name, place), order="sorted")
+    return msgspec.json.encode((request.name, [scope.get(key) for key in ("folder", "backend", "walls")]))
 
 
 def asks_no_more(wanted: Mapping[str, Any], trusted: Mapping[str, Any]) -> bool:
