@@ -182,6 +182,7 @@ from swink_agent.memory import (
 from swink_agent.sandbox import (
     BackendReport,
     ProcessLimits,
+    Reached,
     SandboxClosed,
     SandboxError,
     SandboxProfile,
@@ -370,6 +371,7 @@ VALUES += [
         index=IndexFile((("small==1", ".gguf"),)),
         memory=4,
     ),
+    Reached("example.org", 443, False, "is not allowed"),
     ProcessLimits(processes=1, file_size=2, open_files=3, core=4),
     SandboxProfile(
         write=("/home/ada",),
@@ -377,6 +379,7 @@ VALUES += [
         hidden=("/root/.ssh",),
         protected=(".git/hooks",),
         network=True,
+        hosts=("example.org",),
         environment={"PATH": "/bin"},
     ),
     StoredModel("small", Path("/models/small.gguf"), 3, True),

@@ -22,6 +22,7 @@ import pytest
 
 from swink_agent.sandbox import Reached, Sandbox, SandboxedProcess, SandboxError, SandboxProfile, open_sandbox
 from swink_agent.sandbox.landlock.backend import LandlockSandbox
+from swink_agent.sandbox.network import entering
 from swink_agent.sandbox.network.ways_out import WaysOut
 from swink_agent.sandbox.open import _check_by_trial
 
@@ -422,7 +423,26 @@ async def test_without_its_helper_a_command_is_refused(folder: Path) -> None:
         with pytest.raises(SandboxError, match="network cannot be entered"):
             await run(sandbox, "touch ran")
         assert not (folder / "ran").exists()
-    assert helper._process.poll() is not None
+
+
+@pytest.mark.bubblewrap
+async def test_a_command_that_is_given_up_while_its_proxy_is_made_does_not_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = asyncio.Event()
+
+    async def never(*more: object) -> socket.socket:
+        waiting.set()
+        return await asyncio.get_running_loop().create_future()
+
+    with opened("bubblewrap", World(), folder, "example.org") as sandbox:
+        monkeypatch.setattr(entering.NamespaceHelper, "listen", never)
+        running = asyncio.ensure_future(run(sandbox, "touch ran"))
+        await waiting.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert not (folder / "ran").exists()
 
 
 async def test_another_program_of_the_machine_needs_the_token(folder: Path) -> None:
