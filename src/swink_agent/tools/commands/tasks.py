@@ -326,7 +326,8 @@ async def _watch(
         task.has_ended(end, problem or ("" if end else "it was ended with this program"))
         try:
             if on_end is not None:
-                await asyncio.to_thread(on_end)
+                with suppress(RuntimeError):  # the interpreter ends: the store knows that the run is open
+                    await asyncio.to_thread(on_end)
         finally:
             _announce(announcer, TaskEnded(task.id, task.exit_code))
             task.over.set()
