@@ -1,7 +1,8 @@
 """Background commands: they run beside the conversation, until they end, are stopped, or their owner is closed.
 
 Owns how many there are, their output that nobody has looked at yet, and the thread whose event loop serves them: an
-agent may run in one event loop after another. The tools for a model are in `task_tools`.
+agent may run in one event loop after another. What a model is told is in
+`task_results`.
 """
 
 from __future__ import annotations
