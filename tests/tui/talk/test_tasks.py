@@ -59,7 +59,7 @@ async def test_the_list_says_what_runs_since_when_and_what_it_printed_last(talk:
     title, items = talk.front.picked[-1]
     assert title == "Background commands"
     assert [(item.key, item.label) for item in items] == [("b1", f"b1 {SHOWN}")]
-    assert items[0].detail.startswith("running for ")
+    assert items[0].detail.startswith("running ")
     assert items[0].detail.endswith(" │ listening on 8000")
     preview = talk.front.previews[-1]
     assert preview is not None

@@ -273,10 +273,13 @@ class _LoopThread:
         self.starting = asyncio.Lock()
         """One command starts after the other, so that all later ones find the network of the first."""
         self.tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = threading.Lock()
         threading.Thread(target=self._run, name="swink-background", daemon=True).start()
 
     def stop(self) -> None:
-        """Lets the thread end. Any thread may call it, and the garbage collector."""
+        """Lets the thread end. Idempotent. Any thread may call it, and the garbage collector."""
+        if not self._is_stopping.acquire(blocking=False):
+            return  # a second time would disturb the end
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
 

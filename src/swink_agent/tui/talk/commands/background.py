@@ -38,7 +38,7 @@ async def tasks(conversation: Conversation, rest: str) -> None:
     if not there:
         conversation.notice("no command was started in the background")
         return
-    by_id = {task.id: task for task in reversed(there)}
+    by_id = {task.id: task for task in sorted(reversed(there), key=lambda task: not task.is_running)}
 
     async def preview(task_id: str) -> Sequence[Line]:
         from ...transcript.line import Line, Span
@@ -97,5 +97,5 @@ def _command(task: BackgroundTask) -> str:
 def _detail(task: BackgroundTask) -> str:
     last = safe_line(task.last_line)
     last = last if len(last) <= _LONGEST_LINE else f"{last[:_LONGEST_LINE]}…"
-    state = f"running for {seconds(int(task.seconds))}" if task.is_running else task.state
+    state = f"running {seconds(int(task.seconds))}" if task.is_running else task.state
     return f"{state} │ {last}" if last else state
