@@ -38,7 +38,8 @@ async def tasks(conversation: Conversation, rest: str) -> None:
     if not there:
         conversation.notice("no command was started in the background")
         return
-    by_id = {task.id: task for task in sorted(reversed(there), key=lambda task: not task.is_running)}
+    ended = [task for task in there if not task.is_running]
+    by_id = {task.id: task for task in reversed([*ended, *[task for task in there if task not in ended]])}
 
     async def preview(task_id: str) -> Sequence[Line]:
         from ...transcript.line import Line, Span
