@@ -68,7 +68,8 @@ async def run(agent: StandardAgent) -> tuple[Outcome, list[str]]:
 async def test_it_has_the_built_in_tools_in_its_folder(root: Path) -> None:
     agent = made(root, call("read_file", path="a.txt"), text("Done."))
     names = [tool.name for tool in agent.agent.tools]
-    assert sorted(names) == ["bash", "edit_file", "list_dir", "read_file", "search", "task", "write_file"]
+    of_bash = ["bash", "bash_output", "bash_stop"]
+    assert sorted(names) == [*of_bash, "edit_file", "list_dir", "read_file", "search", "task", "write_file"]
     outcome, results = await run(agent)
     assert outcome.text == "Done."
     assert "hello" in results[0]

@@ -47,7 +47,7 @@ from .checkpoints.changes import RecordedChanges
 from .checkpoints.checkpoint import CheckpointError
 from .commands.foreground import LONGEST_TIMEOUT, ForegroundCommand, not_run
 from .commands.running import as_shown
-from .commands.task_tools import started, with_ends
+from .commands.task_results import started, with_ends
 from .commands.tasks import BackgroundTasks
 from .workspace.wall import Workspace
 

@@ -227,6 +227,7 @@ async def test_every_command_of_the_issue_is_there() -> None:
         "#trust",
         "#answer",
         "/queue",
+        "/tasks",
     }  # which is Tab, in lines
 
 

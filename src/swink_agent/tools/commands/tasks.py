@@ -1,7 +1,8 @@
 """Background commands: they run beside the conversation, until they end, are stopped, or their owner is closed.
 
 Owns how many there are, their output that nobody has looked at yet, and the thread whose event loop serves them: an
-agent may run in one event loop after another. The tools for a model are in `task_tools`.
+agent may run in one event loop after another. What a model is told is in
+`task_results`.
 """
 
 from __future__ import annotations
@@ -272,10 +273,13 @@ class _LoopThread:
         self.starting = asyncio.Lock()
         """One command starts after the other, so that all later ones find the network of the first."""
         self.tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = threading.Lock()
         threading.Thread(target=self._run, name="swink-background", daemon=True).start()
 
     def stop(self) -> None:
-        """Lets the thread end. Any thread may call it, and the garbage collector."""
+        """Lets the thread end. Idempotent. Any thread may call it, and the garbage collector."""
+        if not self._is_stopping.acquire(blocking=False):
+            return  # a second time would disturb the end
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
 
@@ -326,7 +330,8 @@ async def _watch(
         task.has_ended(end, problem or ("" if end else "it was ended with this program"))
         try:
             if on_end is not None:
-                await asyncio.to_thread(on_end)
+                with suppress(RuntimeError):  # the interpreter ends: the store knows that the run is open
+                    await asyncio.to_thread(on_end)
         finally:
             _announce(announcer, TaskEnded(task.id, task.exit_code))
             task.over.set()

@@ -38,7 +38,8 @@ async def tasks(conversation: Conversation, rest: str) -> None:
     if not there:
         conversation.notice("no command was started in the background")
         return
-    by_id = {task.id: task for task in reversed(there)}
+    ended = [task for task in there if not task.is_running]
+    by_id = {task.id: task for task in reversed([*ended, *[task for task in there if task not in ended]])}
 
     async def preview(task_id: str) -> Sequence[Line]:
         from ...transcript.line import Line, Span
@@ -97,5 +98,5 @@ def _command(task: BackgroundTask) -> str:
 def _detail(task: BackgroundTask) -> str:
     last = safe_line(task.last_line)
     last = last if len(last) <= _LONGEST_LINE else f"{last[:_LONGEST_LINE]}…"
-    state = f"running for {seconds(int(task.seconds))}" if task.is_running else task.state
+    state = f"running {seconds(int(task.seconds))}" if task.is_running else task.state
     return f"{state} │ {last}" if last else state
