@@ -543,3 +543,23 @@ async def test_what_was_written_outside_can_be_taken_back(places: Places) -> Non
     plan = store.plan(places.outside, taken[-1])
     store.rewind(places.outside, plan)
     assert (places.outside / "file").read_text() == "as it was"
+
+
+async def test_a_background_command_has_its_access_until_it_ends(places: Places, usual: BashTool) -> None:
+    arguments = {
+        "command": f"echo up > {places.outside}/up; sleep 600",
+        "background": True,
+        "access": {"write": [str(places.outside)]},
+    }
+    result = await usual.execute(arguments, granted(usual, arguments))
+    assert not result.is_error, said(result)
+    (task,) = usual.tasks.running
+    async with asyncio.timeout(30):
+        while not (places.outside / "up").exists():
+            await asyncio.sleep(0.01)
+    task.stop()
+    assert await asyncio.to_thread(task.over.wait, 30)
+    assert (places.outside / "up").read_text() == "up\n"
+    refused = await usual.execute(arguments, ToolContext())
+    assert "nobody was asked about its access" in said(refused)
+    assert not usual.tasks.running

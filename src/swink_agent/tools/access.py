@@ -106,7 +106,7 @@ class CommandAccess:
     def asked(self, arguments: Mapping[str, Any]) -> Access | None:
         """The access that a call asks for, in its normal form; `None` if it asks for none.
 
-        Raises `ToolError` for what nobody should be asked about.
+        Raises `ToolError` for a request that makes no sense to a person.
         """
         self._check_reason(arguments)
         if _ACCESS not in arguments:
@@ -181,7 +181,7 @@ class CommandAccess:
         return real
 
     def _refuse(self, folder: str, kind: str) -> None:
-        """Raises `ToolError` for a folder that nobody should be asked about."""
+        """Raises `ToolError` for a folder that no command can have."""
         shown = _shown(folder)
         if folder == os.path.sep:
             raise ToolError("/ is the whole machine: name the folder that the command needs")
