@@ -20,7 +20,15 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.sandbox import Reached, Sandbox, SandboxedProcess, SandboxError, SandboxProfile, open_sandbox
+from swink_agent.sandbox import (
+    Reached,
+    Sandbox,
+    SandboxedProcess,
+    SandboxError,
+    SandboxProfile,
+    open_sandbox,
+    profile_with_access,
+)
 from swink_agent.sandbox.landlock.backend import LandlockSandbox
 from swink_agent.sandbox.network import entering
 from swink_agent.sandbox.network.ways_out import WaysOut
@@ -213,6 +221,30 @@ X
         _, output, process = await run(sandbox, script)
     assert output.split() == ["own", "hello"]
     assert [entry.host for entry in process.reached] == ["example.org"]
+
+
+async def test_with_hosts_the_home_folder_is_out_of_sight(
+    backend: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, home = folder / "work", folder / "home"
+    for name in ("documents", ".cargo/registry"):
+        (home / name).mkdir(parents=True)
+        (home / name / "file").write_text(f"{name}\n")
+    work.mkdir()
+    (work / "fetch.py").write_text(FETCH)
+    monkeypatch.setenv("HOME", str(home))
+    async with world() as there:
+        profile = SandboxProfile(write=(str(work),), read=None)
+        python = (os.path.dirname(os.path.dirname(PYTHON)),)  # it may be in the real home folder
+        wider = profile_with_access(profile, hosts=("example.org",), read=python)
+        with opened(backend, there, work, *wider.hosts, read=wider.read) as sandbox:
+            script = "cat $AT/documents/file; cat $AT/.cargo/registry/file; $PY fetch.py http://example.org/"
+            _, output, _ = await run(sandbox, script, AT=str(home))
+        with opened(backend, there, work, *wider.hosts) as sandbox:
+            _, before, _ = await run(sandbox, "cat $AT/documents/file", AT=str(home))
+    assert output.splitlines()[1:] == [".cargo/registry", "hello"]
+    assert "documents\n" not in output
+    assert before == "documents\n"
 
 
 @needs_curl
