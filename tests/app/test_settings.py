@@ -273,6 +273,7 @@ VALUES = {
     "names": st.lists(st.sampled_from(STANDARD_TOOLS), unique=True).map(tuple),
     "address": st.just("http://127.0.0.1:8080/v1"),
     "folder": st.just("/models"),
+    "hosts": st.sampled_from([(), ("pypi.org",), ("*.example.org:8443", "10.0.0.0/8")]),
     "rules": st.sampled_from([(), ("bash: pytest *",), ("write_file", "bash: npm test -- 'a, b'")]),
 }
 

@@ -26,6 +26,7 @@ _GUTTERS: dict[LineKind, tuple[str, str, tuple[str, ...]]] = {
     "removed": ("│- ", "│↳ ", ("red",)),
     "context": ("│  ", "│↳ ", ()),
     "hunk": ("│", "│↳ ", ("cyan",)),
+    "access": ("│! ", "│↳ ", ("yellow",)),
 }
 """The marks of a line's first and following rows, and their styles."""
 _PLAIN = ("│ ", "│↳ ", ())
@@ -57,6 +58,8 @@ class QuestionView:
         self._notes = [line.text for line in lines[1:] if line.kind == "note"]
         self._warnings = [redact(text) for text in question.warnings]
         self._why = redact(question.why)
+        if question.access is not None:  # the sentence on it is in sight in every window
+            self._warnings, self._why = [self._why, *self._warnings], ""
         every = sorted(offered_answers(question, "view"), key=_place_in_line)
         self.keys = {answer.key: answer for answer in every}
         """The keys of a question that is asked on one line, in their order there."""
@@ -115,7 +118,7 @@ class QuestionView:
         return [
             *_told(_NOTE, self._notes, width, ("cyan",)),
             *_told(_WARNING, self._warnings, width, ("red", "bold")),
-            *_told(_NOTE, [self._why], width, ("dim",)),
+            *_told(_NOTE, [self._why] if self._why else [], width, ("dim",)),
         ]
 
     def _titled(self, width: int, most: int) -> list[Row]:
@@ -219,5 +222,5 @@ def _redacted(lines: list[CallLine], redact: Callable[[str], str]) -> list[CallL
 
 def _place_in_line(answer: AnswerKey) -> int:
     """Answers that trust for longer come after yes and no; the view of the whole call comes last."""
-    trusts = (ApprovalChoice.SESSION_TOOL, ApprovalChoice.SESSION_PREFIX)
+    trusts = tuple(choice for choice in ApprovalChoice if choice not in (ApprovalChoice.ONCE, ApprovalChoice.NO))
     return 2 if answer.means == "view" else 1 if answer.means in trusts else 0

@@ -15,14 +15,19 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ._crash_guard import CrashGuard
 from ._pipes import OutputPipe, watch_exit
 from ._private import PrivateFolder
 from .errors import SandboxClosed, SandboxError
 from .kernel.process_tree import Watch, count_heads, kill_descendants, limit_process, with_variable
+from .network.reached import ReachedLog
 from .process import Sandbox, SandboxedProcess
 from .profile import ProcessLimits, SandboxProfile
+
+if TYPE_CHECKING:
+    from .network.serving import SharedProxy
 
 __all__ = ["PlainSandbox", "UnconfinedSandbox"]
 
@@ -49,6 +54,10 @@ class PlainSandbox(Sandbox):
         """The paths beneath the write roots that are read-only for commands."""
         return ()
 
+    def proxy(self) -> SharedProxy | None:
+        """Through which commands reach hosts by name."""
+        return None
+
     async def spawn(
         self,
         argv: Sequence[str],
@@ -64,8 +73,9 @@ class PlainSandbox(Sandbox):
         self._check_open()
         if background:
             self._guard.prepare()
-        command = _PlainCommand(self.profile.limits, self._watch, self._ended, self._mark)
-        variables = self.child_environment(self._private.path, environment)
+        proxy = self.proxy()
+        command = _PlainCommand(self.profile.limits, self._watch, self._ended, self._mark, proxy)
+        variables = self.child_environment(self._private.path, environment, proxy and proxy.variables)
         process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds)
         self._running.add(command)
         self._guard.add(process.pid)
@@ -102,7 +112,16 @@ def _end(running: set[_PlainCommand], private: PrivateFolder, guard: CrashGuard,
 
 
 class _PlainCommand:
-    def __init__(self, limits: ProcessLimits, watch: Watch, ended: Callable[[_PlainCommand], None], mark: str) -> None:
+    def __init__(
+        self,
+        limits: ProcessLimits,
+        watch: Watch,
+        ended: Callable[[_PlainCommand], None],
+        mark: str,
+        proxy: SharedProxy | None,
+    ) -> None:
+        self._proxy = proxy
+        self._reached = ReachedLog()
         self._limits = limits
         self._watch = watch
         self._on_end = ended
@@ -117,7 +136,7 @@ class _PlainCommand:
     def start(
         self, argv: list[str], cwd: str, environment: dict[str, str], stdin: int, pass_fds: Sequence[int]
     ) -> SandboxedProcess:
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self._pipe = OutputPipe(loop)
         try:
             self._process = subprocess.Popen(
@@ -137,7 +156,9 @@ class _PlainCommand:
         with suppress(OSError, ValueError):  # it may have ended already; its first moments are without limits
             limit_process(self._process.pid, self._limits)
         exited: asyncio.Future[int] = loop.create_future()
-        self._handle = SandboxedProcess(self._process.pid, self._pipe.reader, exited, self.kill)
+        if self._proxy is not None:
+            self._proxy.begin(self._reached)
+        self._handle = SandboxedProcess(self._process.pid, self._pipe.reader, exited, self.kill, self._reached)
         watch_exit(self._process, exited, self._exited)
         self._begin_watch()
         return self._handle
@@ -160,6 +181,8 @@ class _PlainCommand:
         self._watch.remove(self)
         self.kill()
         self._on_end(self)
+        if self._proxy is not None:
+            self._proxy.end(self._loop, self._reached)
         self._pipe.drain()
 
     def _begin_watch(self) -> None:

@@ -11,9 +11,9 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from swink_agent.approvals.commands.shell_words import NotPlain, program_names
 from swink_agent.core.errors import ToolError
@@ -41,6 +41,8 @@ from ._confined import (
     refuse_open_walls,
     with_walls_of,
 )
+from ._sandbox_limits import Asking
+from .access import ACCESS_SCHEMA, Access, CommandAccess, HeldSandbox
 from .checkpoints.changes import RecordedChanges
 from .checkpoints.checkpoint import CheckpointError
 from .commands.foreground import LONGEST_TIMEOUT, ForegroundCommand, not_run
@@ -102,6 +104,8 @@ class BashTool:
         profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
         self._shell = _shell_program([self._root, *profile.write])
         self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
+        is_confined = choice != "off" and not (isinstance(choice, Sandbox) and choice.backend == "off")
+        self._access = CommandAccess(self._root, profile, is_confined=is_confined, open_sandbox=open_sandbox)
         self.tasks = BackgroundTasks()
         """The background commands, for `BashOutputTool`, `BashStopTool` and those who show them."""
         self.description = _description(self._shell[0], choice, profile, self._root, timeout)
@@ -120,6 +124,7 @@ class BashTool:
                     "description": "Whether it runs on beside the conversation, like a server: the result has its id, "
                     "for bash_output and bash_stop.",
                 },
+                **(ACCESS_SCHEMA if is_confined else {}),
             },
             "required": ["command"],
             "additionalProperties": False,
@@ -134,12 +139,15 @@ class BashTool:
         return Path(self._root)
 
     def close(self) -> None:
-        """Ends every running command, with the sandbox that was opened for them. Idempotent."""
+        """Ends every running command, with the sandboxes that were opened for them. Idempotent."""
         self.tasks.close()
+        self._access.close()
         self._source.close()
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Where a command would run: `folder`, `backend`, and `sandbox`, the fingerprint of its profile.
+
+        With access, `access` is its normal form, and `walls` the fingerprint of the usual sandbox.
 
         The first call opens the sandbox, as only a trial tells which one will be used: do not call it in an event loop.
         Raises `ToolError` for a call that would be refused, so that the user is not asked about it.
@@ -148,12 +156,13 @@ class BashTool:
         if problem is not None:
             raise ToolError(problem)
         try:
-            return self._scope(self._source.get())
+            return self._scope(self._source.get(), self._access.asked(arguments))
         except SandboxError as error:
             raise ToolError(not_run(error)) from error
 
-    def _scope(self, sandbox: Sandbox) -> dict[str, Any]:
-        return {"folder": as_shown(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
+    def _scope(self, sandbox: Sandbox, access: Access | None) -> dict[str, Any]:
+        scope = {"folder": as_shown(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
+        return scope if access is None else {**scope, **self._access.scope(access, sandbox)}
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Runs the command and returns its output. Anything but exit code 0 is an error result."""
@@ -163,61 +172,83 @@ class BashTool:
         if self._changes is None or _reads_only(ctx):
             return await self._run(arguments, ctx)
         try:
-            async with self._changes.awaited(self._recorded, ctx):
+            async with self._changes.awaited(self._recorded_of(arguments), ctx):
                 return await self._run(arguments, ctx)
         except CheckpointError as error:
             return AgentToolResult.error(f"the command was not run: {error}")
 
+    def _recorded_of(self, arguments: dict[str, Any]) -> list[str]:
+        """The folders of which checkpoints are taken: those that the command may write."""
+        access = self._access.asked(arguments)
+        return self._recorded if access is None else [*self._recorded, *access.write]
+
     async def _run(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
+        held: HeldSandbox | None = None
         try:
-            sandbox = self._source.opened or await in_thread(ctx, self._source.get)
+            usual = self._source.opened or await in_thread(ctx, self._source.get)
+            access = self._access.asked(arguments)
+            if access is not None:
+                self._refuse(arguments, ctx, usual)  # before anything is opened
+                held = await in_thread(ctx, lambda: self._access.hold(access, usual))
+            call = _Call(arguments, ctx, usual, access, held)
             if arguments.get("background"):
-                result = await self._start_task(arguments, ctx, sandbox)
+                held = None  # the task releases it
+                result = await self._start_task(call)
             else:
-                process = await self._spawn(arguments, ctx, sandbox)
-                timeout = float(arguments.get("timeout", self._timeout))
-                command = ForegroundCommand(process, ctx, timeout, self._most_output, sandbox, self._root)
-                result = with_ends(await command.run(), self.tasks)
+                result = await self._wait_for(call)
         except ToolError as error:
             return AgentToolResult.error(str(error))
         except SandboxError as error:
             return AgentToolResult.error(not_run(error))
         except OSError as error:
             return AgentToolResult.error(f"the command could not be started: {error.strerror or error}")
+        finally:
+            if held is not None:
+                held.release()
         return _with_note(result, holds_placeholder(arguments["command"]))
 
-    async def _spawn(
-        self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox, *, background: bool = False
-    ) -> SandboxedProcess:
+    async def _spawn(self, call: _Call, *, background: bool = False) -> SandboxedProcess:
         """Starts the command. Raises `ToolError` if it is refused after all."""
-        refusal = self._refusal(arguments, ctx, sandbox)
-        if refusal is not None:
-            raise ToolError(refusal)
-        command, environment = arguments["command"], None
-        if _reads_only(ctx):
-            command, environment = self._with_programs_from_outside(command, sandbox)
+        self._refuse(call.arguments, call.ctx, call.usual)
+        command, environment = call.arguments["command"], None
+        if _reads_only(call.ctx):
+            command, environment = self._with_programs_from_outside(command, call.sandbox)
         line = [*self._shell, command]
-        return await sandbox.spawn(line, cwd=self._root, environment=environment, background=background)
+        return await call.sandbox.spawn(line, cwd=self._root, environment=environment, background=background)
 
-    async def _start_task(self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox) -> AgentToolResult:
-        on_end = (
-            self._changes.begin_task(self._recorded, ctx.run_id) if self._changes and not _reads_only(ctx) else None
-        )
-        timeout = arguments.get("timeout")
+    async def _wait_for(self, call: _Call) -> AgentToolResult:
+        process = await self._spawn(call)
+        timeout = float(call.arguments.get("timeout", self._timeout))
+        asking = Asking({} if call.access is None else call.access.as_json(), self._can_ask)
+        command = ForegroundCommand(process, call.ctx, timeout, self._most_output, call.sandbox, self._root, asking)
+        return with_ends(await command.run(), self.tasks)
+
+    async def _start_task(self, call: _Call) -> AgentToolResult:
+        ctx = call.ctx
+        ends: list[Callable[[], None]] = []
+        if self._changes and not _reads_only(ctx):
+            ends.append(self._changes.begin_task(self._recorded_of(call.arguments), ctx.run_id))
+        if call.held is not None:
+            ends.append(call.held.release)
+
+        def on_end() -> None:
+            for end in ends:
+                end()
+
+        timeout = call.arguments.get("timeout")
         try:
             task = await self.tasks.start(
-                lambda: self._spawn(arguments, ctx, sandbox, background=True),
-                arguments["command"],
+                lambda: self._spawn(call, background=True),
+                call.arguments["command"],
                 timeout=None if timeout is None else float(timeout),
                 redactor=ctx.redactor,
                 announcer=ctx.announcer,
                 on_end=on_end,
             )
         except BaseException:
-            if on_end is not None:  # the checkpoint is taken at the end of this call
-                on_end()
+            on_end()  # the checkpoint is taken at the end of this call
             raise
-        return started(task, sandbox.backend)
+        return started(task, call.sandbox.backend)
 
     def _with_programs_from_outside(self, command: str, sandbox: Sandbox) -> tuple[str, dict[str, str] | None]:
         """The command, and variables, with which bash finds no program that a command may have written.
@@ -259,20 +290,51 @@ class BashTool:
             return f"background is {arguments['background']!r}: give true or false"
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT:
             return f"timeout is {timeout!r}: give seconds, more than 0 and at most {LONGEST_TIMEOUT:g}"
+        try:
+            self._access.asked(arguments)
+        except ToolError as error:
+            return str(error)
         return None
 
-    def _refusal(self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox) -> str | None:
-        """Why the call is not run after all. Checked directly before the spawn, with nothing awaited in between."""
+    def _can_ask(self, access: dict[str, Any]) -> bool:
+        """Whether a command may ask for this access."""
+        try:
+            return self._access.asked({"access": access}) is not None
+        except ToolError:
+            return False
+
+    def _refuse(self, arguments: dict[str, Any], ctx: ToolContext, usual: Sandbox) -> None:
+        """Raises `ToolError` for a call that is not run after all. Nothing is awaited between this and the spawn.
+
+        Access is made normal again: a link may lead elsewhere by now.
+        """
         if ctx.cancel.is_cancelled:
-            return "the command was cancelled before it began"
-        if ctx.grant is not None and not ctx.grant.covers(self.name, arguments, self._scope(sandbox)):
-            return (
-                "the command was not run: its text, folder or sandbox is not what was approved; call it again to "
-                "have it approved as it is now"
+            raise ToolError("the command was cancelled before it began")
+        access = self._access.asked(arguments)
+        if access is not None and ctx.grant is None:
+            raise ToolError("the command was not run: nobody was asked about its access; leave access out")
+        if ctx.grant is not None and not ctx.grant.covers(self.name, arguments, self._scope(usual, access)):
+            raise ToolError(
+                "the command was not run: its text, folder, access or sandbox is not what was approved; call it again "
+                "to have it approved as it is now"
             )
         if _identity(self._root) != self._identity:
-            return f"the command was not run: {self._root} is no longer the folder that the user gave"
-        return None
+            raise ToolError(f"the command was not run: {self._root} is no longer the folder that the user gave")
+
+
+class _Call(NamedTuple):
+    """A call on its way: the usual sandbox, which its approval names, and the wider one if it has access."""
+
+    arguments: dict[str, Any]
+    ctx: ToolContext
+    usual: Sandbox
+    access: Access | None
+    held: HeldSandbox | None
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The one that the command runs in."""
+        return self.usual if self.held is None else self.held.sandbox
 
 
 def _reads_only(ctx: ToolContext) -> bool:
@@ -327,8 +389,13 @@ def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, roo
         walls = ""
     else:
         network = "" if profile.network else " There is no network."
+        if profile.hosts:
+            network = (
+                f" Of the network only {', '.join(profile.hosts)} can be reached, through the proxy in HTTPS_PROXY."
+            )
         others = "".join(f", in {folder}" for folder in profile.write if folder != root)
         walls = f" Files can be written only in the workspace{others} and in $TMPDIR.{network}"
+        walls += " The user can allow a command more, if it asks with access."
         ours = [os.path.relpath(path, root) for path in profile.own_programs()]
         if ours:
             walls += f" {', '.join(dict.fromkeys(ours))} cannot be changed, as this program runs from there."

@@ -281,7 +281,8 @@ async def prepare_local(
     wanted = {*settings.value("tools"), *(TOOLS_OF_BASH if "bash" in settings.value("tools") else ())}
     try:
         with TemporaryDirectory(prefix="swink-") as folder:  # the words are the same for every folder
-            profile = sandbox_profile(Path(folder), network=settings.value("network"))
+            network, hosts = settings.value("network"), settings.value("allow_hosts")
+            profile = sandbox_profile(Path(folder), network=network, hosts=hosts)
             tools = [tool for tool in standard_tools(folder, profile) if tool.name in wanted]
             prompt = standard_prompt(Path(folder), instructions=settings.value("system"))
             await stream_fn.prepare(tools, prompt, cancel=cancel)

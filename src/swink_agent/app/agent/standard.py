@@ -5,6 +5,7 @@ Connects the parts, so that all front ends run the same agent. Each part's behav
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,7 @@ from ..keys.credentials import Credentials
 from ..runs.headless import PrepareFn
 from ..runs.undo import open_checkpoints
 from ..settings.definitions import TOOLS_OF_BASH
-from ..settings.settings import Settings
+from ..settings.settings import Settings, add_hosts, settings_file
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
 from .confinement import open_confined, sandbox_profile
@@ -243,7 +244,13 @@ def _tools(
         return [], None
     from swink_agent.tools import standard_tools
 
-    profile = sandbox_profile(root, added=added, network=settings.value("network"), settings=settings)
+    profile = sandbox_profile(
+        root,
+        added=added,
+        network=settings.value("network"),
+        hosts=settings.value("allow_hosts"),
+        settings=settings,
+    )
     # Before the sandbox: a folder that does not exist yet could be created by a command.
     changing = {"write_file", "edit_file", "bash"} & set(wanted)
     checkpoints = open_checkpoints(warnings) if settings.value("undo") and changing else None
@@ -270,7 +277,20 @@ def _approvals(options: AgentOptions, rules: CallRules, tools: list[AgentTool], 
 
     preview = change_preview(tools, redactor)
     mode = options.settings.value("approve")
-    return Approvals(options.ask, mode=mode, calls=rules, preview=preview, redactor=redactor, trust=options.trust)
+    return Approvals(
+        options.ask,
+        mode=mode,
+        calls=rules,
+        preview=preview,
+        redactor=redactor,
+        trust=options.trust,
+        remember=_remember_hosts,
+    )
+
+
+async def _remember_hosts(hosts: list[str]) -> None:
+    """Lets commands reach these hosts from the next start on: they are added to the user's own settings."""
+    await asyncio.to_thread(add_hosts, hosts, path=settings_file())
 
 
 # -- limits --------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ __all__ = ["run_prompt"]
 
 _UNATTENDED = (
     "there is nobody here to ask; --approve all allows such calls, confined to the folder, and --allow, with a rule "
-    "such as 'bash: pytest *', some of them"
+    "such as 'bash: pytest *', some of them; --allow-host lets commands reach a host"
 )
 
 

@@ -19,6 +19,7 @@ import subprocess
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from .._places import check_folders
 from .._presence import Presence
@@ -36,6 +37,9 @@ from .command import END_DEADLINE, BubblewrapCommand
 from .placeholders import Placeholder, is_a_file, is_placeholder, place
 from .renames import Renames, can_ask_about_renames
 from .shared_network import SharedNetwork
+
+if TYPE_CHECKING:
+    from ..network.entering import NamespaceHelper
 
 __all__ = ["INSTALL", "BubblewrapSandbox", "find_bubblewrap"]
 
@@ -90,6 +94,12 @@ class BubblewrapSandbox(Sandbox):
         # If the sandbox is never closed, commands are killed and the folder is removed all the same.
         self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
         self._watch = Watch()
+        self._helper: NamespaceHelper | None = None
+        if profile.hosts:
+            from ..network.entering import NamespaceHelper
+
+            self._helper = NamespaceHelper(profile.write)
+            weakref.finalize(self, self._helper.close)
         self._network = SharedNetwork()
         self._mounts = MountList()
         weakref.finalize(self, self._mounts.close)
@@ -128,7 +138,12 @@ class BubblewrapSandbox(Sandbox):
                 unmade = unmade_repositories(self.profile)
                 arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", cwd]
                 held = without(self._known(holds_all), unmade)
-            variables = self.child_environment(self._temporary, environment)
+            if self._helper is not None:
+                from .proxied import CommandProxy
+
+                command.proxy = CommandProxy(self._helper, self.ways_out.proxy(self.profile.hosts))
+            proxy = None if command.proxy is None else command.proxy.variables
+            variables = self.child_environment(self._temporary, environment, proxy)
             if self._asks and (settings := settings_among(held, self.profile)):
                 command.renames = Renames(settings, self.profile.write)
             process = await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
@@ -153,6 +168,8 @@ class BubblewrapSandbox(Sandbox):
         self._network.close()
         self._mounts.close()
         self._presence.close()
+        if self._helper is not None:
+            self._helper.close()
 
     def _ended(self, command: BubblewrapCommand) -> None:
         self._network.leave(command)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxClosed, SandboxError
@@ -27,6 +28,9 @@ from ..starting import start_program
 from .placeholders import Placeholder, is_placeholder
 from .renames import Renames
 from .shared_network import Entrance, SharedNetwork
+
+if TYPE_CHECKING:
+    from .proxied import CommandProxy
 
 __all__ = ["END_DEADLINE", "BubblewrapCommand"]
 
@@ -53,6 +57,8 @@ class BubblewrapCommand:
         self.placeholders: list[Placeholder] = []
         self.renames: Renames | None = None
         """Starts the command and answers its renames, if anything does."""
+        self.proxy: CommandProxy | None = None
+        """Through which the command reaches hosts by name, if it may."""
         self.entrance: Entrance | None = None
         """The way into the network of another command, if this one starts there."""
         self.keeps: SharedNetwork | None = None
@@ -105,9 +111,14 @@ class BubblewrapCommand:
             limit_process(self._first_pid, self._limits, (most or 0) * _TASKS_TO_PROCESSES if counts else None)
             if self.keeps is not None:
                 self.keeps.keep(self, self._first_pid)
+            if self.proxy is not None:
+                async with asyncio.timeout(_START_DEADLINE):
+                    await self.proxy.open(self._first_pid)
+                self._check_wanted()
             self._headcount = Headcount(self._first_pid, self._limits.processes)
             # Before the first look, so that whatever it finds is reported.
-            self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
+            reached = None if self.proxy is None else self.proxy.log
+            self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill, reached)
             self._watch.add(self, self._look, self._end_because)
             self._check_wanted()
             os.write(go, b"x")
@@ -369,6 +380,8 @@ class BubblewrapCommand:
         if self._patience is not None:
             self._patience.cancel()
         self._watch.remove(self)
+        if self.proxy is not None:
+            self.proxy.close()
         if self._handle is not None:
             for text in self.renames.admissions.told() if self.renames is not None else ():
                 self._handle.tell(text)

@@ -11,7 +11,7 @@ from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxError
 
 from .._bounded import OUTPUT_LIMIT
 from .._confined import in_thread
-from .._sandbox_limits import limits_met
+from .._sandbox_limits import Asking, LimitMet, hosts_refused, limits_met, told_reached
 from .._terminal import LiveText, Output
 from .running import CommandEnd, RunningCommand, as_shown
 
@@ -20,7 +20,7 @@ __all__ = ["LONGEST_TIMEOUT", "ForegroundCommand", "in_brackets", "not_run"]
 LONGEST_TIMEOUT = 600.0
 _UPDATE_EVERY = 0.05
 _QUICKLY_MASKED = 32 * 1024
-_NOTE = 384
+_NOTE = 1024
 _CONFIG_IS_HELD = re.compile(r"(?m)^(?:error|fatal): could not (?:write|lock) config file \S*\.git/")
 _HOW_WITHOUT_CONFIG = (
     "a setting of git's was refused: commands change harmless ones alone, and none where the sandbox cannot look at "
@@ -39,6 +39,7 @@ class ForegroundCommand:
         most_output: int,
         sandbox: Sandbox,
         folder: str,
+        asking: Asking,
     ) -> None:
         self._process = process
         self._ctx = ctx
@@ -46,6 +47,7 @@ class ForegroundCommand:
         self._most_output = most_output
         self._sandbox = sandbox
         self._folder = folder
+        self._asking = asking
         self._loop = asyncio.get_running_loop()
         self._output = Output()
         self._live = LiveText()
@@ -97,6 +99,9 @@ class ForegroundCommand:
         endings = [ending] if ending else []
         left = [as_shown(warning)[:400] for warning in self._process.warnings]
         endings += [f"sandbox: {text}" for text in left]
+        reached = self._process.reached
+        refused = hosts_refused(reached, self._asking)
+        endings += [*told_reached(reached), *[f"sandbox: {limit}" for limit in refused]]
         room = OUTPUT_LIMIT - _NOTE - len(in_brackets(endings).encode()) - 1
         if self._output.total <= _QUICKLY_MASKED or end.cause == "cancelled":
             bounded = self._output.text(room, self._ctx.redactor)
@@ -105,8 +110,12 @@ class ForegroundCommand:
         text = bounded.text
         if backend != "off" and _CONFIG_IS_HELD.search(text):
             endings.append(_HOW_WITHOUT_CONFIG)
-        walls = limits_met(text, self._sandbox.profile, self._folder) if end.code and backend != "off" else []
-        endings += [f"sandbox: {wall}" for wall in walls]
+        met: list[LimitMet] = []
+        if end.code and backend != "off":
+            profile, is_known = self._sandbox.profile, bool(refused)
+            met = limits_met(text, profile, self._folder, self._asking, is_known=is_known)
+        endings += [f"sandbox: {limit}" for limit in met]
+        walls = [limit.what for limit in (*refused, *met)]
         if endings:
             text += ("\n" if text and not text.endswith("\n") else "") + in_brackets(endings)
         details = {
@@ -119,6 +128,7 @@ class ForegroundCommand:
             "sandbox": backend,
             **({"left_behind": left} if left else {}),
             **({"walls": walls} if walls else {}),
+            **({"reached": [[each.host, each.port, each.allowed] for each in reached]} if reached else {}),
         }
         result = AgentToolResult.text if end.code == 0 else AgentToolResult.error
         return result(text or "[no output]\n[exit code 0]", details)

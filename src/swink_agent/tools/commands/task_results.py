@@ -8,6 +8,7 @@ from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import Text
 
 from .._bounded import OUTPUT_LIMIT, bound_text
+from .._sandbox_limits import hosts_refused, told_reached
 from .foreground import in_brackets
 from .tasks import BackgroundTask, BackgroundTasks
 
@@ -43,6 +44,8 @@ async def looked_at(task: BackgroundTask) -> AgentToolResult:
         task.is_told = True
     endings = [f"{task.id}: {f'running for {_seconds(task.seconds)}' if is_running else task.state}"]
     endings += [f"sandbox: {text}" for text in task.warnings]
+    reached = () if task.process is None else task.process.reached
+    endings += [*told_reached(reached), *[f"sandbox: {limit}" for limit in hosts_refused(reached)]]
     bounded = bound_text(new.text, OUTPUT_LIMIT - _NOTE - len(in_brackets(endings).encode()))
     text = bounded.text or "[no new output]"
     if new.left_out:
@@ -52,6 +55,7 @@ async def looked_at(task: BackgroundTask) -> AgentToolResult:
         "running": is_running,
         "exit_code": None if is_running else task.exit_code,
         "left_out": new.left_out + bounded.left_out,
+        **({"reached": [[each.host, each.port, each.allowed] for each in reached]} if reached else {}),
     }
     return AgentToolResult.text(text + ("" if text.endswith("\n") else "\n") + in_brackets(endings), details)
 
