@@ -270,7 +270,6 @@ class SwinkApp(TerminalApp[int]):
             elapsed=float(int(talk.elapsed)),
             folder=talk.folder,
             approve=talk.approve,
-            tasks=len(talk.tasks),
             turn=talk.usage.turns,
             note=self._note if self._clock() < self._note_until else "",
         )

@@ -1,9 +1,9 @@
 """The rows that show the state of a run: the status row, and a row for each tool that runs.
 
-The status row says mode, state, model, window, tokens, cost, time, background commands and folder. In a narrow window
-the folder loses its beginning, the model its provider, the gauge half of its bar, the model its middle, the gauge the
-rest of its bar, and the parts the points between them, in this order. From 60 columns on everything shows; mode and
-state always do. Pure: widgets draw these rows.
+The status row says mode, state, model, window, tokens, cost, time and folder. In a narrow window the folder loses its
+beginning, the model its provider, the gauge half of its bar, the model its middle, the gauge the rest of its bar, and
+the parts the points between them, in this order. From 60 columns on everything shows; mode and state always do. Pure:
+widgets draw these rows.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ class Status(Value, frozen=True, kw_only=True):
     elapsed: float
     folder: str
     approve: str = "smart"
-    tasks: int = 0
-    """How many background commands run."""
     turn: int = 0
     """The current or last turn of the run; 0 before the first."""
     note: str = ""
@@ -66,11 +64,8 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
     tokens, short = figures.tokens(status.tokens), figures.tokens(status.tokens).removesuffix(" tokens")
     bar, small, percent = [_gauge(status.fill, cells) for cells in (_BAR, _SMALL_BAR, 0)]
     approve = [] if status.approve == "smart" else [[Span(f"approve {status.approve}", "status.warning")]]
-    tasks = (
-        [[Span(f"{status.tasks} {'task' if status.tasks == 1 else 'tasks'}", "status.note")]] if status.tasks else []
-    )
     turn, few = ([f"turn {status.turn:,}"], [f"t{status.turn}"]) if status.turn else ([], [])
-    for name, least, gauge, used, between, turns in (
+    for name, least, gauge, used, between, count in (
         (model, _WHOLE, bar, tokens, _BETWEEN, turn),
         (bare, _WHOLE, bar, tokens, _BETWEEN, turn),
         (bare, _WHOLE, bar, short, _BETWEEN, turn),
@@ -84,8 +79,8 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
     ):
         if status.note and between != _BETWEEN:
             break  # keep a note readable
-        numbers = [[Span(text, "status")] for text in (used, _cost(status.cost), *turns, _elapsed(status.elapsed))]
-        rest = [gauge, *numbers, *approve, *tasks]
+        numbers = [[Span(text, "status")] for text in (used, _cost(status.cost), *count, _elapsed(status.elapsed))]
+        rest = [gauge, *numbers, *approve]
         nothing = [Span("", "status")]
         room = width - _width(_joined([*head, nothing, *rest, nothing], between))
         least_folder = min(cell_width(_last(folder)), _GOOD_FOLDER if between == _BETWEEN else _LEAST_FOLDER)
