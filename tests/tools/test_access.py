@@ -162,6 +162,9 @@ def said(result: AgentToolResult) -> str:
         ({"write": {"/opt": 1}}, "write is a list of folders"),
         ({"write": ["/"]}, "the whole machine"),
         ({"write": ["/../"]}, "the whole machine"),
+        ({"write": ["//"]}, "the whole machine"),
+        ({"read": ["/proc/self/root"]}, "the whole machine"),
+        ({"read": ["//proc/self/root{home}/.config/swink-agent"]}, "has files of this program"),
         ({"read": ["/"]}, "the whole machine"),
         ({"write": ["~"]}, "holds the whole home folder"),
         ({"write": ["{home}/.."]}, "holds the whole home folder"),
@@ -563,3 +566,14 @@ async def test_a_background_command_has_its_access_until_it_ends(places: Places,
     refused = await usual.execute(arguments, ToolContext())
     assert "nobody was asked about its access" in said(refused)
     assert not usual.tasks.running
+
+
+@pytest.mark.parametrize("kind", ["write", "read"])
+def test_a_folder_that_is_a_link_when_the_profile_is_made_opens_nothing(places: Places, kind: str) -> None:
+    """It was none when the request was made normal."""
+    profile = SandboxProfile(write=(str(places.work),))
+    access = CommandAccess(str(places.work), profile, is_confined=True, open_sandbox=None)
+    link = places.base / "link"
+    link.symlink_to(places.home / ".aws" if kind == "read" else places.other)
+    with pytest.raises(ToolError, match="became a link meanwhile"):
+        access.profile(Access(**{kind: (str(link),)}))
