@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ._crash_guard import CrashGuard
 from ._pipes import OutputPipe, watch_exit
 from ._private import PrivateFolder
 from .errors import SandboxClosed, SandboxError
@@ -40,8 +41,10 @@ class PlainSandbox(Sandbox):
         super().__init__(profile)
         self._private = PrivateFolder(avoid=() if self.backend == "off" else profile.write)
         self._running: set[_PlainCommand] = set()
+        self._mark = secrets.token_hex(8)
+        self._guard = CrashGuard(f"{_MARK}={self._mark}")
         # If the sandbox is never closed, commands are killed and the folder is removed all the same.
-        self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
+        self._finalizer = weakref.finalize(self, _end, self._running, self._private, self._guard, os.getpid())
         self._watch = Watch()
 
     def command_line(self, argv: Sequence[str]) -> list[str]:
@@ -63,15 +66,19 @@ class PlainSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
+        background: bool = False,
     ) -> SandboxedProcess:
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = None if self.backend == "off" else await self._before_command()
         self._check_open()
+        if background:
+            self._guard.prepare()
         proxy = self.proxy()
-        command = _PlainCommand(self.profile.limits, self._watch, self._ended, proxy)
+        command = _PlainCommand(self.profile.limits, self._watch, self._ended, self._mark, proxy)
         variables = self.child_environment(self._private.path, environment, proxy and proxy.variables)
         process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds)
         self._running.add(command)
+        self._guard.add(process.pid)
         if self._closed:  # in another thread
             command.abandon()
             raise SandboxClosed
@@ -87,6 +94,7 @@ class PlainSandbox(Sandbox):
 
     def _ended(self, command: _PlainCommand) -> None:
         self._running.discard(command)
+        self._guard.remove(command.pid)
 
 
 class UnconfinedSandbox(PlainSandbox):
@@ -95,10 +103,11 @@ class UnconfinedSandbox(PlainSandbox):
     backend = "off"
 
 
-def _end(running: set[_PlainCommand], private: PrivateFolder, owner: int) -> None:
+def _end(running: set[_PlainCommand], private: PrivateFolder, guard: CrashGuard, owner: int) -> None:
     if os.getpid() == owner:  # a fork of ours that ends must not kill them
         for command in tuple(running):
             command.abandon()
+        guard.close()
         private.close()
 
 
@@ -108,6 +117,7 @@ class _PlainCommand:
         limits: ProcessLimits,
         watch: Watch,
         ended: Callable[[_PlainCommand], None],
+        mark: str,
         proxy: SharedProxy | None,
     ) -> None:
         self._proxy = proxy
@@ -115,9 +125,13 @@ class _PlainCommand:
         self._limits = limits
         self._watch = watch
         self._on_end = ended
-        self._mark = secrets.token_hex(8)
+        self._mark = f"{mark}-{secrets.token_hex(8)}"
         self._lock = threading.Lock()
         self._is_swept = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def start(
         self, argv: list[str], cwd: str, environment: dict[str, str], stdin: int, pass_fds: Sequence[int]

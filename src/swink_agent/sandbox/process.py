@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -22,7 +23,7 @@ from .network.ways_out import WaysOut
 from .profile import SandboxProfile
 from .repositories.watch_behind import Look, WatchBehind
 
-__all__ = ["Sandbox", "SandboxedProcess"]
+__all__ = ["Sandbox", "SandboxedProcess", "fingerprint_of"]
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
@@ -113,7 +114,10 @@ class SandboxedProcess:
 
 
 class Sandbox(ABC):
-    """A back end, opened for one profile. Also a context manager. `close()` kills every process that it started."""
+    """A back end, opened for one profile. Also a context manager. `close()` kills every process that it started.
+
+    Safe for several threads, each with its own event loop. A process belongs to the loop that started it.
+    """
 
     backend: str = ""
     """bubblewrap, landlock, sandbox-exec or off."""
@@ -125,13 +129,15 @@ class Sandbox(ABC):
         self.ways_out = WaysOut()
         """For `open`: what the proxy of a profile with `hosts` resolves and connects by."""
         self._watch_behind: WatchBehind | None = None
+        self._starting = threading.Lock()
+        """Held while a back end decides what a command sees: event loops in several threads may start commands."""
         self._owner = os.getpid()
         self._closed = False
 
     @property
     def fingerprint(self) -> str:
         """A digest of the back end and its profile: what an approval is bound to."""
-        return hashlib.sha256(f"{self.backend} {self.profile.fingerprint}".encode()).hexdigest()
+        return fingerprint_of(self.backend, self.profile)
 
     @abstractmethod
     async def spawn(
@@ -142,8 +148,13 @@ class Sandbox(ABC):
         environment: Mapping[str, str] | None = None,
         stdin: int = DEVNULL,
         pass_fds: Sequence[int] = (),
+        background: bool = False,
     ) -> SandboxedProcess:
         """Starts `argv` in `cwd`. `environment` is added to the profile's; `pass_fds` stay open in the child.
+
+        With `background`, commands that are started while this one runs are in its network, where the back end gives
+        each command its own, so they reach its servers; and it ends with this process, however that ends. Start such
+        commands one after the other.
 
         Raises `SandboxClosed` after `close()`, `SandboxError` if the sandbox cannot be built or this process is a fork
         of the one that opened it, and `TypeError` or `ValueError` for wrong arguments. Then nothing runs.
@@ -185,8 +196,9 @@ class Sandbox(ABC):
 
     async def _before_command(self) -> Look | None:
         """For back ends, before a start: notes the state of the folders that the command may write."""
-        if self._watch_behind is None:
-            self._watch_behind = WatchBehind(self.profile)
+        with self._starting:
+            if self._watch_behind is None:
+                self._watch_behind = WatchBehind(self.profile)
         return await self._watch_behind.begin()
 
     def _under_watch(self, process: SandboxedProcess, look: Look | None, held: Iterable[str]) -> SandboxedProcess:
@@ -223,6 +235,11 @@ class Sandbox(ABC):
 
     def __repr__(self) -> str:
         return f"<{self.backend} sandbox, writes to {', '.join(self.profile.write) or 'nothing'}>"
+
+
+def fingerprint_of(backend: str, profile: SandboxProfile) -> str:
+    """The fingerprint of a sandbox of this back end and profile, which need not be open."""
+    return hashlib.sha256(f"{backend} {profile.fingerprint}".encode()).hexdigest()
 
 
 def _has_result(future: asyncio.Future[int]) -> bool:

@@ -21,7 +21,7 @@ from msgspec.structs import force_setattr
 from swink_agent.core.values.several import several_texts
 from swink_agent.core.values.value import Value
 
-from ._hidden import default_hidden
+from ._hidden import default_hidden, own_hidden
 from .programs import own_folders, own_names_in
 from .repositories.enclosing import is_git_folder
 
@@ -34,6 +34,8 @@ __all__ = [
     "SandboxProfile",
     "clean_environment",
     "default_hidden",
+    "home_folders",
+    "own_paths",
     "protected_name",
 ]
 
@@ -155,7 +157,7 @@ class ProcessLimits(Value, frozen=True, kw_only=True):
 
 
 def _hidden_here() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(path for home in _homes() for path in default_hidden(home)))
+    return tuple(dict.fromkeys(path for home in home_folders() for path in default_hidden(home)))
 
 
 def _environment_here() -> dict[str, str]:
@@ -253,7 +255,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
                 names.extend(os.path.join(root, name) for name in self.protected)
         if self.protected:
             # By their real paths: the root may be the home folder, contain it, or be a part of it such as `.config`.
-            for home in map(os.path.realpath, _homes()):
+            for home in map(os.path.realpath, home_folders()):
                 at_home = (os.path.join(home, name) for name in HOME_PROTECTED)
                 names.extend(path for path in at_home if any(_lies_inside(path, root) for root in self.write))
                 for name, parts in RUN_FROM_A_FOLDER.items():
@@ -271,7 +273,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
 
 def runs_as_a_whole(folder: str) -> bool:
     """Whether every file in the folder would run at the user's next login, or instead of a command of its name."""
-    homes = [os.path.realpath(home) for home in _homes()]
+    homes = [os.path.realpath(home) for home in home_folders()]
     return any(
         is_beneath(folder, os.path.realpath(os.path.join(home, name))) for home in homes for name in RUN_AS_A_WHOLE
     ) or any(folder == os.path.realpath(os.path.join(home, name)) for home in homes for name in _OF_PROGRAMS)
@@ -305,7 +307,7 @@ def real_paths(paths: Iterable[str]) -> Iterator[str]:
             yield os.path.join(real, name)
 
 
-def _homes() -> tuple[str, ...]:
+def home_folders() -> tuple[str, ...]:
     """The home folder according to the environment, and according to the system."""
     homes = [os.path.expanduser("~")]
     try:
@@ -315,6 +317,11 @@ def _homes() -> tuple[str, ...]:
     except (ImportError, KeyError, AttributeError):  # no such user, or no such system
         pass
     return tuple(dict.fromkeys(os.path.abspath(home) for home in homes if os.path.isabs(home) and home != os.path.sep))
+
+
+def own_paths() -> tuple[str, ...]:
+    """Where this program keeps its settings, keys, sessions and checkpoints, unless an application says otherwise."""
+    return tuple(dict.fromkeys(path for home in home_folders() for path in own_hidden(home)))
 
 
 def _several(paths: Iterable[str | os.PathLike[str]] | str) -> tuple[str, ...]:

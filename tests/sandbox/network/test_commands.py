@@ -106,6 +106,39 @@ for address in sys.argv[1:]:
 """
 
 
+async def test_hosts_and_the_server_of_a_background_command_are_reached_from_one_command(
+    backend: str, folder: Path
+) -> None:
+    if backend == WITHOUT:
+        pytest.skip("commands have no servers here")
+    (folder / "fetch.py").write_text(FETCH)
+    (folder / "own").write_text("from the background")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    serve = (
+        f'exec $PY -u -c \'import http.server as h; s = h.HTTPServer(("127.0.0.1", {port}), h.SimpleHTTPRequestHandler)'
+    )
+    async with reaching(backend, folder, "example.org") as (_, sandbox):
+        server = await sandbox.spawn(
+            ["/bin/bash", "-c", f"{serve}; print(1); s.serve_forever()'"],
+            cwd=str(folder),
+            environment={"PY": f"{PYTHON} -I"},
+            background=True,
+        )
+        assert await asyncio.wait_for(server.output.readline(), 30) == b"1\n"
+        addresses = f"http://example.org/page http://127.0.0.1:{port}/own http://evil.test/"
+        code, output, process = await run(sandbox, f"$PY fetch.py {addresses}")
+        server.kill()
+        await server.wait()
+    assert code == 0
+    page, own, refused = output.splitlines()
+    assert own == "from the background"
+    assert page.startswith("hello")
+    assert refused.startswith("403 ")
+    assert [(each.host, each.allowed) for each in process.reached] == [("example.org", True), ("evil.test", False)]
+
+
 @pytest.mark.parametrize("backend", ["bubblewrap", "landlock", WITHOUT])
 async def test_allowed_hosts_answer_and_what_was_reached_is_told(backend: str, folder: Path) -> None:
     (folder / "fetch.py").write_text(FETCH)

@@ -11,6 +11,7 @@ from ..media import ImageInput as ImageInput
 from ..observer import RunObserver as RunObserver
 from ..pending import Answer as Answer
 from ..policy import Policy as Policy
+from ..run.announcing import Announcer as Announcer
 from ..run.state import Run as Run
 from ..run.threads import WorkerThreads as WorkerThreads
 from ..run.views import TextStream as TextStream

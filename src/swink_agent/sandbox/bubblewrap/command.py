@@ -27,6 +27,7 @@ from ..profile import ProcessLimits
 from ..starting import start_program
 from .placeholders import Placeholder, is_placeholder
 from .renames import Renames
+from .shared_network import Entrance, SharedNetwork
 
 if TYPE_CHECKING:
     from .proxied import CommandProxy
@@ -58,6 +59,10 @@ class BubblewrapCommand:
         """Starts the command and answers its renames, if anything does."""
         self.proxy: CommandProxy | None = None
         """Through which the command reaches hosts by name, if it may."""
+        self.entrance: Entrance | None = None
+        """The way into the network of another command, if this one starts there."""
+        self.keeps: SharedNetwork | None = None
+        """Where the network of this command is kept for later ones, if it is."""
         self._held: dict[str, tuple[int, int] | None] = {}
         self._absent: Sequence[str] = ()
         self._loop = asyncio.get_running_loop()
@@ -104,6 +109,8 @@ class BubblewrapCommand:
             most = self._limits.processes
             counts = bool(most) and _counts_its_own(self._first_pid)
             limit_process(self._first_pid, self._limits, (most or 0) * _TASKS_TO_PROCESSES if counts else None)
+            if self.keeps is not None:
+                self.keeps.keep(self, self._first_pid)
             if self.proxy is not None:
                 async with asyncio.timeout(_START_DEADLINE):
                     await self.proxy.open(self._first_pid)
@@ -241,21 +248,26 @@ class BubblewrapCommand:
         mounts = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in (*arguments, *variables)))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
+            line, inside = [bwrap, "--args", str(mounts), *own, "--", *argv], ()
+            if self.entrance is not None:
+                line, inside = self.entrance.command_line(line), self.entrance.descriptors
             start = partial(
                 start_program,
-                [bwrap, "--args", str(mounts), *own, "--", *argv],
+                line,
                 outside=(),  # when the sandbox was opened, it was found where no command writes
                 environ={},
                 stdin=stdin,
                 stdout=self._pipe.write_end,
                 stderr=self._pipe.write_end,
-                pass_fds=(rules, mounts, status, block, *pass_fds),
+                pass_fds=(rules, mounts, status, block, *inside, *pass_fds),
                 new_session=True,
             )
             self._process = start() if self.renames is None else self.renames.start(start)
         finally:
             for descriptor in (rules, mounts, status, block):
                 os.close(descriptor)
+            if self.entrance is not None:
+                self.entrance.close()
             self._pipe.close_write_end()
         self._outer = os.pidfd_open(self._pid)
         self._loop.add_reader(self._outer, self._outer_ended)

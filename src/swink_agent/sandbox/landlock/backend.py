@@ -93,11 +93,13 @@ class LandlockSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
+        background: bool = False,
     ) -> SandboxedProcess:
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = await self._before_command()
         self._check_open()
-        protected = self._protected_now()
+        with self._starting:
+            protected = self._protected_now()
         proxy = self._shared_proxy()
         variables = None if proxy is None else proxy.variables
         request: dict[str, Any] = {

@@ -18,7 +18,15 @@ from swink_agent.app.errors import ApplicationError, SettingsError
 from swink_agent.app.runs.input_files import attachment, refuse_unsendable
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.core.agent.subscriptions import Subscription
-from swink_agent.core.events import AgentEvent, DelegateEvent, MessageEnd, MessagesInjected, MessageUpdate
+from swink_agent.core.events import (
+    AgentEvent,
+    DelegateEvent,
+    MessageEnd,
+    MessagesInjected,
+    MessageUpdate,
+    TaskEnded,
+    TaskStarted,
+)
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, Cost, Document, Image, Text, Usage, UserMessage, extract_text
 
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
     from swink_agent.app.runs.sessions import WantedSession
     from swink_agent.approvals.approvals import ApprovalsMode
     from swink_agent.core.types import ModelSpec
+    from swink_agent.tools.commands.tasks import BackgroundTask
 
 __all__ = ["Conversation"]
 
@@ -89,6 +98,8 @@ class Conversation:
         self._recent: list[str] = []
         self._farewell: Farewell | None = None
         self._opening: asyncio.Future[OpenAgent] | None = None
+        self.tasks = 0
+        """How many background commands run, for the status line."""
         self.folder = short_folder(self.opening.folder)
         """The working folder, with `~` for the home folder."""
         self.around = SharedAgentOptions(ask=front.ask, on_local_state=self._local.hear, stream_fn=options.stream_fn)
@@ -142,6 +153,12 @@ class Conversation:
     @property
     def queue(self) -> tuple[Queued, ...]:
         return self._queue.waiting
+
+    @property
+    def background(self) -> Sequence[BackgroundTask]:
+        """The background commands that run."""
+        tasks = None if self.opened is None else self.opened.made.tasks
+        return () if tasks is None else tasks.running
 
     @property
     def running_tools(self) -> list[ToolBlock]:
@@ -222,6 +239,7 @@ class Conversation:
             self._subscription.unsubscribe()
         answer = self._narration.answer
         self.opened, self.opening = opened, opened.opening
+        self._count_tasks()
         self._runner.state = "idle"
         agent = opened.agent
         self._narration = Narration(
@@ -256,12 +274,14 @@ class Conversation:
 
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
         """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""
-        before = self.opened
+        before, left = self.opened, len(self.background)
         with self.holding():
             opened = await asyncio.to_thread(OpenAgent.open, self.opening, self.around, wanted, model=model)
             if before is not None:
                 opened.made.approvals.mode = before.made.approvals.mode
             self.adopt(opened)
+        if left:
+            self.notice(f"{left} background command{'s' * (left > 1)} of the other session ended with it")
         if before is not None and (problem := await asyncio.to_thread(before.close)):
             self.notice(problem, "warning")
         for text, kind in first_words(opened, is_first=False):
@@ -452,12 +472,25 @@ class Conversation:
             return
         if isinstance(event, MessagesInjected):
             self._show_injected(event)
+        elif isinstance(event, (TaskStarted, TaskEnded)):
+            self._count_tasks()
+            if isinstance(event, TaskEnded):
+                self._tell_end(event)
         elif isinstance(event, MessageEnd) and self.opened is not None:
             guarded = {tool.name for tool in self.opened.agent.tools if tool.requires_approval}
             self._asked_about = [call.id for call in event.message.tool_calls if call.name in guarded]
         self.usage.on_event(event)
         self._narration.on_event(event, self.usage.record)
         self.front.changed()
+
+    def _count_tasks(self) -> None:
+        self.tasks = len(self.background)
+
+    def _tell_end(self, event: TaskEnded) -> None:
+        from .commands.background import told_end
+
+        tasks = None if self.opened is None else self.opened.made.tasks
+        self.notice(*told_end(event, () if tasks is None else tasks.all))
 
     def _show_injected(self, event: MessagesInjected) -> None:
         assert self.opened is not None
