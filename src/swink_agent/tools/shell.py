@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from swink_agent.approvals.commands.shell_words import NotPlain, program_names
+from swink_agent.approvals.scopes import UNKEPT, as_approved
 from swink_agent.core.errors import ToolError
 from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.tool import AgentToolResult, ToolContext
@@ -147,6 +148,7 @@ class BashTool:
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Where a command would run: `folder`, `backend`, and `sandbox`, the fingerprint of its profile.
 
+        `unkept` is added where checkpoints are wanted and none can be kept.
         The first call opens the sandbox, as only a trial tells which one will be used: do not call it in an event loop.
         Raises `ToolError` for a call that would be refused, so that the user is not asked about it.
         """
@@ -154,9 +156,19 @@ class BashTool:
         if problem is not None:
             raise ToolError(problem)
         try:
-            return self._scope(self._source.get())
+            scope = self._scope(self._source.get())
         except SandboxError as error:
             raise ToolError(_not_run(error)) from error
+        changes = self._changes
+        if changes is None or self._only_reads(arguments["command"]) or changes.can_be_kept(self._recorded):
+            return scope
+        return {**scope, UNKEPT: True}
+
+    def _only_reads(self, command: str) -> bool:
+        """Whether no checkpoint is taken for the command, so that none need be tried either."""
+        from swink_agent.approvals.commands.rules import CommandRules  # on use: loads the table of programs
+
+        return CommandRules.standard().decide(command, folder=self._root).verdict == "allow"
 
     def _scope(self, sandbox: Sandbox) -> dict[str, Any]:
         return {"folder": _as_json(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
@@ -236,7 +248,9 @@ class BashTool:
         """Why the call is not run after all. Checked directly before the spawn, with nothing awaited in between."""
         if ctx.cancel.is_cancelled:
             return "the command was cancelled before it began"
-        if ctx.grant is not None and not ctx.grant.covers(self.name, arguments, self._scope(sandbox)):
+        grant = ctx.grant
+        scope = self._scope(sandbox)
+        if grant is not None and not grant.covers(self.name, arguments, as_approved(scope, grant.scope)):
             return (
                 "the command was not run: its text, folder or sandbox is not what was approved; call it again to "
                 "have it approved as it is now"

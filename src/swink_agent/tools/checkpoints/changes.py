@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from swink_agent.core.tool import ToolContext
 
 from .._confined import in_thread
-from .checkpoint import CheckpointError
+from .checkpoint import CheckpointError, Owner
 from .store import CheckpointStore
 
 __all__ = ["RecordedChanges"]
@@ -29,6 +29,18 @@ class RecordedChanges:
         self.store = store
         self._lock = threading.Lock()
         self._running: dict[str, int] = {}
+        self._kept: set[str] = set()
+        """The folders of which the last checkpoint could be kept."""
+
+    def can_be_kept(self, roots: Sequence[str]) -> bool:
+        """Whether changes of these folders can be taken back. Where that is not known, it tries a checkpoint."""
+        with self._lock:
+            for root in [root for root in roots if root not in self._kept and not self._running.get(root)]:
+                try:
+                    self._take(root, "", "other", opens=False)
+                except CheckpointError:
+                    return False
+        return True
 
     @contextmanager
     def during(self, roots: Sequence[str], run_id: str) -> Generator[None]:
@@ -60,7 +72,7 @@ class RecordedChanges:
         with self._lock:
             for root in roots:
                 if not self._running.get(root):
-                    self.store.take(root, run_id, "other", opens=True)
+                    self._take(root, run_id, "other", opens=True)
             for root in roots:
                 self._running[root] = self._running.get(root, 0) + 1
 
@@ -72,9 +84,14 @@ class RecordedChanges:
                 if self._running[root]:
                     continue
                 try:
-                    self.store.take(root, run_id, "run")
+                    self._take(root, run_id, "run", opens=False)
                 except CheckpointError as error:  # the next checkpoint that can be kept counts it as the run's
                     log.warning("no checkpoint of %s after a change: %s", root, error)
+
+    def _take(self, root: str, run_id: str, owner: Owner, *, opens: bool) -> None:
+        self._kept.discard(root)
+        self.store.take(root, run_id, owner, opens=opens)
+        self._kept.add(root)
 
 
 class _OpenCall:
