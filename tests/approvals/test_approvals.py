@@ -125,7 +125,9 @@ async def test_without_anybody_to_ask_only_the_rules_and_trust_let_pass() -> Non
 
 
 def test_a_mode_that_there_is_not_is_an_error() -> None:
-    with pytest.raises(ValueError, match="the mode of Approvals must be one of smart, auto, ask, all, none, not 'yolo'"):
+    with pytest.raises(
+        ValueError, match="the mode of Approvals must be one of smart, auto, ask, all, none, not 'yolo'"
+    ):
         Approvals(mode="yolo")  # type: ignore[arg-type]
     approve = Approvals()
     with pytest.raises(ValueError, match="must be one of"):

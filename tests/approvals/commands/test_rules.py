@@ -413,6 +413,12 @@ def test_what_installs_a_package_of_a_denied_name_does_not_start_it(command: str
         "cat <<'EOF' | grep -c x\nsudo x\nEOF",
         "git commit -F - <<'EOF'\nsudo is not used any more\n\n* one\nEOF",
         "python3 - <<'EOF'\nx = 2 * 3\n* 1\nEOF",
+        # another program runs besides, and is not given the text
+        "cat > n.md <<'EOF'\nsudo x\nEOF\nnpm test",
+        "cat >> docs/n.md <<'EOF'\nsudo x\nEOF\nbash check.sh docs",
+        "tee n.txt <<'EOF' > /dev/null.txt\nsudo x\nEOF\n./check",
+        "cat > n.md <<'EOF'\nsudo x\nEOF\ngit add n.md && bash check.sh",
+        "cat > a.py <<'A'\nsudo x\nA\ncat > b.py <<'B'\nsudo x\nB\nmake test",
         *["ls *", "git add *", "timeout 5 ls /tmp/*", "env ls *", "find . -name '*'", "xargs ls *", "nice cat /var/*"],
         *["echo 2 * 3", "* x", "?", "# sudo rm\nls", "ls # sudo rm", "echo a#b"],
     ],
@@ -427,6 +433,14 @@ def test_what_is_only_data_is_not_denied(command: str) -> None:
     [
         # a shell reads it, or something that runs what it reads
         *["bash <<'EOF'\nsudo x\nEOF", "cat <<'EOF' | sh\nsudo x\nEOF", "sh -s <<EOF\nsudo x\nEOF"],
+        *["cat <<'EOF' > x.md\nsudo x\nEOF\nbash x.md", "cat <<'EOF' > d/x.md\nsudo x\nEOF\ncd d; . ./x.md"],
+        *["cat <<'EOF' > x.md\nsudo x\nEOF\nbash *.md", "cat <<'EOF' > x.md\nsudo x\nEOF\nbash $f"],
+        *["cat <<'EOF' > x.md\nsudo x\nEOF\nbash < x.md", "cat <<'EOF' > x.md\nsudo x\nEOF\nhead x.md | bash"],
+        *["{ cat <<'EOF' > x.md; cat x.md; } | sh\nsudo x\nEOF", "cat <<'EOF' > x.md\nsudo x\nEOF\nbash <(cat ./x.md)"],
+        *["cat <<'EOF' > x.md\nsudo x\nEOF\ncat *.md | sh", "cat <<'EOF' > x.md\nsudo x\nEOF\nmv x.md y; sh y"],
+        *["cat <<'EOF' | tee x.md | bash\nsudo x\nEOF", "tee x.md <<'EOF' | bash\nsudo x\nEOF"],
+        *["cat <<'EOF' > x.md > x\nsudo x\nEOF\nbash x", "tee x.md x <<'EOF'\nsudo x\nEOF\nbash x"],
+        *["bash > x.md <<'EOF'\nsudo x\nEOF", "cat <<'EOF' > >(bash) > x.md\nsudo x\nEOF"],
         *["cat <<'EOF' > x.sh\nsudo x\nEOF\nbash x.sh", "ssh host <<'EOF'\nsudo x\nEOF", "at now <<'EOF'\nsudo x\nEOF"],
         *["env bash <<'EOF'\nsudo x\nEOF", "xargs <<'EOF'\nsudo x\nEOF", "uv run bash <<'EOF'\nsudo x\nEOF"],
         *["docker exec -i c sh <<'EOF'\nsudo x\nEOF", "source /dev/stdin <<'EOF'\nsudo x\nEOF"],

@@ -47,8 +47,7 @@ class ChosenMode(Value, frozen=True, kw_only=True):
 def choose_mode(
     settings: Settings, folder: Path, tools: Collection[str], *, backend: str | None, unkept: str = ""
 ) -> ChosenMode:
-    """The mode for these tools. `backend` confines commands, if one does; `unkept` says why no checkpoint is possible.
-    """
+    """The mode for these tools. `backend` confines commands, if one does; `unkept` says why no checkpoint is possible."""
     approve = settings["approve"]
     if _CHANGING.isdisjoint(tools):
         return ChosenMode(mode=approve.value)

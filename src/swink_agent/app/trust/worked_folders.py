@@ -45,8 +45,7 @@ class WorkedFolders:
         return None
 
     def keep(self, folder: Path, answer: bool | None) -> bool:
-        """Stores the answer, or forgets it with `None`. Returns whether that changed anything. Raises `SettingsError`.
-        """
+        """Stores the answer, or forgets it with `None`. Returns whether that changed anything. Raises `SettingsError`."""
         answers = self.folders()
         real = os.path.realpath(folder)
         if answers.get(real) is answer:

@@ -72,9 +72,7 @@ class Call:
             if not self.is_wanted:
                 raise ToolError(f"{self.tool.name} was cancelled: nothing was changed")
             grant = self.ctx.grant
-            if grant is not None and not grant.covers(
-                self.tool.name, self.arguments, as_approved(scope, grant.scope)
-            ):
+            if grant is not None and not grant.covers(self.tool.name, self.arguments, as_approved(scope, grant.scope)):
                 raise ToolError(
                     f"{self.tool.name} did nothing: what would happen now is not what was approved, as the file or "
                     "folder behind the path has changed; call it again"
