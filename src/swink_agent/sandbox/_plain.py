@@ -20,8 +20,9 @@ from ._pipes import OutputPipe, watch_exit
 from ._private import PrivateFolder
 from .errors import SandboxClosed, SandboxError
 from .kernel.process_tree import Watch, count_heads, kill_descendants, limit_process, with_variable
+from .kernel.usage import Usage
 from .process import Sandbox, SandboxedProcess
-from .profile import ProcessLimits, SandboxProfile
+from .profile import SandboxProfile
 
 __all__ = ["PlainSandbox", "UnconfinedSandbox"]
 
@@ -58,7 +59,7 @@ class PlainSandbox(Sandbox):
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = None if self.backend == "off" else await self._before_command()
         self._check_open()
-        command = _PlainCommand(self.profile.limits, self._watch, self._ended)
+        command = _PlainCommand(self.profile, self._watch, self._ended)
         variables = self.child_environment(self._private.path, environment)
         process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds)
         self._running.add(command)
@@ -93,8 +94,9 @@ def _end(running: set[_PlainCommand], private: PrivateFolder, owner: int) -> Non
 
 
 class _PlainCommand:
-    def __init__(self, limits: ProcessLimits, watch: Watch, ended: Callable[[_PlainCommand], None]) -> None:
-        self._limits = limits
+    def __init__(self, profile: SandboxProfile, watch: Watch, ended: Callable[[_PlainCommand], None]) -> None:
+        self._limits = profile.limits
+        self._write = profile.write
         self._watch = watch
         self._on_end = ended
         self._mark = secrets.token_hex(8)
@@ -150,8 +152,10 @@ class _PlainCommand:
         self._pipe.drain()
 
     def _begin_watch(self) -> None:
-        headcount = count_heads(self._process.pid, self._limits.processes)
-        self._watch.add(self, headcount.reason_to_end, self._end_because)
+        pid, limits = self._process.pid, self._limits
+        headcount = count_heads(pid, limits.processes)
+        usage = Usage(pid, memory=limits.memory, disk=limits.disk_left, folders=self._write)
+        self._watch.add(self, lambda: headcount.reason_to_end() or usage.reason_to_end(), self._end_because)
 
     def _end_because(self, reason: str) -> None:
         self._handle.ended_because = reason

@@ -170,7 +170,7 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
         "notify": notify_program(scopes=scopes, judges_reads=False).hex(),
         "notify_all": notify_program(scopes=scopes, judges_reads=True).hex(),
         "calls": served_calls(),
-        "limits": {name: getattr(limits, name) for name in ("processes", "file_size", "open_files", "core")},
+        "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
     }
 
 
