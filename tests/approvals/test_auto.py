@@ -159,6 +159,10 @@ async def told(root: Path, store: CheckpointStore | None, person: Person, *scrip
     return [extract_text(message.content) for message in result.messages if isinstance(message, ToolResultMessage)]
 
 
+def names(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir())
+
+
 def write(name: str) -> Any:
     return call("write_file", path=name, content="x\n")
 
@@ -174,7 +178,7 @@ async def test_files_are_written_unasked_and_commands_without_a_sandbox_are_aske
     person = Person("once")
     await told(root, None, person, write("a"), call("bash", command="echo x > b"))
     assert [question.request.name for question in person.asked] == ["bash"]
-    assert sorted(path.name for path in root.iterdir()) == ["a", "b"]
+    assert names(root) == ["a", "b"]
 
 
 async def test_until_a_checkpoint_can_be_kept_it_asks_and_nothing_is_changed(root: Path, tmp_path: Path) -> None:
@@ -190,7 +194,7 @@ async def test_until_a_checkpoint_can_be_kept_it_asks_and_nothing_is_changed(roo
     results = await told(root, CheckpointStore(tmp_path / "store/in"), person, write("a"), write("b"), write("c"))
     assert [question.request.arguments["path"] for question in person.asked] == ["a", "b"]
     assert "could be kept" in results[0]
-    assert sorted(path.name for path in root.iterdir()) == ["b", "c"]
+    assert names(root) == ["b", "c"]
 
 
 async def test_a_folder_with_too_many_files_is_worked_in_by_asking(root: Path, tmp_path: Path) -> None:

@@ -218,10 +218,10 @@ class Approvals:
 
     `mode`: "smart" approves what the rules allow or the session trusts and asks about the rest. "auto" also approves
     what can be taken back: commands whose scope names a back end that confines them, and files written beneath the
-    folder; where a scope says that no checkpoint can be kept, it is "smart". "ask" asks about every call, "all" approves
-    every call, "none" rejects every call. Deny rules reject in every mode. `calls` are rules for
-    tools that do not take commands; they contain rules for commands too. `tools` maps tools that take a shell command
-    to the argument with it. `preview` may return the details of a write before it happens (path, old, new, is_new), so
+    folder; where a scope says that no checkpoint can be kept, it is "smart". "ask" asks about every call, "all"
+    approves every call, "none" rejects every call. Deny rules reject in every mode. `calls` are rules for tools that do
+    not take commands; they contain rules for commands too. `tools` maps tools that take a shell command to the
+    argument with it. `preview` may return the details of a write before it happens (path, old, new, is_new), so
     that it is shown as a diff; it runs in a thread, and `tools.change_preview` makes one. `redactor` masks secrets.
 
     Several agents may share one object; they may then ask at the same time.
@@ -341,7 +341,7 @@ class Approvals:
         return decision
 
     def _is_confined(self, request: ProposedCall) -> bool:
-        """Whether the call can change only what a checkpoint can bring back: behind a sandbox, or beneath the folder."""
+        """Whether the call changes only what a checkpoint can bring back: in a sandbox, or beneath the folder."""
         if request.name in _OF_TASKS:
             return True
         if request.name in _WRITERS:

@@ -1,7 +1,7 @@
 """What the scope of a call says besides where it would run: whether it could be taken back.
 
 Owns the field. Tools set it and carry it over to the check before they act, because it does not bind what was approved:
-a checkpoint that can be kept by then is no reason to refuse the call.
+a call is not refused because a checkpoint can be kept by then.
 """
 
 from __future__ import annotations

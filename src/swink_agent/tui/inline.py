@@ -240,8 +240,8 @@ class InlineFront:
         cost = "" if talk.cost is None else f" · ${talk.cost:.4f}"
         beside = "".join([f" · {part}" for part in beside_parts(talk.branch, len(talk.hosts), talk.tasks)])
         return (
-            f"[{talk.mode} · {talk.state} · {approve_word(talk.approve)} · {safe_line(talk.model)} · {talk.fill:.0%} of the window"
-            f" · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))} · {safe_line(talk.folder)}{beside}]"
+            f"[{talk.mode} · {talk.state} · {approve_word(talk.approve)} · {safe_line(talk.model)}"
+            f" · {talk.fill:.0%} of the window · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))} · {safe_line(talk.folder)}{beside}]"
         )
 
     def _tell_progress(self) -> None:

@@ -1,8 +1,8 @@
 """Which mode of approvals is on in a folder, and why.
 
 Owns the default: `auto` where a sandbox works, checkpoints can be kept and the user said that the folder may be worked
-in, else `smart`. A mode that the user set holds as it is. The modes themselves are in `approvals`, the user's answers in
-`trust.worked_folders`.
+in, else `smart`. A mode that the user set holds as it is. The modes themselves are in `approvals`, the user's answers
+in `trust.worked_folders`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ChosenMode(Value, frozen=True, kw_only=True):
 def choose_mode(
     settings: Settings, folder: Path, tools: Collection[str], *, backend: str | None, unkept: str = ""
 ) -> ChosenMode:
-    """The mode for these tools. `backend` confines commands, if one does; `unkept` says why no checkpoint is possible."""
+    """The mode for these tools. `backend` confines commands, if one does; `unkept`: why no checkpoint is possible."""
     approve = settings["approve"]
     if _CHANGING.isdisjoint(tools):
         return ChosenMode(mode=approve.value)

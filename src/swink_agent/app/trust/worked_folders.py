@@ -1,7 +1,7 @@
 """The folders in which the user lets calls run unasked, in the user's own configuration.
 
-Owns the file `folders.json` beside the settings: a yes or a no for each folder that was asked about. A yes holds for the
-folders beneath it too, up to those of another repository. Nothing in a folder can add to it.
+Owns the file `folders.json` beside the settings: a yes or a no for each folder that was asked about. A yes holds for
+the folders beneath it too, up to those of another repository. Nothing in a folder can add to it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WorkedFolders:
         return None
 
     def keep(self, folder: Path, answer: bool | None) -> bool:
-        """Stores the answer, or forgets it with `None`. Returns whether that changed anything. Raises `SettingsError`."""
+        """Stores the answer, or forgets it with `None`. Returns whether it differs. Raises `SettingsError`."""
         answers = self.folders()
         real = os.path.realpath(folder)
         if answers.get(real) is answer:

@@ -52,11 +52,11 @@ _FED = names("at batch bmake crontab ed ex ftp gmake just lftp make nc ncat nvim
 # Git runs what follows one of these words.
 _GIT_RUNS = names("bisect foreach difftool filter-branch hook mergetool --exec -x --tree-filter for-each-repo")
 _TELLERS = names("cat echo printf")
-# Files with these endings are texts or sources of other languages: no program runs them as commands unless it is told to.
+# Files with these endings are texts or sources of other languages: no shell runs them unless it is told to.
 _DATA = tuple(
     names(
-        ".c .cc .cfg .cpp .cs .css .csv .diff .go .h .hpp .htm .html .ini .java .js .json .jsx .kt .log .md .mjs .patch "
-        ".php .py .pyi .rb .rs .rst .scss .sql .svg .swift .tex .toml .ts .tsv .tsx .txt .xml .yaml .yml"
+        ".c .cc .cfg .cpp .cs .css .csv .diff .go .h .hpp .htm .html .ini .java .js .json .jsx .kt .log .md .mjs "
+        ".patch .php .py .pyi .rb .rs .rst .scss .sql .svg .swift .tex .toml .ts .tsv .tsx .txt .xml .yaml .yml"
     )
 )
 # These pass the content of a file on to nothing.

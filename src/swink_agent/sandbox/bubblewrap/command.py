@@ -20,8 +20,8 @@ from functools import partial
 from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxClosed, SandboxError
 from ..kernel.headcount import Headcount, children_of, groups_beneath
-from ..kernel.usage import Usage, offer_to_the_kernel
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, limit_process
+from ..kernel.usage import Usage, offer_to_the_kernel
 from ..process import SandboxedProcess
 from ..profile import ProcessLimits
 from ..starting import start_program

@@ -69,7 +69,7 @@ def memory_of_machine() -> int | None:
     with suppress(OSError, ValueError, AttributeError):
         sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for path in _OF_GROUPS:
-        with suppress(OSError, ValueError), open(path, "rb") as file:  # "max" is no limit
+        with suppress(OSError, ValueError), open(path, "rb") as file:  # or "max", without one
             sizes.append(int(file.read(64)))
     return min(sizes, default=None)
 

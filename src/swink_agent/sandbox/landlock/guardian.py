@@ -23,8 +23,8 @@ from typing import NamedTuple, NoReturn
 
 from swink_agent.sandbox.kernel import calls as kernel
 from swink_agent.sandbox.kernel.headcount import LOOK_AGAIN, Headcount, tasks_of_machine
-from swink_agent.sandbox.kernel.usage import Usage, offer_to_the_kernel
 from swink_agent.sandbox.kernel.mounts import is_in
+from swink_agent.sandbox.kernel.usage import Usage, offer_to_the_kernel
 from swink_agent.sandbox.landlock.caller import CallServices, Umasks
 from swink_agent.sandbox.landlock.grants import Rulesets
 from swink_agent.sandbox.landlock.opens import Opens

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalsMode
 
-__all__ = ["APPROVE_NAMES", "MEANINGS", "MAY_WORK", "WORK_CHOICES", "Place", "next_place"]
+__all__ = ["APPROVE_NAMES", "MAY_WORK", "MEANINGS", "WORK_CHOICES", "Place", "next_place"]
 
 APPROVE_NAMES: dict[str, str] = {"auto": "auto", "smart": "smart", "ask": "on", "all": "off", "none": "none"}
 """The names of the modes in `#approve`."""
@@ -31,7 +31,7 @@ Place: TypeAlias = Literal["ask", "auto", "plan"]
 
 
 def next_place(mode: ApprovalsMode, *, is_plan: bool, is_running: bool) -> Place:
-    """Where Shift+Tab leads: ask, auto, plan, and again. `smart` is in the place of `auto`. A run cannot become a plan."""
+    """Where Shift+Tab leads: ask, auto, plan, and again. `smart` counts as `auto`. A run cannot become a plan."""
     if is_plan:
         return "ask"
     if mode == "ask":

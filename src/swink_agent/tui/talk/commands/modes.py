@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
 
 _MODES: dict[str, ApprovalsMode] = {
-    **{"auto": "auto", "smart": "smart", "on": "ask", "off": "all"},
-    **{"ask": "ask", "all": "all"},  # as in the settings
+    "auto": "auto",
+    "smart": "smart",
+    "on": "ask",
+    "off": "all",
+    "ask": "ask",
+    "all": "all",  # as in the settings
 }
 
 
