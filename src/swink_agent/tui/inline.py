@@ -241,7 +241,8 @@ class InlineFront:
         beside = "".join([f" · {part}" for part in beside_parts(talk.branch, len(talk.hosts), talk.tasks)])
         return (
             f"[{talk.mode} · {talk.state} · {approve_word(talk.approve)} · {safe_line(talk.model)}"
-            f" · {talk.fill:.0%} of the window · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))} · {safe_line(talk.folder)}{beside}]"
+            f" · {talk.fill:.0%} of the window · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))}"
+            f" · {safe_line(talk.folder)}{beside}]"
         )
 
     def _tell_progress(self) -> None:
