@@ -1,10 +1,10 @@
 """The rows that show the state of a run: the status row, and a row for each tool that runs.
 
 The status row says mode, state, approvals, model, window, tokens, cost, time and folder, and what there is of a branch,
-of hosts that commands may reach and of background commands. In a narrow window the folder loses its beginning and its
-branch, the model its provider, the gauge half of its bar, the model its middle, the gauge the rest of its bar, and the
-parts the points between them, in this order. From 60 columns on everything else shows; mode and state always do. Pure:
-widgets draw these rows.
+of hosts that commands may reach and of background commands. In a narrow window the folder loses its beginning, the
+model its provider, the gauge half of its bar, the folder its branch, the model its middle, the gauge the rest of its
+bar, and the parts the points between them, in this order. From 60 columns on everything else shows; mode and state
+always do. Pure: widgets draw these rows.
 """
 
 from __future__ import annotations
@@ -92,16 +92,15 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
     tokens, short = figures.tokens(status.tokens), figures.tokens(status.tokens).removesuffix(" tokens")
     bar, small, percent = [_gauge(status.fill, cells) for cells in (_BAR, _SMALL_BAR, 0)]
     word = approve_word(status.approve)
-    approve = [[Span(word, "status.warning" if " " in word else "status")]]
+    approve = [[Span(word, "status.warning" if " " in word else "status")]] if status.mode == "Execute" else []
     branch = f" ({cut_middle(safe_display(status.branch, 80), _LONGEST_BRANCH)})" if status.branch else ""
     beside = [[Span(text, "status.note")] for text in beside_parts("", status.hosts, status.tasks)]
     turn, few = ([f"turn {status.turn:,}"], [f"t{status.turn}"]) if status.turn else ([], [])
     for name, least, gauge, used, between, count, of_branch in (
         (model, _WHOLE, bar, tokens, _BETWEEN, turn, branch),
-        (model, _WHOLE, bar, tokens, _BETWEEN, turn, ""),
         (bare, _WHOLE, bar, tokens, _BETWEEN, turn, branch),
-        (bare, _WHOLE, bar, tokens, _BETWEEN, turn, ""),
-        (bare, _WHOLE, bar, short, _BETWEEN, turn, ""),
+        (bare, _WHOLE, bar, short, _BETWEEN, turn, branch),
+        (bare, _WHOLE, small, short, _BETWEEN, turn, branch),
         (bare, _WHOLE, small, short, _BETWEEN, turn, ""),
         (bare, _GOOD_MODEL, small, short, _BETWEEN, turn, ""),
         (bare, _GOOD_MODEL, percent, short, _BETWEEN, turn, ""),

@@ -65,8 +65,9 @@ async def test_a_no_is_kept_too(talk: Talk) -> None:
     conversation = await talk.open(text("ok"))
     conversation.offer_work()
     assert told(conversation)[-1] == (
-        "May commands and edits in this folder run unasked? /work yes: in the sandbox, and /rewind takes them back; "
-        "kept for this folder; /work no: you are asked, and not about this folder again"
+        "May commands and edits in this folder run unasked?\n"
+        "/work yes: in the sandbox, and /rewind takes them back; kept for this folder\n"
+        "/work no: you are asked, and not about this folder again"
     )
     await conversation.submit("/work no")
     assert conversation.approve == "smart"

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["ChosenMode", "choose_mode", "mode_here"]
 
 _CHANGING = frozenset({"bash", "write_file", "edit_file"})
-_HOW_TO_SAY_YES = "the terminal UI asks, and swink config work says so"
 
 
 class ChosenMode(Value, frozen=True, kw_only=True):
@@ -42,6 +41,11 @@ class ChosenMode(Value, frozen=True, kw_only=True):
     def note(self) -> str:
         """One sentence for the user, or an empty text."""
         return f"approvals are {self.mode}: {self.why}" if self.why else ""
+
+    @property
+    def advice(self) -> str:
+        """The same, with how the user says yes where nobody asks them."""
+        return f"{self.note} (swink config work says so)" if self.is_undecided else self.note
 
 
 def choose_mode(
@@ -111,5 +115,5 @@ def _reservation(settings: Settings, folder: Path) -> tuple[str, bool]:
     except SettingsError as error:
         return str(error), False
     if answer is None:
-        return f"you have not said yet that this folder may be worked in ({_HOW_TO_SAY_YES})", True
+        return "you have not said yet that this folder may be worked in", True
     return ("", False) if answer else ("you said no to working unasked in this folder (swink config work)", False)

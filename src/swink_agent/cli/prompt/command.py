@@ -223,7 +223,7 @@ def _tell_first(made: StandardAgent, project: Project | None, session: RunSessio
     """Warnings that the user should see before the run."""
     for warning in (*made.warnings, *([session.warning] if session.warning else [])):
         reporter.warn(warning)
-    reporter.mode_note = made.approval_mode.note
+    reporter.mode_note = made.approval_mode.advice
     if session.came_from:
         reporter.note(f"the session was begun in {session.came_from}, stays listed there, and continues in this folder")
     if project is not None and (text := project.what_is_unused):

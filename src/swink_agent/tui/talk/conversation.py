@@ -229,7 +229,7 @@ class Conversation:
             rows = [(key, *words) for key, words in zip(keys, WORK_CHOICES, strict=True)]
             self.transcript.add(ChoiceBlock(MAY_WORK, rows, self.choose_work))
         else:
-            self.notice(f"{MAY_WORK} {'; '.join([f'/work {key}: {words}' for key, words in WORK_CHOICES])}")
+            self.notice("\n".join([MAY_WORK, *[f"/work {key}: {words}" for key, words in WORK_CHOICES]]))
 
     def choose_work(self, number: int) -> None:
         """Answers the question of `offer_work` by the number of the choice, if it was asked and not answered."""
