@@ -38,8 +38,7 @@ def test_the_folder_loses_its_beginning_at_a_slash_and_the_model_its_provider_be
         " · anthropic:claude-sonnet-4-6 · ███░░░░░ 42% · 12.3k tokens · $0.0335 · 1m05s · …/project"
     )
     assert (
-        row(107)
-        == "Execute · running · smart · claude-sonnet-4-6 · ███░░░░░ 42% · 12.3k tokens · $0.0335 · 1m05s · …/project"
+        row(100) == "Execute · running · claude-sonnet-4-6 · ███░░░░░ 42% · 12.3k tokens · $0.0335 · 1m05s · …/project"
     )
     assert row(80) == "Execute · running · claude…-4-6 · ██░░ 42% · 12.3k · $0.0335 · 1m05s · project"
 

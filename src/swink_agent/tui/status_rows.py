@@ -114,8 +114,6 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
             break  # keep a note readable
         numbers = [[Span(text, "status")] for text in (used, _cost(status.cost), *count, _elapsed(status.elapsed))]
         rest = [gauge, *numbers, *beside]
-        if used is short and status.approve == "smart":
-            approve = []  # the usual one
         nothing = [Span("", "status")]
         room = width - _width(_joined([*head, *approve, nothing, *rest, nothing], between)) - cell_width(of_branch)
         least_folder = min(cell_width(_last(folder)), _GOOD_FOLDER if between == _BETWEEN else _LEAST_FOLDER)
@@ -124,6 +122,8 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
             shown = [Span(cut_middle(name, model_room), "status.model")]
             where = [Span(_cut_folder(folder, room - model_room) + of_branch, "status.folder")]
             yield _joined([*head, *approve, shown, *rest, where], between)
+        if status.approve == "smart":
+            approve = []  # the usual one gives way first
     for kept in ([*approve, percent, [Span(short, "status")], [Span(_cost(status.cost), "status")]], approve, []):
         yield _joined([*head, *kept])
 
