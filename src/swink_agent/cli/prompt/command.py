@@ -43,8 +43,8 @@ from .reporter import Loudness, Reporter
 __all__ = ["run_prompt"]
 
 _UNATTENDED = (
-    "there is nobody here to ask; --approve all allows such calls, confined to the folder, --approve auto those that can "
-    "be taken back, and --allow, with a rule such as 'bash: pytest *', some of them"
+    "there is nobody here to ask; --approve all allows such calls, confined to the folder, --approve auto those that "
+    "can be taken back, and --allow, with a rule such as 'bash: pytest *', some of them"
 )
 
 
