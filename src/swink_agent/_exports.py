@@ -58,6 +58,8 @@ from .core.events import MessagesInjected as MessagesInjected
 from .core.events import MessageStart as MessageStart
 from .core.events import MessageUpdate as MessageUpdate
 from .core.events import ModelFallback as ModelFallback
+from .core.events import TaskEnded as TaskEnded
+from .core.events import TaskStarted as TaskStarted
 from .core.events import ToolApprovalRequested as ToolApprovalRequested
 from .core.events import ToolApprovalResolved as ToolApprovalResolved
 from .core.events import ToolCallDeferred as ToolCallDeferred
@@ -162,6 +164,8 @@ from .policies import WorkspaceOnly as WorkspaceOnly
 from .policies import recommended as recommended
 from .sandbox import SandboxProfile as SandboxProfile
 from .sandbox import open_sandbox as open_sandbox
+from .tools import BashOutputTool as BashOutputTool
+from .tools import BashStopTool as BashStopTool
 from .tools import BashTool as BashTool
 from .tools import EditFileTool as EditFileTool
 from .tools import ListDirTool as ListDirTool

@@ -66,6 +66,7 @@ async def test_smart_asks_only_about_what_no_rule_allows() -> None:
     approve, person = approvals("once", "no")
     assert await approve(bash("git status")) == Approve()
     assert await approve(bash("ls -la", timeout=5)) == Approve()
+    assert await approve(bash("ls -la", background=True)) == Approve()
     assert person.questions == []
     assert await approve(bash("npm test")) == Approve()
     assert await approve(bash("npm test")) == Reject("the user said no")
@@ -498,6 +499,7 @@ async def test_a_prefix_is_trusted_for_the_session() -> None:
     assert await approve(bash("go vet")) == Approve()
     for command in ("go vet", "go vet -- --watch", "'go' v\\et 'a;b'"):
         assert await approve(bash(command, timeout=3)) == Approve()
+        assert await approve(bash(command, background=True)) == Approve()
     assert len(person.questions) == 1
     asked = [
         *["go", "go install", "go vetting", "go vet; id", "go vet && id", "go vet > f", "go vet $(id)"],

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from swink_agent.sandbox import Sandbox, SandboxProfile, open_unconfined
+from swink_agent.sandbox.bubblewrap.backend import BubblewrapSandbox
 
 OpenFn = Callable[[SandboxProfile], Sandbox]
 
@@ -57,6 +58,20 @@ async def test_no_attempt_gets_out(name: str, arena: Any) -> None:
     outcome, found = await arena.attempt(ATTEMPTS[name])
     assert found == [], outcome.output
     assert outcome.code in (0, -9), outcome.output
+
+
+@pytest.mark.sweep
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("name", ATTEMPTS)
+async def test_no_attempt_gets_out_from_the_network_of_a_background_command(name: str, playground: Any) -> None:
+    """Only bubblewrap starts such a command in another way."""
+    with BubblewrapSandbox(playground.profile()) as sandbox:
+        beside = await sandbox.spawn(["/bin/sleep", "1000"], cwd=str(playground.root), background=True)
+        outcome = await playground.run(sandbox, ATTEMPTS[name])
+        beside.kill()
+        await beside.wait()
+        assert playground.check(outcome) == [], outcome.output
+        assert outcome.code in (0, -9), outcome.output
 
 
 @pytest.mark.sweep

@@ -11,12 +11,19 @@ from pathlib import Path
 import pytest
 
 from swink_agent import AgentToolResult, ToolContext, extract_text
-from swink_agent.sandbox import SandboxProfile, SandboxUnavailable, open_sandbox
+from swink_agent.sandbox import Reached, SandboxProfile, SandboxUnavailable, open_sandbox
 from swink_agent.sandbox.open import backend_names
 from swink_agent.tools import BashTool
-from swink_agent.tools._sandbox_limits import NO_NETWORK, READ_ONLY_OUTSIDE, limits_met
+from swink_agent.tools._sandbox_limits import (
+    NO_NETWORK,
+    READ_ONLY_OUTSIDE,
+    Asking,
+    hosts_refused,
+    limits_met,
+    told_reached,
+)
 
-NETWORK, OUTSIDE = f"[sandbox: {NO_NETWORK}]", f"[sandbox: {READ_ONLY_OUTSIDE}]"
+NETWORK = f"[sandbox: {NO_NETWORK}]"
 
 
 @pytest.fixture
@@ -62,14 +69,21 @@ async def test_a_write_outside_the_folder_is_told(shell: BashTool, places: tuple
     (places[0] / "file").write_text("mine")
     result = await run(shell, command.format(outside=places[1]))
     assert result.is_error
-    assert extract_text(result.content).endswith(f"\n{OUTSIDE}"), extract_text(result.content)
-    assert result.details["walls"] == [READ_ONLY_OUTSIDE]
+    what = f"{places[1]} is not among the folders that may be written"
+    ask = f'to ask for it: access={{"write": ["{places[1]}"]}} and a reason'
+    assert extract_text(result.content).endswith(f"\n[sandbox: {what}; {ask}]"), extract_text(result.content)
+    assert result.details["walls"] == [what]
     assert (places[1] / "file").read_text() == "as it was"
 
 
 async def test_a_host_that_cannot_be_reached_is_told(shell: BashTool) -> None:
     result = await run(shell, "bash -c 'exec 3<>/dev/tcp/192.0.2.1/80'; exit 7")
     assert extract_text(result.content).endswith(f"[exit code 7]\n{NETWORK}"), extract_text(result.content)
+    result = await run(shell, "echo 'curl: (6) Could not resolve host: Example.org' >&2; exit 6")
+    what = "example.org is not among the hosts that may be reached"
+    ask = 'to ask for it: access={"network": ["example.org"]} and a reason'
+    assert extract_text(result.content).endswith(f"\n[sandbox: {what}; {ask}]"), extract_text(result.content)
+    assert result.details["walls"] == [what]
     names = "import socket; socket.getaddrinfo('example.invalid', 80)"
     result = await run(shell, f'{sys.executable} -c "{names}"')
     assert extract_text(result.content).endswith(f"[exit code 1]\n{NETWORK}"), extract_text(result.content)
@@ -119,10 +133,78 @@ async def test_without_a_sandbox_there_is_no_wall(places: tuple[Path, Path]) -> 
 def test_what_programs_say(places: tuple[Path, Path], said: str, walls: list[str]) -> None:
     profile = SandboxProfile(write=(str(places[0]),))
     text = said.format(outside=places[1], work=places[0])
-    assert limits_met(f"building\n{text}\n", profile, str(places[0])) == walls
+    assert [limit.what for limit in limits_met(f"building\n{text}\n", profile, str(places[0]))] == walls
+    assert not any(limit.access for limit in limits_met(text, profile, str(places[0])))
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("said", "host"),
+    [
+        ("curl: (6) Could not resolve host: example.org", "example.org"),
+        ("fatal: unable to access 'https://x.org/': Could not resolve host: x.org", "x.org"),
+        ("ssh: Could not resolve hostname github.com: Temporary failure in name resolution", "github.com"),
+        ("npm error request to https://registry.npmjs.org/left-pad failed, reason: EAI_AGAIN", "registry.npmjs.org"),
+        ("getaddrinfo ENOTFOUND registry.npmjs.org", "registry.npmjs.org"),
+        ("dial tcp: lookup proxy.golang.org: no such host", "proxy.golang.org"),
+        ("wget: unable to resolve host address \u2018example.org\u2019", "example.org"),
+        ("HTTPSConnectionPool(host='pypi.org', port=443): Temporary failure in name resolution", "pypi.org"),
+        ("error sending request for url (https://pypi.org:8443/simple): dns error", "pypi.org:8443"),
+    ],
+)
+def test_the_host_that_was_meant_can_be_asked_for(places: tuple[Path, Path], said: str, host: str) -> None:
+    profile = SandboxProfile(write=(str(places[0]),))
+    (met,) = limits_met(said, profile, str(places[0]), Asking(can=lambda access: True))
+    assert str(met) == (
+        f"{host} is not among the hosts that may be reached; "
+        f'to ask for it: access={{"network": ["{host}"]}} and a reason'
+    )
+
+
+def test_what_the_proxy_saw_is_told(places: tuple[Path, Path]) -> None:
+    seen = (
+        Reached("pypi.org", 443, True),
+        Reached("example.org", 443, False, "is not among the hosts that may be reached"),
+        Reached("::1", 8000, False, "is not among the hosts that may be reached"),
+        Reached("inner.org", 80, False, "leads to 10.0.0.5, which is not public"),
+        Reached("down.org", 443, True, "could not be reached: refused"),
+    )
+    assert told_reached(seen) == [
+        "network: reached pypi.org:443",
+        "network: down.org:443 could not be reached: refused",
+    ]
+    asking = Asking(can=lambda access: True)
+    assert list(map(str, hosts_refused(seen, asking))) == [
+        "example.org:443 is not among the hosts that may be reached; "
+        'to ask for it: access={"network": ["example.org"]} and a reason',
+        "[::1]:8000 is not among the hosts that may be reached; "
+        'to ask for it: access={"network": ["[::1]:8000"]} and a reason',
+        "inner.org:80 leads to 10.0.0.5, which is not public",
+    ]
+    had = Asking({"network": ["pypi.org"], "write": ["/opt"]}, lambda access: True)
+    assert hosts_refused(seen, had)[0].access == {"network": ["pypi.org", "example.org"], "write": ["/opt"]}
+    many = [Reached(f"h{n}.org", 443, False, "is not among the hosts that may be reached") for n in range(30)]
+    assert str(hosts_refused(many)[-1]) == "22 more hosts may not be reached"
+    profile = SandboxProfile(write=(str(places[0]),), hosts=("pypi.org",))
+    (met,) = limits_met("Could not resolve host: example.org", profile, str(places[0]))
+    assert str(met) == "the network is reached through the proxy alone that HTTPS_PROXY names"
+    assert limits_met("Could not resolve host: example.org", profile, str(places[0]), is_known=True) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_what_the_user_may_not_write_either_is_not_the_sandbox_s_doing(places: tuple[Path, Path]) -> None:
     profile = SandboxProfile(write=(str(places[0]),))
     assert limits_met("touch: cannot touch '/etc/x': Permission denied", profile, str(places[0])) == []
+
+
+def test_a_file_that_only_this_command_does_not_find_can_be_asked_for(places: tuple[Path, Path]) -> None:
+    """A command that reaches hosts does not see all that others do."""
+    work, outside = places
+    profile = SandboxProfile(write=(str(work),), hosts=("a.org",), read=("/usr",))
+    had = Asking({"network": ["a.org"]}, lambda access: True)
+    for line in (f"cat: {outside}/file: No such file or directory", f"cat: '{outside}/file': Permission denied"):
+        (met,) = limits_met(line, profile, str(work), had)
+    assert limits_met(f"cat: {outside}/missing: No such file or directory", profile, str(work), had) == []
+    (met,) = limits_met(f"cat: {outside}/file: No such file or directory", profile, str(work), had)
+    assert met.what == f"{outside} is not among the folders that may be read"
+    assert met.access == {"network": ["a.org"], "read": [str(outside)]}

@@ -32,6 +32,8 @@ def test_the_set_is_complete_and_asks_where_something_can_change(tools: list[Age
         "list_dir": False,
         "search": False,
         "bash": True,
+        "bash_output": False,
+        "bash_stop": False,
     }
 
 

@@ -39,6 +39,14 @@ ANSWER_KEYS = (
         *("3", "p", ApprovalChoice.SESSION_PREFIX),
         *("always, commands that begin so:", "begins so", "every command with this [p]refix:"),
     ),
+    AnswerKey(
+        *("8", "s", ApprovalChoice.SESSION_ACCESS),
+        *("this session, what asks for no more", "session", "for this [s]ession, what asks for no more"),
+    ),
+    AnswerKey(
+        *("9", "a", ApprovalChoice.ALWAYS),
+        *("always, every command:", "always, kept", "[a]lways, every command to these hosts"),
+    ),
     AnswerKey("4", "n", ApprovalChoice.NO, "no", "no", "[n]o"),
     AnswerKey("5", "b", "because", "no, because …", "no, because", "no [b]ecause …"),
     AnswerKey("", "h", "hunks", "hunk by hunk", "hunks", ""),

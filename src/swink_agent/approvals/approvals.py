@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -21,6 +22,18 @@ from swink_agent.core.texts.unicode_forms import compatibility_form
 from swink_agent.core.values.choice import Choice
 from swink_agent.core.values.value import Value, copy_json
 
+from .access import (
+    access_of,
+    access_warnings,
+    asked_reason,
+    asks_for_access,
+    asks_no_more,
+    changes_access,
+    place_of,
+    sentence_on,
+    to_remember,
+    what_opens,
+)
 from .call_rules import CallRules
 from .commands.prefixes import prefix_covers, prefix_length
 from .commands.rules import COMMAND_TOOLS, CommandRules, Decision
@@ -30,15 +43,15 @@ from .scopes import UNKEPT
 
 __all__ = ["ApprovalAnswer", "ApprovalChoice", "ApprovalQuestion", "Approvals", "SessionTrust"]
 
+_LOG = logging.getLogger("swink_agent")
+
 ApprovalsMode: TypeAlias = Literal["smart", "auto", "ask", "all", "none"]
 
 _BY_RULES = ("smart", "auto")
 """The modes in which rules and trust answer for a person."""
 _NONE = "nothing that needs approval may run here (approvals are set to none)"
 # Arguments that do not change what a command does.
-_BESIDE_A_COMMAND = frozenset({"timeout"})
-# What a confined command may be given besides, and still run unasked in `auto`: not access to anything more.
-_BESIDE_A_CONFINED_COMMAND = _BESIDE_A_COMMAND | {"background", "reason"}
+_BESIDE_A_COMMAND = frozenset({"timeout", "background", "reason"})
 _CONFINING = frozenset({"bubblewrap", "landlock", "sandbox-exec"})
 _WRITERS = frozenset({"write_file", "edit_file"})
 _OF_TASKS = frozenset({"bash_output", "bash_stop"})
@@ -57,6 +70,10 @@ class ApprovalChoice(Choice):
     """Yes, and every call of this tool in this session."""
     SESSION_PREFIX = "session_prefix"
     """Yes, and every command in this session that begins with the words of `ApprovalQuestion.prefix`."""
+    SESSION_ACCESS = "session_access"
+    """Yes, and every command in this session that asks for no more than `ApprovalQuestion.access`."""
+    ALWAYS = "always"
+    """Yes, and the hosts of `ApprovalQuestion.access` are remembered for every command from now on."""
     NO = "no"
 
 
@@ -71,7 +88,7 @@ class ApprovalAnswer(Value, frozen=True):
 
 
 class ApprovalQuestion(Value, frozen=True, kw_only=True):
-    """A call to decide on, ready to be shown: `display`, `why`, `warnings` and `prefix` contain no hidden characters.
+    """A call to decide on, ready to be shown: all texts but those of the request contain no hidden characters.
 
     `choices` are the answers that make sense; the others count as `once`. The request is as the model wrote it: show
     `display`, or `render()` for the whole call, and never the arguments.
@@ -82,13 +99,22 @@ class ApprovalQuestion(Value, frozen=True, kw_only=True):
     why: str
     warnings: tuple[str, ...] = ()
     prefix: str | None = None
-    choices: tuple[ApprovalChoice, ...] = tuple(ApprovalChoice)
+    choices: tuple[ApprovalChoice, ...] = (
+        ApprovalChoice.ONCE,
+        ApprovalChoice.SESSION_TOOL,
+        ApprovalChoice.SESSION_PREFIX,
+        ApprovalChoice.NO,
+    )
     command: str | None = None
     details: dict[str, Any] | None = None
     shown: ProposedCall | None = None
     """The request with secrets masked, if it has any."""
     can_wait: bool = False
     """Whether the call waits already, and may wait on: then `Defer` is an answer that changes nothing."""
+    access: dict[str, Any] | None = None
+    """What opens beyond the sandbox, exactly: `network` (hosts, or true), `write` and `read` (folders)."""
+    reason: str = ""
+    """Why the model asks for that access, in its words, in one line of at most 500 characters."""
 
     def __repr__(self) -> str:
         return f"ApprovalQuestion(request={self.request!r})"  # any shown text may contain a secret
@@ -103,6 +129,7 @@ AskFn: TypeAlias = Callable[
     "ApprovalAnswer | ApprovalChoice | Defer | str | Awaitable[ApprovalAnswer | ApprovalChoice | Defer | str]",
 ]
 PreviewFn: TypeAlias = Callable[[ProposedCall], "Mapping[str, Any] | None"]
+RememberFn: TypeAlias = Callable[[list[str]], "Awaitable[None] | None"]
 
 
 # -- trust ---------------------------------------------------------------------------------------------------
@@ -113,7 +140,8 @@ class SessionTrust:
 
     Trust applies only to requests with the same `scope` (folder and sandbox, without a file tool's `path`). A trusted
     prefix matches commands that consist of plain words only, if no option after it would run something else. Trust in
-    a tool does not cover the files that decide what other programs run (`.git`, `.swink`). Thread-safe.
+    a tool does not cover the files that decide what other programs run (`.git`, `.swink`). Calls that ask for access
+    beyond the sandbox are covered by trust in such access alone. Thread-safe.
     """
 
     def __init__(self, *, tools: Mapping[str, str] = COMMAND_TOOLS) -> None:
@@ -121,6 +149,7 @@ class SessionTrust:
         self._lock = threading.Lock()
         self._tools: set[tuple[str, bytes]] = set()
         self._prefixes: set[tuple[str, tuple[str, ...], bytes]] = set()
+        self._access: list[tuple[bytes, dict[str, Any]]] = []
 
     def __repr__(self) -> str:
         with self._lock:
@@ -143,14 +172,32 @@ class SessionTrust:
         with self._lock:
             self._prefixes.add((tool, words, _key(scope)))
 
+    def trust_access(self, request: ProposedCall) -> None:
+        """Lets calls that ask for no more access than this one run without a question, in its folder and sandbox."""
+        place, access = place_of(request), access_of(request)
+        if place is not None and access is not None:
+            with self._lock:
+                self._access.append((place, copy_json(access)))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that commands may ask for in this session without a question."""
+        with self._lock:
+            asked = [access.get("network") for _, access in self._access]
+        named = [cast("list[str]", hosts) for hosts in asked if isinstance(hosts, list)]
+        return tuple(dict.fromkeys([host for hosts in named for host in hosts]))
+
     def forget(self) -> None:
         """Ends all trust."""
         with self._lock:
             self._tools.clear()
             self._prefixes.clear()
+            self._access.clear()
 
     def covers(self, request: ProposedCall) -> bool:
-        """Whether the call is trusted, by tool or by prefix, in its scope."""
+        """Whether the call is trusted, by tool, by prefix or by access, in its scope."""
+        if self._is_command_with_access(request):
+            return self._covers_access(request)
         with self._lock:
             by_tool = (request.name, _key(request.scope)) in self._tools
         if by_tool and not _is_of_settings(request):
@@ -163,6 +210,17 @@ class SessionTrust:
         except NotPlain:
             return False
         return any(prefix_covers(prefix, words) for prefix in self.prefixes(request))
+
+    def _is_command_with_access(self, request: ProposedCall) -> bool:
+        return request.name in self._command_tools and asks_for_access(request)
+
+    def _covers_access(self, request: ProposedCall) -> bool:
+        place, access = place_of(request), access_of(request)
+        if place is None or access is None:
+            return False
+        with self._lock:
+            trusted = [each for where, each in self._access if where == place]
+        return any(asks_no_more(access, each) for each in trusted)
 
     def prefixes(self, request: ProposedCall) -> list[tuple[str, ...]]:
         """The trusted first words of commands for this tool, in the scope of the request."""
@@ -224,6 +282,9 @@ class Approvals:
     argument with it. `preview` may return the details of a write before it happens (path, old, new, is_new), so
     that it is shown as a diff; it runs in a thread, and `tools.change_preview` makes one. `redactor` masks secrets.
 
+    A command that asks for access beyond its sandbox is asked about in every mode but "none"; no rule covers it.
+    `remember(hosts)`, sync or async, keeps hosts for good; only with it is `always` an answer to such a question.
+
     Several agents may share one object; they may then ask at the same time.
     """
 
@@ -238,8 +299,10 @@ class Approvals:
         preview: PreviewFn | None = None,
         redactor: Redactor | None = None,
         calls: CallRules | None = None,
+        remember: RememberFn | None = None,
     ) -> None:
         self.calls = calls
+        self._remember = remember
         self.rules = rules or (CommandRules.standard() if calls is None else calls.commands)
         self.trust = SessionTrust(tools=tools) if trust is None else trust
         self._ask = ask
@@ -273,6 +336,8 @@ class Approvals:
             decision = self._decide(request)
         if decision.verdict == "deny":
             return Reject(decision.reason)
+        if self._asks_for_access(request):
+            return await self._decide_access(request)
         if mode == "all":
             return Approve()
         if mode in _BY_RULES and (decision.verdict == "allow" or self.trust.covers(request)):
@@ -285,6 +350,22 @@ class Approvals:
         if self._ask is None:
             return Reject(f"{why}, and there is nobody to ask; {self._alternative(request)}")
         return await self._put(self._ask, request, why)
+
+    def _asks_for_access(self, request: ProposedCall) -> bool:
+        return request.name in self._tools and asks_for_access(request)
+
+    async def _decide_access(self, request: ProposedCall) -> Approval | Defer:
+        """Asks about access beyond the sandbox, unless a person trusted as much for this session."""
+        if self._mode != "ask" and self.trust.covers(request):
+            return Approve()
+        if self._ask is None:
+            access = access_of(request)
+            what = "" if access is None else f" ({what_opens(access)})"
+            return Reject(
+                f"a person must allow access beyond the sandbox{what}, and there is nobody to ask; work without it, "
+                "and say in the answer what is left to do"
+            )
+        return await self._put(self._ask, request, "")
 
     def denial(self, call: PendingCall) -> str | None:
         """Returns why a deny rule or the mode "none" forbids a call that waits, or `None`; `resume` asks neither.
@@ -317,7 +398,7 @@ class Approvals:
         if can_wait:
             question = msgspec.structs.replace(question, can_wait=True)
         answer = await self._answer(ask, question)
-        return answer if isinstance(answer, Defer) else self._settle(request, question, answer)
+        return answer if isinstance(answer, Defer) else await self._settle(request, question, answer)
 
     def _decide(self, request: ProposedCall) -> Decision:
         by_rule = None if self.calls is None else self.calls.decide(request)
@@ -349,7 +430,7 @@ class Approvals:
         argument = self._tools.get(request.name)
         if argument is None or not isinstance(request.arguments.get(argument), str):
             return False
-        is_plain = request.arguments.keys() <= {argument, *_BESIDE_A_CONFINED_COMMAND}
+        is_plain = request.arguments.keys() <= {argument, *_BESIDE_A_COMMAND}
         return is_plain and request.scope.get("backend") in _CONFINING
 
     def _only_reads(self, request: ProposedCall) -> bool:
@@ -375,10 +456,18 @@ class Approvals:
         details: dict[str, Any] | None,
     ) -> ApprovalQuestion:
         argument = self._tools.get(request.name)
+        access = access_of(request) if self._asks_for_access(request) else None
+        reason = asked_reason(shown.arguments) if self._asks_for_access(request) else ""
         command = _command(request, argument)
         prefix = None if command is None else _suggested_prefix(command)
         choices = [ApprovalChoice.ONCE]
-        if mode in _BY_RULES:
+        if self._asks_for_access(request):
+            why = sentence_on(access_of(shown), reason)
+            if access is not None and mode != "ask" and place_of(request) is not None:
+                choices.append(ApprovalChoice.SESSION_ACCESS)
+            if access is not None and self._remember is not None and to_remember(access):
+                choices.append(ApprovalChoice.ALWAYS)
+        elif mode in _BY_RULES:
             if not _is_of_settings(request):  # trust in a tool does not cover these
                 choices.append(ApprovalChoice.SESSION_TOOL)
             if prefix is not None:
@@ -390,12 +479,14 @@ class Approvals:
             ),
             display=render_request(shown, command=argument, details=details),
             why=why,
-            warnings=_warnings(request),
+            warnings=(*(access_warnings(access) if access is not None else ()), *_warnings(request)),
             prefix=prefix,
             choices=(*choices, ApprovalChoice.NO),
             command=argument,
             details=details,
             shown=None if shown is request else shown,
+            access=copy_json(access),
+            reason=reason,
         )
 
     async def _details(self, request: ProposedCall) -> dict[str, Any] | None:
@@ -414,7 +505,12 @@ class Approvals:
     def _shown(request: ProposedCall, redactor: Redactor) -> ProposedCall:
         """The request with secrets masked, before anything is cut, so that no part of a secret is shown."""
         arguments = redactor.redact_value(request.arguments)
-        return request if arguments == request.arguments else msgspec.structs.replace(request, arguments=arguments)
+        scope = request.scope
+        if (access := access_of(request)) is not None:
+            scope = {**scope, "access": redactor.redact_value(access)}
+        if arguments == request.arguments and scope == request.scope:
+            return request
+        return msgspec.structs.replace(request, arguments=arguments, scope=scope)
 
     @staticmethod
     async def _answer(ask: AskFn, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
@@ -431,12 +527,14 @@ class Approvals:
         what = f"the question was answered with a {type(answer).__name__}, which is not an answer"
         return ApprovalAnswer(ApprovalChoice.NO, what)
 
-    def _settle(self, request: ProposedCall, question: ApprovalQuestion, answer: ApprovalAnswer) -> Approval:
+    async def _settle(self, request: ProposedCall, question: ApprovalQuestion, answer: ApprovalAnswer) -> Approval:
         if answer.choice == ApprovalChoice.NO:
             return Reject(answer.reason or "the user said no")
         if answer.arguments is not None and answer.arguments != request.arguments:
             # A person trusts what the model asked for, not arguments that they changed themselves.
             changed = msgspec.structs.replace(request, arguments=copy_json(answer.arguments))
+            if request.name in self._tools and changes_access(request.arguments, changed.arguments):
+                return Reject("an answer cannot change the access that was asked about: call it again to ask for other")
             decision = self._decide(changed)
             return (
                 Reject(decision.reason) if decision.verdict == "deny" else ApproveWith(changed.arguments, answer.reason)
@@ -446,7 +544,22 @@ class Approvals:
                 self.trust.trust_tool(request.name, scope=request.scope)
             elif answer.choice == ApprovalChoice.SESSION_PREFIX and question.prefix is not None:
                 self.trust.trust_command(question.prefix, tool=request.name, scope=request.scope)
+            elif answer.choice in (ApprovalChoice.SESSION_ACCESS, ApprovalChoice.ALWAYS):
+                self.trust.trust_access(request)
+                if answer.choice == ApprovalChoice.ALWAYS:
+                    await self._keep(to_remember(access_of(request) or {}))
         return Approve()
+
+    async def _keep(self, hosts: list[str]) -> None:
+        """Lets the application remember the hosts. If it cannot, they are trusted for this session."""
+        if self._remember is None:
+            return
+        try:
+            kept: object = self._remember(hosts)
+            if inspect.isawaitable(kept):
+                await cast("Awaitable[object]", kept)
+        except Exception:
+            _LOG.exception("the hosts could not be remembered: they are trusted for this session")
 
 
 def _proposed(call: PendingCall) -> ProposedCall:

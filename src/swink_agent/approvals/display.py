@@ -16,11 +16,15 @@ import msgspec
 from swink_agent.core.approval import ProposedCall
 from swink_agent.rendering.escaping import LIMIT, display_warnings, is_deceptive, safe_display, safe_line
 
+from .access import ACCESS, access_lines, access_of
+
 __all__ = ["CallLine", "call_lines", "display_warnings", "is_deceptive", "render_request", "safe_display"]
 
-LineKind: TypeAlias = Literal["title", "command", "added", "removed", "context", "hunk", "field", "gap", "note"]
+LineKind: TypeAlias = Literal[
+    "title", "command", "added", "removed", "context", "hunk", "field", "gap", "note", "access"
+]
 
-_MARKS: Mapping[LineKind, str] = {"title": "", "command": "│ ", "added": "+ ", "removed": "- "}
+_MARKS: Mapping[LineKind, str] = {"title": "", "command": "│ ", "added": "+ ", "removed": "- ", "access": "! "}
 _LONGEST_LINE = 400
 _MOST_LINES = 80
 _OF_AN_EDIT = frozenset({"old", "new", "replace_all", "line"})
@@ -34,7 +38,7 @@ class CallLine(NamedTuple):
 
     @property
     def marked(self) -> str:
-        """The line with its mark (`│`, `+`, `-`, a space), which the text cannot imitate."""
+        """The line with its mark (`│`, `+`, `-`, `!`, a space), which the text cannot imitate."""
         return f"{_MARKS.get(self.kind, '  ')}{self.text}"
 
 
@@ -47,8 +51,8 @@ def render_request(
 ) -> str:
     """The call as text for a person: a command as it is, a write or an edit as a diff, any other call as JSON.
 
-    Every line but the first begins with a mark (`│`, `+`, `-`, a space), so that no text in the arguments looks like a
-    line of the program that shows them. `command` names the argument that is a shell command, if there is one.
+    Every line but the first begins with a mark (`│`, `+`, `-`, `!`, a space), so that no text in the arguments looks
+    like a line of the program that shows them. `command` names the argument that is a shell command, if there is one.
     `details` (path, old, new, is_new) give a write its real diff; their `notes`, a list of sentences, are shown below
     it. `limit` is the maximum number of characters, taken from the beginning and the end.
     """
@@ -70,8 +74,10 @@ def call_lines(
         name += f" (called by {' → '.join([safe_display(tool, 40) for tool in request.delegates])})"
     path = arguments.get("path")
     if command is not None and isinstance(arguments.get(command), str):
-        rest = {key: value for key, value in arguments.items() if key != command}
-        lines = [*_block("command", arguments[command], limit), *_fields(rest, limit)]
+        opens, rest = _access(request), _without(arguments, command)
+        if opens:  # never as the model wrote it, and never cut
+            rest = _without(rest, ACCESS)
+        lines = [*opens, *_block("command", arguments[command], limit), *_fields(rest, limit)]
         return _joined(name, lines, details, limit)
     known: Mapping[str, Any] = {} if details is None else details
     shown_path = known.get("path", path)
@@ -87,6 +93,12 @@ def call_lines(
         more = _fields(_without(arguments, "path", "edits"), limit)
         return _joined(title, [*_edits(arguments["edits"], limit), *more], details, limit)
     return _joined(name, _fields(arguments, limit), details, limit)
+
+
+def _access(request: ProposedCall) -> list[CallLine]:
+    """What would open beyond the sandbox, in the normal form that the tool put into the scope of the call."""
+    access = access_of(request)
+    return [] if access is None else [CallLine("access", line) for line in access_lines(access)]
 
 
 def _path(path: str, request: ProposedCall) -> str:

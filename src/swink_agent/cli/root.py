@@ -154,6 +154,13 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="How commands are confined; off confines nothing.",
 )
 @click.option("--network/--no-network", default=None, help="Whether commands may use the network. Default: not.")
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    metavar="HOST",
+    help="Every command may reach this host, unasked: pypi.org, *.example.org, example.org:8443. Repeatable.",
+)
 @click.option("--masking/--no-masking", default=None, help="Whether secrets are masked. Default: they are.")
 @click.option(
     "--unmask",

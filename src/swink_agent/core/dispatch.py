@@ -63,6 +63,8 @@ _CANCELLED_TEXTS: dict[_Cancellation, str] = {
 }
 """What the model reads for it."""
 
+_OTHER_ACCESS = "the answer changed the access that was asked about; make the call again to ask for other access"
+
 GRACE = 0.05
 """Seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch."""
 
@@ -285,6 +287,9 @@ class Batch:
             if self.run.config.pre_dispatch_policies:
                 await self._screen_one(call, self.run.policy_context())
             granted = None if call.message is not None else await self._scope(call)
+            if granted is not None and not _are_same(granted.get("access"), scope.get("access")):
+                self._refuse(call, f"tool call rejected: {_OTHER_ACCESS}", ToolOutcome.REJECTED, _OTHER_ACCESS)
+                return
         if granted is not None:
             reads_only = isinstance(answer, Approve) and answer.reads_only
             call.grant = Grant(call.name, call.arguments, granted, reads_only)

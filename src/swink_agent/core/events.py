@@ -16,6 +16,9 @@ A call that waits for a later answer has a `ToolCallDeferred` in place of `ToolA
 A run that brings answers begins with `TurnStart TurnResumed`, which stands in place of `MessageStart … MessageEnd`. Any
 other run that finds waiting calls closes them: their `ToolExecutionEnd` follows `AgentStart`.
 
+`TaskStarted` and `TaskEnded` may stand anywhere between `AgentStart` and `AgentEnd`. Between runs, the agent's
+subscribers get them.
+
 Events report everything that a run did; `record` folds them into a `RunRecord`. Their JSON form is in `codec`.
 `swink_agent.testing.check_events` checks a sequence against this grammar.
 """
@@ -58,6 +61,8 @@ __all__ = [
     "MessagesInjected",
     "ModelFallback",
     "RunKind",
+    "TaskEnded",
+    "TaskStarted",
     "ToolApprovalRequested",
     "ToolApprovalResolved",
     "ToolCallDeferred",
@@ -298,6 +303,23 @@ class DelegateEvent(Value, frozen=True, tag_field="type", tag="delegate_event"):
     event: AgentEvent
 
 
+class TaskStarted(Value, frozen=True, tag_field="type", tag="task_started", gc=False):
+    """A command runs in the background, beyond the end of the call that started it."""
+
+    id: str
+    command: str
+
+
+class TaskEnded(Value, frozen=True, tag_field="type", tag="task_ended", gc=False):
+    """A background command has ended, with all that it started. `exit_code` is `None` if it was stopped.
+
+    It may end in a later run than it began, or between runs.
+    """
+
+    id: str
+    exit_code: int | None = None
+
+
 class TurnEnd(Value, frozen=True, tag_field="type", tag="turn_end"):
     """A turn ends. `message` is `None` if a policy stopped the turn before the request."""
 
@@ -338,6 +360,8 @@ AgentEvent: TypeAlias = (
     | ToolExecutionRetry
     | ToolExecutionEnd
     | DelegateEvent
+    | TaskStarted
+    | TaskEnded
     | TurnEnd
     | AgentEnd
 )

@@ -28,6 +28,7 @@ from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, NoMessages
 from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnResumed, TurnStart
 from .reply import ask_model, convert_context, register_secrets, transform_context
+from .run.announcing import Announcer
 from .run.consulting import consult, consult_after_turn
 from .run.event_stream import Channel, EventStream
 from .run.failures import as_agent_error
@@ -122,7 +123,12 @@ def _stream_of(
         prompt = context.system_prompt
         run = Run(config, transcript, toolbox, prompt, token, channel.push, run_loop, channel, deps=config.deps)
         run.answers = answers
-        return await run_loop(run, prompts)
+        run.announcer = Announcer(channel.subscriptions.notify)
+        run.announcer.begin(run)
+        try:
+            return await run_loop(run, prompts)
+        finally:
+            run.announcer.end()
 
     return EventStream(drive, token)
 

@@ -185,6 +185,11 @@ class ToolContext(Generic[Deps_co]):
         return None if isinstance(self._source, _OutsideRun) else self._source
 
     @property
+    def announcer(self) -> hints.Announcer | None:
+        """Takes the events of what outlives the call, for tools of this library; `None` outside of a run."""
+        return None if isinstance(self._source, _OutsideRun) else self._source.announcer
+
+    @property
     def is_listening(self) -> bool:
         """Whether the tool has read `cancel`: if so, it gets a moment to end by itself."""
         return bool(self._cancel)

@@ -2,6 +2,7 @@
 
     profile   what a child may do, as data; what is hidden and protected by default
     open      chooses a back end by trial, never by the name of a program
+    widened   the profile of a command with more access
     process   an opened sandbox and its processes
     programs  makes sure that commands cannot write what this program starts or runs from
 

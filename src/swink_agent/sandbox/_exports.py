@@ -5,6 +5,7 @@ from .errors import BackendReport as BackendReport
 from .errors import SandboxClosed as SandboxClosed
 from .errors import SandboxError as SandboxError
 from .errors import SandboxUnavailable as SandboxUnavailable
+from .network.reached import Reached as Reached
 from .open import open_sandbox as open_sandbox
 from .open import open_unconfined as open_unconfined
 from .open import probe_backends as probe_backends
@@ -19,3 +20,4 @@ from .profile import clean_environment as clean_environment
 from .profile import default_hidden as default_hidden
 from .programs import find_program as find_program
 from .repositories.enclosing import repository_folders as repository_folders
+from .widened import profile_with_access as profile_with_access

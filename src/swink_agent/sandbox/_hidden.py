@@ -9,7 +9,12 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
-__all__ = ["default_hidden"]
+__all__ = ["default_hidden", "own_hidden"]
+
+_OWN_IN_HOME = (".config/swink", ".config/swink-agent", ".local/share/swink-agent", ".local/state/swink-agent")
+"""Our own keys, settings and sessions."""
+_OWN_IN_MAC_HOME = ("Library/Application Support/swink-agent",)
+_OWN_VARIABLES = ("SWINK_CONFIG_DIR", "SWINK_DATA_DIR")
 
 _HIDDEN_IN_HOME = (
     # keys and the credentials of clouds, registries and databases
@@ -31,8 +36,7 @@ _HIDDEN_IN_HOME = (
     *(".pgpass", ".my.cnf", ".mylogin.cnf", ".huggingface/token", ".cache/huggingface/token"),
     # other agents
     *(".claude", ".claude.json", ".codex", ".gemini"),
-    # our own keys, settings and sessions
-    *(".config/swink", ".config/swink-agent", ".local/share/swink-agent", ".local/state/swink-agent"),
+    *_OWN_IN_HOME,
     # histories of typed text, and browsers
     *(".bash_history", ".zsh_history", ".zhistory", ".histfile", ".local/share/fish", ".python_history"),
     *(".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".lesshst", ".viminfo"),
@@ -42,7 +46,7 @@ _HIDDEN_IN_HOME = (
 )
 _HIDDEN_IN_MAC_HOME = (
     *("Library/Keychains", "Library/Cookies", "Library/Safari", "Library/Mail", "Library/Messages"),
-    *("Library/Containers/com.apple.Safari", "Library/Application Support/swink-agent"),
+    *("Library/Containers/com.apple.Safari", *_OWN_IN_MAC_HOME),
     *("Library/Application Support/Google/Chrome", "Library/Application Support/Firefox"),
     *("Library/Application Support/Chromium", "Library/Application Support/BraveSoftware"),
     *("Library/Application Support/Microsoft Edge", "Library/Application Support/Arc"),
@@ -153,6 +157,17 @@ def default_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | No
     hidden += _moved_by_xdg(names, environ)
     hidden += _moved(home, environ)
     return tuple(dict.fromkeys(hidden))
+
+
+def own_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Those of them that are this program's own, and where variables moved them, existing or not."""
+    home = os.path.abspath(os.fspath(home))
+    environ = os.environ if environ is None else environ
+    names = _OWN_IN_HOME + _OWN_IN_MAC_HOME
+    own = [os.path.join(home, name) for name in names]
+    own += _moved_by_xdg(names, environ)
+    own += [place for name in _OWN_VARIABLES if (place := _place(environ.get(name, ""), home))]
+    return tuple(dict.fromkeys(own))
 
 
 def _moved_by_xdg(names: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[str]:

@@ -15,14 +15,20 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
+from ._crash_guard import CrashGuard
 from ._pipes import OutputPipe, watch_exit
 from ._private import PrivateFolder
 from .errors import SandboxClosed, SandboxError
 from .kernel.process_tree import Watch, count_heads, kill_descendants, limit_process, with_variable
 from .kernel.usage import Usage
+from .network.reached import ReachedLog
 from .process import Sandbox, SandboxedProcess
 from .profile import SandboxProfile
+
+if TYPE_CHECKING:
+    from .network.serving import SharedProxy
 
 __all__ = ["PlainSandbox", "UnconfinedSandbox"]
 
@@ -36,8 +42,10 @@ class PlainSandbox(Sandbox):
         super().__init__(profile)
         self._private = PrivateFolder(avoid=() if self.backend == "off" else profile.write)
         self._running: set[_PlainCommand] = set()
+        self._mark = secrets.token_hex(8)
+        self._guard = CrashGuard(f"{_MARK}={self._mark}")
         # If the sandbox is never closed, commands are killed and the folder is removed all the same.
-        self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
+        self._finalizer = weakref.finalize(self, _end, self._running, self._private, self._guard, os.getpid())
         self._watch = Watch()
 
     def command_line(self, argv: Sequence[str]) -> list[str]:
@@ -47,6 +55,10 @@ class PlainSandbox(Sandbox):
         """The paths beneath the write roots that are read-only for commands."""
         return ()
 
+    def proxy(self) -> SharedProxy | None:
+        """Through which commands reach hosts by name."""
+        return None
+
     async def spawn(
         self,
         argv: Sequence[str],
@@ -55,14 +67,19 @@ class PlainSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
+        background: bool = False,
     ) -> SandboxedProcess:
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = None if self.backend == "off" else await self._before_command()
         self._check_open()
-        command = _PlainCommand(self.profile, self._watch, self._ended)
-        variables = self.child_environment(self._private.path, environment)
+        if background:
+            self._guard.prepare()
+        proxy = self.proxy()
+        command = _PlainCommand(self.profile, self._watch, self._ended, self._mark, proxy)
+        variables = self.child_environment(self._private.path, environment, proxy and proxy.variables)
         process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds)
         self._running.add(command)
+        self._guard.add(process.pid)
         if self._closed:  # in another thread
             command.abandon()
             raise SandboxClosed
@@ -78,6 +95,7 @@ class PlainSandbox(Sandbox):
 
     def _ended(self, command: _PlainCommand) -> None:
         self._running.discard(command)
+        self._guard.remove(command.pid)
 
 
 class UnconfinedSandbox(PlainSandbox):
@@ -86,27 +104,41 @@ class UnconfinedSandbox(PlainSandbox):
     backend = "off"
 
 
-def _end(running: set[_PlainCommand], private: PrivateFolder, owner: int) -> None:
+def _end(running: set[_PlainCommand], private: PrivateFolder, guard: CrashGuard, owner: int) -> None:
     if os.getpid() == owner:  # a fork of ours that ends must not kill them
         for command in tuple(running):
             command.abandon()
+        guard.close()
         private.close()
 
 
 class _PlainCommand:
-    def __init__(self, profile: SandboxProfile, watch: Watch, ended: Callable[[_PlainCommand], None]) -> None:
+    def __init__(
+        self,
+        profile: SandboxProfile,
+        watch: Watch,
+        ended: Callable[[_PlainCommand], None],
+        mark: str,
+        proxy: SharedProxy | None,
+    ) -> None:
+        self._proxy = proxy
+        self._reached = ReachedLog()
         self._limits = profile.limits
         self._write = profile.write
         self._watch = watch
         self._on_end = ended
-        self._mark = secrets.token_hex(8)
+        self._mark = f"{mark}-{secrets.token_hex(8)}"
         self._lock = threading.Lock()
         self._is_swept = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def start(
         self, argv: list[str], cwd: str, environment: dict[str, str], stdin: int, pass_fds: Sequence[int]
     ) -> SandboxedProcess:
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self._pipe = OutputPipe(loop)
         try:
             self._process = subprocess.Popen(
@@ -126,7 +158,9 @@ class _PlainCommand:
         with suppress(OSError, ValueError):  # it may have ended already; its first moments are without limits
             limit_process(self._process.pid, self._limits)
         exited: asyncio.Future[int] = loop.create_future()
-        self._handle = SandboxedProcess(self._process.pid, self._pipe.reader, exited, self.kill)
+        if self._proxy is not None:
+            self._proxy.begin(self._reached)
+        self._handle = SandboxedProcess(self._process.pid, self._pipe.reader, exited, self.kill, self._reached)
         watch_exit(self._process, exited, self._exited)
         self._begin_watch()
         return self._handle
@@ -149,6 +183,8 @@ class _PlainCommand:
         self._watch.remove(self)
         self.kill()
         self._on_end(self)
+        if self._proxy is not None:
+            self._proxy.end(self._loop, self._reached)
         self._pipe.drain()
 
     def _begin_watch(self) -> None:

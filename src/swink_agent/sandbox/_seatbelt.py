@@ -7,7 +7,10 @@ to be denied, so nothing is put on the disk.
 from __future__ import annotations
 
 import os
+import secrets
+import socket
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ._places import check_folders
 from ._plain import PlainSandbox
@@ -15,9 +18,13 @@ from ._protected import protected_paths, unmade_repositories, without
 from .errors import SandboxError
 from .profile import SandboxProfile, is_beneath
 
+if TYPE_CHECKING:
+    from .network.serving import SharedProxy
+
 __all__ = ["SeatbeltSandbox", "seatbelt_profile"]
 
 _PROGRAM = "/usr/bin/sandbox-exec"
+_BACKLOG = 128
 _SYSTEM_FOLDERS = (
     *("/usr", "/bin", "/sbin", "/opt", "/etc", "/private/etc", "/System", "/Library", "/Applications", "/dev"),
     *("/private/var/db", "/private/var/select", "/var/select", "/nix"),
@@ -29,8 +36,13 @@ _SERVICES = (
 )
 
 
-def seatbelt_profile(profile: SandboxProfile, temporary: str, protected: Iterable[str] = ()) -> str:
-    """The rules of `profile` in the language of `sandbox-exec`; `temporary` may be written too."""
+def seatbelt_profile(
+    profile: SandboxProfile, temporary: str, protected: Iterable[str] = (), proxy: int | None = None
+) -> str:
+    """The rules of `profile` in the language of `sandbox-exec`; `temporary` may be written too.
+
+    `proxy`: the port at `localhost` that may be connected to, and nothing else.
+    """
     roots = (*profile.write, os.path.realpath(temporary))
     lines = [
         "(version 1)",
@@ -57,6 +69,8 @@ def seatbelt_profile(profile: SandboxProfile, temporary: str, protected: Iterabl
         lines.append(f"(deny file-read* file-write* {_subpaths(hidden)})")
     if profile.network:
         lines += ["(allow network* system-socket)", "(deny network* (remote unix-socket) (local unix-socket))"]
+    elif proxy is not None:
+        lines.append(f'(allow network-outbound (remote ip "localhost:{proxy}"))')
     return "\n".join(lines) + "\n"
 
 
@@ -72,15 +86,34 @@ class SeatbeltSandbox(PlainSandbox):
         super().__init__(profile)
         self._protected: dict[str, None] = {}
         self._held: list[str] = []
+        self._listener: socket.socket | None = None
+        if profile.proxied_hosts:
+            # In the machine's network, where other programs reach it too: only commands know the token.
+            self._listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+        self._proxy: SharedProxy | None = None
 
     def command_line(self, argv: Sequence[str]) -> list[str]:
         self._protected.update(dict.fromkeys(protected_paths(self.profile)))
         self._held = without(self._protected, unmade_repositories(self.profile))
-        text = seatbelt_profile(self.profile, self._private.path, self._held)
+        port = None if self._listener is None else self._listener.getsockname()[1]
+        text = seatbelt_profile(self.profile, self._private.path, self._held, port)
         return [_PROGRAM, "-p", text, *argv]
 
     def held(self) -> Sequence[str]:
         return self._held
+
+    def proxy(self) -> SharedProxy | None:
+        if self._proxy is None and self._listener is not None:
+            from .network.serving import SharedProxy
+
+            token = secrets.token_urlsafe(24)
+            self._proxy = SharedProxy(self.ways_out.proxy(self.profile.proxied_hosts, token), self._listener, token)
+        return self._proxy
+
+    def close(self) -> None:
+        super().close()
+        if self._listener is not None and not self._is_a_fork:
+            self._listener.close()
 
 
 def _reads(profile: SandboxProfile, roots: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 
 from ._places import temporary_outside, why_not_written
 from .errors import BackendReport, SandboxError, SandboxUnavailable, UnfitFolder
+from .network.ways_out import ConnectFn, ResolveFn, WaysOut
 from .process import Sandbox
 from .profile import SandboxProfile
 from .programs import find_program
@@ -31,17 +32,31 @@ OpenFn = Callable[[SandboxProfile], Sandbox]
 
 _TRIAL_DEADLINE = 30.0
 _LASTING = ("/var/tmp",)
+_ASK_PROXY = (
+    r'(exec 3<>"/dev/tcp/127.0.0.1/${HTTP_PROXY##*:}" && printf "trial\r\n\r\n" >&3 && read -r answer <&3 '
+    r'&& echo "$answer"); '
+)
+"""Asks for nothing, which the proxy refuses."""
+_HAS_ANSWERED = "HTTP/1.1 400"
 
 
-def open_sandbox(profile: SandboxProfile, *, backend: str = "auto") -> Sandbox:
+def open_sandbox(
+    profile: SandboxProfile,
+    *,
+    backend: str = "auto",
+    resolve: ResolveFn | None = None,
+    connect: ConnectFn | None = None,
+) -> Sandbox:
     """Opens the first back end that passes a trial with the profile, or the named one.
 
-    Raises `SandboxUnavailable`, with a report on each back end, if none does.
+    For a profile with `hosts`, `resolve(host, port)` returns the addresses of an allowed host, and
+    `connect(address, port)` a reader and a writer, both in place of the system's, in the event loop that started the
+    command. Raises `SandboxUnavailable`, with a report on each back end, if none does.
     """
     names = backend_names() if backend == "auto" else (backend,)
     reports: list[BackendReport] = []
     for name in names:
-        opened = _try(name, profile)
+        opened = _try(name, profile, WaysOut(resolve, connect))
         if isinstance(opened, Sandbox):
             opened.passed_over = tuple(reports)
             return opened
@@ -88,10 +103,11 @@ def backend_names() -> tuple[str, ...]:
 # -- the trial ---------------------------------------------------------------------------------------------------
 
 
-def _try(name: str, profile: SandboxProfile) -> Sandbox | BackendReport:
+def _try(name: str, profile: SandboxProfile, ways_out: WaysOut | None = None) -> Sandbox | BackendReport:
     sandbox: Sandbox | None = None
     try:
         sandbox = _back_end(name)(profile)
+        sandbox.ways_out = ways_out or WaysOut()
         _check_by_trial(sandbox)
     except (SandboxError, OSError, TimeoutError) as error:
         if sandbox is not None:
@@ -145,6 +161,8 @@ def _check_by_trial(sandbox: Sandbox) -> None:
             raise SandboxError("a command in it can write outside of its folders")
         if not sandbox.profile.network and _was_reached(listener):
             raise SandboxError("a command in it can reach the network")
+        if sandbox.profile.proxied_hosts and _HAS_ANSWERED not in said:
+            raise SandboxError(f"a command in it does not reach the proxy: {said.strip()[-300:]}", remedy="")
     finally:
         listener.close()
         shutil.rmtree(outside, ignore_errors=True)
@@ -160,15 +178,16 @@ def _run_in_thread(trial: Coroutine[Any, Any, str]) -> str:
 
 
 async def _run_trial(sandbox: Sandbox, word: str, canary: str, port: int, marks: Sequence[str]) -> str:
+    bash = find_program("bash", outside=sandbox.profile.write)
     script = (
         'for mark in "$@"; do : > "$mark"; done; '
         f"echo broken > '{canary}'; echo broken > '{canary}.new'; "
         f"(exec 3<>/dev/tcp/127.0.0.1/{port}); "
+        f"{(_ASK_PROXY if bash else f'echo {_HAS_ANSWERED};') if sandbox.profile.proxied_hosts else ''}"
         f"echo {word[:8]}''{word[8:]}"
     )
-    bash = find_program("bash", outside=sandbox.profile.write) or "/bin/sh"
     async with asyncio.timeout(_TRIAL_DEADLINE):
-        process = await sandbox.spawn([bash, "-c", script, "trial", *marks], cwd="/")
+        process = await sandbox.spawn([bash or "/bin/sh", "-c", script, "trial", *marks], cwd="/")
         try:
             await process.wait()
         except SandboxError as error:  # the sandbox failed before the command began

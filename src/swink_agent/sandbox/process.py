@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -17,10 +18,12 @@ from types import TracebackType
 from typing import cast
 
 from .errors import BackendReport, SandboxClosed, SandboxError
+from .network.reached import Reached, ReachedLog
+from .network.ways_out import WaysOut
 from .profile import SandboxProfile
 from .repositories.watch_behind import Look, WatchBehind
 
-__all__ = ["Sandbox", "SandboxedProcess"]
+__all__ = ["Sandbox", "SandboxedProcess", "fingerprint_of"]
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
@@ -36,9 +39,17 @@ class SandboxedProcess:
     """
 
     def __init__(
-        self, pid: int, output: asyncio.StreamReader, exited: asyncio.Future[int], kill: Callable[[], None]
+        self,
+        pid: int,
+        output: asyncio.StreamReader,
+        exited: asyncio.Future[int],
+        kill: Callable[[], None],
+        reached: ReachedLog | None = None,
     ) -> None:
-        """For back ends: `exited` gets the exit code, or minus the signal. `kill` is idempotent and never raises."""
+        """For back ends: `exited` gets the exit code, or minus the signal. `kill` is idempotent and never raises.
+
+        `reached` is what a proxy adds to.
+        """
         self.pid = pid
         self.output = output
         self.ended_because = ""
@@ -47,9 +58,19 @@ class SandboxedProcess:
         """Whether a process could not be killed: the kernel holds it in a call, on a disk that does not answer."""
         self.warnings: tuple[str, ...] = ()
         """What the command left behind, or tried to, that would run code later, and what was done. After `wait()`."""
+        self._reached = reached or ReachedLog()
         self._exited = exited
         self._kill = kill
         self._look: Callable[[bool], Awaitable[list[str]]] | None = None
+
+    @property
+    def reached(self) -> tuple[Reached, ...]:
+        """The hosts that the command asked for by name, if the profile has `hosts`; at most 200 different ones.
+
+        Where all commands of a sandbox share a network (Landlock, sandbox-exec), those of the others that ran at the
+        same time are among them.
+        """
+        return self._reached.entries()
 
     async def wait(self, *, look: bool = True) -> int:
         """The exit code of the command, or minus the signal that killed it, as soon as it has ended.
@@ -93,7 +114,10 @@ class SandboxedProcess:
 
 
 class Sandbox(ABC):
-    """A back end, opened for one profile. Also a context manager. `close()` kills every process that it started."""
+    """A back end, opened for one profile. Also a context manager. `close()` kills every process that it started.
+
+    Safe for several threads, each with its own event loop. A process belongs to the loop that started it.
+    """
 
     backend: str = ""
     """bubblewrap, landlock, sandbox-exec or off."""
@@ -102,14 +126,18 @@ class Sandbox(ABC):
         self.profile = profile
         self.passed_over: tuple[BackendReport, ...] = ()
         """The back ends that were tried before this one and do not work, to show to a person."""
+        self.ways_out = WaysOut()
+        """For `open`: what the proxy of a profile with `hosts` resolves and connects by."""
         self._watch_behind: WatchBehind | None = None
+        self._starting = threading.Lock()
+        """Held while a back end decides what a command sees: event loops in several threads may start commands."""
         self._owner = os.getpid()
         self._closed = False
 
     @property
     def fingerprint(self) -> str:
         """A digest of the back end and its profile: what an approval is bound to."""
-        return hashlib.sha256(f"{self.backend} {self.profile.fingerprint}".encode()).hexdigest()
+        return fingerprint_of(self.backend, self.profile)
 
     @abstractmethod
     async def spawn(
@@ -120,8 +148,13 @@ class Sandbox(ABC):
         environment: Mapping[str, str] | None = None,
         stdin: int = DEVNULL,
         pass_fds: Sequence[int] = (),
+        background: bool = False,
     ) -> SandboxedProcess:
         """Starts `argv` in `cwd`. `environment` is added to the profile's; `pass_fds` stay open in the child.
+
+        With `background`, commands that are started while this one runs are in its network, where the back end gives
+        each command its own, so they reach its servers; and it ends with this process, however that ends. Start such
+        commands one after the other.
 
         Raises `SandboxClosed` after `close()`, `SandboxError` if the sandbox cannot be built or this process is a fork
         of the one that opened it, and `TypeError` or `ValueError` for wrong arguments. Then nothing runs.
@@ -163,8 +196,9 @@ class Sandbox(ABC):
 
     async def _before_command(self) -> Look | None:
         """For back ends, before a start: notes the state of the folders that the command may write."""
-        if self._watch_behind is None:
-            self._watch_behind = WatchBehind(self.profile)
+        with self._starting:
+            if self._watch_behind is None:
+                self._watch_behind = WatchBehind(self.profile)
         return await self._watch_behind.begin()
 
     def _under_watch(self, process: SandboxedProcess, look: Look | None, held: Iterable[str]) -> SandboxedProcess:
@@ -179,12 +213,15 @@ class Sandbox(ABC):
         if self._watch_behind is not None:
             self._watch_behind.close()
 
-    def child_environment(self, temporary: str, additions: Mapping[str, str] | None = None) -> dict[str, str]:
-        """All variables of a child whose private temporary folder is `temporary`."""
+    def child_environment(
+        self, temporary: str, additions: Mapping[str, str] | None = None, proxy: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """All variables of a child whose private temporary folder is `temporary`. `proxy`: those that name ours."""
         environment = dict(self.profile.environment)
         environment["TMPDIR"] = temporary
         for name, folder in _CACHES.items():
             environment.setdefault(name, os.path.join(temporary, folder))
+        environment.update(proxy or {})
         environment.update(additions or {})
         return environment
 
@@ -198,6 +235,11 @@ class Sandbox(ABC):
 
     def __repr__(self) -> str:
         return f"<{self.backend} sandbox, writes to {', '.join(self.profile.write) or 'nothing'}>"
+
+
+def fingerprint_of(backend: str, profile: SandboxProfile) -> str:
+    """The fingerprint of a sandbox of this back end and profile, which need not be open."""
+    return hashlib.sha256(f"{backend} {profile.fingerprint}".encode()).hexdigest()
 
 
 def _has_result(future: asyncio.Future[int]) -> bool:

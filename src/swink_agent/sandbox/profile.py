@@ -21,7 +21,7 @@ from msgspec.structs import force_setattr
 from swink_agent.core.values.several import several_texts
 from swink_agent.core.values.value import Value
 
-from ._hidden import default_hidden
+from ._hidden import default_hidden, own_hidden
 from .programs import own_folders, own_names_in
 from .repositories.enclosing import is_git_folder
 
@@ -34,6 +34,8 @@ __all__ = [
     "SandboxProfile",
     "clean_environment",
     "default_hidden",
+    "home_folders",
+    "own_paths",
     "protected_name",
 ]
 
@@ -113,6 +115,7 @@ DEFAULT_ALLOW = (
     *("PYTHONIOENCODING", "PYTHONUNBUFFERED", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "GOROOT", "GOPATH"),
     *("GOTOOLCHAIN", "JAVA_HOME", "NVM_DIR", "NVM_BIN", "RBENV_ROOT", "SDKROOT", "DEVELOPER_DIR"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "NIX_SSL_CERT_FILE", "NIX_PATH", "NIX_PROFILES", "XDG_DATA_DIRS"),
+    *("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO"),
 )
 """The variables that a child inherits. A name that ends in `*` is a pattern."""
 
@@ -168,7 +171,7 @@ class ProcessLimits(Value, frozen=True, kw_only=True):
 
 
 def _hidden_here() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(path for home in _homes() for path in default_hidden(home)))
+    return tuple(dict.fromkeys(path for home in home_folders() for path in default_hidden(home)))
 
 
 def _environment_here() -> dict[str, str]:
@@ -182,10 +185,13 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     hidden, else these folders, the write roots and the system's. `hidden` wins over both. `protected`: names beneath
     each write root that stay read-only, existing or not, as do those of `HOME_PROTECTED` in a root. `programs`: the
     folders that this program runs from, read-only in a root too. `environment`: all variables that the child inherits.
+    `network`: the machine's network, unfiltered. `hosts`: without it, what may be reached through a proxy of ours:
+    `example.org`, `*.example.org`, either with `:port`, an address, a network, or `*` for every public host.
 
     Paths are made absolute, and those of roots real, at construction. A relative hidden path applies beneath each write
     root, like a protected one. Raises `ValueError` if the whole machine is writable, a root is in a hidden folder, a
-    protected name leaves its root, or a path to hide is relative and there is no root; and `TypeError` for one string
+    protected name leaves its root, a path to hide is relative and there is no root, or a host is not one that can be
+    allowed; and `TypeError` for one string
     instead of a tuple of paths.
     """
 
@@ -197,6 +203,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     protected: tuple[str, ...] = DEFAULT_PROTECTED
     programs: tuple[str, ...] = field(default_factory=own_folders)
     network: bool = False
+    hosts: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=_environment_here)
     limits: ProcessLimits = field(default_factory=ProcessLimits)
 
@@ -207,6 +214,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         force_setattr(self, "protected", tuple(dict.fromkeys(map(protected_name, _several(self.protected)))))
         force_setattr(self, "programs", tuple(dict.fromkeys(_absolute(path) for path in _several(self.programs))))
         force_setattr(self, "environment", dict(self.environment))
+        force_setattr(self, "hosts", _hosts(self.hosts))
         for root in self.write:
             if root == os.path.sep:
                 raise ValueError(
@@ -226,6 +234,11 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         # As ASCII: a path may contain bytes that are not text.
         said = json.dumps(msgspec.to_builtins(fields, order="deterministic"))
         return hashlib.sha256(said.encode()).hexdigest()
+
+    @property
+    def proxied_hosts(self) -> tuple[str, ...]:
+        """The hosts that commands reach through a proxy: none if they have the machine's network anyway."""
+        return () if self.network else self.hosts
 
     def hidden_paths(self) -> tuple[str, ...]:
         """The hidden paths that exist now, and the targets of those that are links. None is inside another."""
@@ -256,7 +269,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
                 names.extend(os.path.join(root, name) for name in self.protected)
         if self.protected:
             # By their real paths: the root may be the home folder, contain it, or be a part of it such as `.config`.
-            for home in map(os.path.realpath, _homes()):
+            for home in map(os.path.realpath, home_folders()):
                 at_home = (os.path.join(home, name) for name in HOME_PROTECTED)
                 names.extend(path for path in at_home if any(_lies_inside(path, root) for root in self.write))
                 for name, parts in RUN_FROM_A_FOLDER.items():
@@ -274,7 +287,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
 
 def runs_as_a_whole(folder: str) -> bool:
     """Whether every file in the folder would run at the user's next login, or instead of a command of its name."""
-    homes = [os.path.realpath(home) for home in _homes()]
+    homes = [os.path.realpath(home) for home in home_folders()]
     return any(
         is_beneath(folder, os.path.realpath(os.path.join(home, name))) for home in homes for name in RUN_AS_A_WHOLE
     ) or any(folder == os.path.realpath(os.path.join(home, name)) for home in homes for name in _OF_PROGRAMS)
@@ -308,7 +321,7 @@ def real_paths(paths: Iterable[str]) -> Iterator[str]:
             yield os.path.join(real, name)
 
 
-def _homes() -> tuple[str, ...]:
+def home_folders() -> tuple[str, ...]:
     """The home folder according to the environment, and according to the system."""
     homes = [os.path.expanduser("~")]
     try:
@@ -320,10 +333,24 @@ def _homes() -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.abspath(home) for home in homes if os.path.isabs(home) and home != os.path.sep))
 
 
+def own_paths() -> tuple[str, ...]:
+    """Where this program keeps its settings, keys, sessions and checkpoints, unless an application says otherwise."""
+    return tuple(dict.fromkeys(path for home in home_folders() for path in own_hidden(home)))
+
+
 def _several(paths: Iterable[str | os.PathLike[str]] | str) -> tuple[str, ...]:
     if isinstance(paths, (str, os.PathLike)):
         raise TypeError(f"give a tuple of paths, not one path: ({os.fspath(paths)!r},)")
     return tuple(os.fspath(path) for path in paths)
+
+
+def _hosts(entries: Iterable[str]) -> tuple[str, ...]:
+    entries = several_texts(entries, "SandboxProfile(hosts=…)")
+    if not entries:
+        return ()
+    from .network.hosts import host_entry
+
+    return tuple(dict.fromkeys(map(host_entry, entries)))
 
 
 def _absolute(path: str) -> str:

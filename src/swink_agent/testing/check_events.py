@@ -19,6 +19,8 @@ from swink_agent.core.events import (
     MessageStart,
     MessageUpdate,
     ModelFallback,
+    TaskEnded,
+    TaskStarted,
     ToolApprovalRequested,
     ToolApprovalResolved,
     ToolCallDeferred,
@@ -144,6 +146,8 @@ class _Checker:
                 self.end_message(event)
             case TurnEnd() if state in ("turn", "tools"):
                 self.end_turn(event)
+            case TaskStarted() | TaskEnded() if state not in ("new", "over"):
+                pass  # background commands go on beside everything else
             case DelegateEvent() if state == "tools":
                 self.take_delegate_event(event)
             case _ if state == "tools" and isinstance(event, _ToolEvent):

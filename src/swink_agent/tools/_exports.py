@@ -4,6 +4,8 @@ from .checkpoints.checkpoint import Checkpoint as Checkpoint
 from .checkpoints.checkpoint import CheckpointError as CheckpointError
 from .checkpoints.checkpoint import PathRewind as PathRewind
 from .checkpoints.store import CheckpointStore as CheckpointStore
+from .commands.task_tools import BashOutputTool as BashOutputTool
+from .commands.task_tools import BashStopTool as BashStopTool
 from .files.edit_file import EditFileTool as EditFileTool
 from .files.list_dir import ListDirTool as ListDirTool
 from .files.preview import change_preview as change_preview

@@ -1,23 +1,29 @@
-"""Finds out from a command's output which limit of the sandbox it met.
+"""Finds out which limits of the sandbox a command met, what it reached of the network, and how to say both.
 
-Reads error messages. A message alone proves nothing, so it counts only together with a fact: that the sandbox has no
-network, or that this user could have written the file that the command could not. A command that fails silently, or
-with other words, is not recognised.
+The hosts are known from what the proxy saw. Where there is no proxy, and for files, error messages are read. A message
+alone proves nothing, so it counts only together with a fact: that the sandbox has no network, or that this user could
+have written the file that the command could not. A command that fails silently, or with other words, is not recognised.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
-from swink_agent.sandbox import SandboxProfile
+from swink_agent.sandbox import Reached, SandboxProfile
 from swink_agent.sandbox.profile import is_beneath
 
-__all__ = ["NO_NETWORK", "READ_ONLY_OUTSIDE", "limits_met"]
+__all__ = ["NO_NETWORK", "READ_ONLY_OUTSIDE", "Asking", "LimitMet", "hosts_refused", "limits_met", "told_reached"]
 
 NO_NETWORK = "no network"
 READ_ONLY_OUTSIDE = "read-only outside the folder"
+_NOT_AMONG = "is not among the hosts that may be reached"
+_BESIDE_THE_PROXY = "the network is reached through the proxy alone that HTTPS_PROXY names"
+_MOST_HOSTS = 8
+_LONGEST_ASKED = 200
 
 _LAST_LINES = 40
 _LONGEST_LINE = 2000
@@ -29,9 +35,15 @@ _UNREACHABLE = re.compile(
     r"|dial (?:tcp|udp)\b.*(?:denied|not permitted|unreachable)",
     re.IGNORECASE,
 )
+_HOST = re.compile(
+    r"(?:resolve(?: host(?:name| address)?)?:? |lookup |ENOTFOUND |EAI_AGAIN |host=|https?://)['\"\u2018]?"
+    r"(?P<host>[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d{1,5}(?=/))?)(?![\w.@-])",
+    re.IGNORECASE,
+)
 _DENIED = re.compile(
     r"read-only file ?system|permission denied|operation not permitted|\bEROFS\b|\bEACCES\b", re.IGNORECASE
 )
+_MISSING = re.compile(r"no such file or directory|permission denied|\bENOENT\b|\bEACCES\b", re.IGNORECASE)
 _BETWEEN = re.compile(r"\W*(?:failed|error)?\W*(?:errno \d+)?\W*", re.IGNORECASE)
 _QUOTES = "'\"`\u2018\u2019"
 _PATH = re.compile(
@@ -39,25 +51,119 @@ _PATH = re.compile(
 )
 
 
-def limits_met(output: str, profile: SandboxProfile, folder: str) -> list[str]:
-    """The limits that a failed command in `folder` reported, in words; none if its output names none."""
+class LimitMet(NamedTuple):
+    """A limit in words, and the access with which a command would not meet it, if that can be asked for."""
+
+    what: str
+    access: dict[str, Any] | None = None
+
+    def __str__(self) -> str:
+        if self.access is None:
+            return self.what
+        return f"{self.what}; to ask for it: access={json.dumps(self.access, ensure_ascii=False)} and a reason"
+
+
+class Asking(NamedTuple):
+    """The access that a command had, and whether one may ask for other access."""
+
+    access: Mapping[str, Any] = {}
+    can: Callable[[dict[str, Any]], bool] = lambda _: False
+
+    def more(self, kind: str, entry: str) -> dict[str, Any] | None:
+        """The access that the command had and this besides; `None` if nobody can be asked for it."""
+        before = self.access.get(kind)
+        entries = cast("list[str]", before) if isinstance(before, list) else []
+        wanted = {**self.access, kind: [*entries, entry]}
+        return wanted if len(entry) <= _LONGEST_ASKED and entry.isprintable() and self.can(wanted) else None
+
+
+_NOBODY = Asking()
+
+
+def hosts_refused(reached: Iterable[Reached], asking: Asking = _NOBODY) -> list[LimitMet]:
+    """The hosts that a command asked the proxy for and may not reach."""
+    refused = [each for each in reached if not each.allowed]
+    met = [LimitMet(f"{_named(each)} {each.why}", _to_reach(each, asking)) for each in refused[:_MOST_HOSTS]]
+    more = len(refused) - len(met)
+    return [*met, LimitMet(f"{more} more hosts may not be reached")] if more else met
+
+
+def told_reached(reached: Iterable[Reached]) -> list[str]:
+    """What a command reached, and what it may reach but could not."""
+    allowed = [each for each in reached if each.allowed]
+    there = list(dict.fromkeys(_named(each) for each in allowed if not each.why))
+    more = f" and {len(there) - 2 * _MOST_HOSTS} more" if len(there) > 2 * _MOST_HOSTS else ""
+    told = [f"network: reached {', '.join(there[: 2 * _MOST_HOSTS])}{more}"] if there else []
+    return [*told, *[f"network: {_named(each)} {each.why[:200]}" for each in allowed if each.why][:_MOST_HOSTS]]
+
+
+def limits_met(
+    output: str, profile: SandboxProfile, folder: str, asking: Asking = _NOBODY, *, is_known: bool = False
+) -> list[LimitMet]:
+    """The limits that a failed command in `folder` reported; none if its output names none.
+
+    `is_known`: the proxy knows which hosts were refused.
+    """
     lines = [line[:_LONGEST_LINE] for line in output.splitlines()[-_LAST_LINES:]]
-    met: list[str] = []
-    if not profile.network and any(map(_UNREACHABLE.search, lines)):
-        met.append(NO_NETWORK)
-    denied = (path for line in lines if _DENIED.search(line) for path in _paths_in(line, folder))
-    if any(_is_walled_off(path, profile) for path in denied):
-        met.append(READ_ONLY_OUTSIDE)
+    met: list[LimitMet] = []
+    if not profile.network and not is_known and any(map(_UNREACHABLE.search, lines)):
+        met.append(LimitMet(_BESIDE_THE_PROXY) if profile.hosts else _no_network(lines, asking))
+    denied = (path for line in lines if _DENIED.search(line) for path in _paths_in(line, folder, _DENIED))
+    place = next((found for path in denied if (found := _walled_off(path, profile))), None)
+    if place is not None:
+        met.append(_read_only(place, asking))
+    elif profile.read is not None:
+        met += _unseen(lines, profile, folder, asking)
     return met
 
 
-def _paths_in(line: str, folder: str) -> Iterable[str]:
+def _named(reached: Reached) -> str:
+    return f"[{reached.host}]:{reached.port}" if ":" in reached.host else f"{reached.host}:{reached.port}"
+
+
+def _to_reach(reached: Reached, asking: Asking) -> dict[str, Any] | None:
+    """The access with which the host could be reached, if it is only missing among the hosts."""
+    if reached.why != _NOT_AMONG:
+        return None
+    named = _named(reached)
+    return asking.more("network", named.rpartition(":")[0] if reached.port in (80, 443) else named)
+
+
+def _no_network(lines: Sequence[str], asking: Asking) -> LimitMet:
+    for line in reversed(lines):
+        for found in _HOST.finditer(line):
+            host = found["host"].lower()
+            if access := asking.more("network", host):
+                return LimitMet(f"{host} {_NOT_AMONG}", access)
+    return LimitMet(NO_NETWORK)
+
+
+def _read_only(place: str, asking: Asking) -> LimitMet:
+    access = asking.more("write", place)
+    if access is None:
+        return LimitMet(READ_ONLY_OUTSIDE)
+    return LimitMet(f"{place} is not among the folders that may be written", access)
+
+
+def _unseen(lines: Sequence[str], profile: SandboxProfile, folder: str, asking: Asking) -> list[LimitMet]:
+    """The folder of the first file that the command did not find and that this user can read."""
+    for path in (path for line in lines if _MISSING.search(line) for path in _paths_in(line, folder, _MISSING)):
+        real = os.path.realpath(path)
+        place = real if os.path.isdir(real) else os.path.dirname(real)
+        if any(is_beneath(real, root) for root in (*profile.write, *(profile.read or ()), *profile.hidden)):
+            continue
+        if os.access(real, os.R_OK) and (access := asking.more("read", place)):
+            return [LimitMet(f"{place} is not among the folders that may be read", access)]
+    return []
+
+
+def _paths_in(line: str, folder: str, refusals: re.Pattern[str]) -> Iterable[str]:
     """The path of each refusal in a line: the next one after it, or the one directly before it.
 
     Not just any path: a shell begins its messages with its own.
     """
     found = list(_PATH.finditer(line))
-    for denied in _DENIED.finditer(line):
+    for denied in refusals.finditer(line):
         after = [match for match in found if match.start() >= denied.end()][:1]
         before = [match for match in found if match.end() <= denied.start()][-1:]
         before = [match for match in before if _BETWEEN.fullmatch(line, match.end(), denied.start())]
@@ -66,16 +172,16 @@ def _paths_in(line: str, folder: str) -> Iterable[str]:
             yield os.path.normpath(os.path.join(folder, path.rstrip(".")))
 
 
-def _is_walled_off(path: str, profile: SandboxProfile) -> bool:
-    """Whether this user could write it and a command may not, because it is outside the command's folders."""
+def _walled_off(path: str, profile: SandboxProfile) -> str | None:
+    """The folder of a path that this user could write and a command may not, as it is outside the command's folders."""
     real = os.path.realpath(path)
     if any(is_beneath(real, root) for root in profile.write):
-        return False
+        return None
     if any(is_beneath(place, hidden) for hidden in profile.hidden for place in (path, real)):
-        return False  # another limit
+        return None  # another limit
     if os.path.isdir(real) or not os.path.lexists(real):
         place = real
         while not os.path.isdir(place):
             place = os.path.dirname(place)
-        return os.access(place, os.W_OK | os.X_OK)
-    return os.path.isfile(real) and os.access(real, os.W_OK)
+        return place if os.access(place, os.W_OK | os.X_OK) else None
+    return os.path.dirname(real) if os.path.isfile(real) and os.access(real, os.W_OK) else None

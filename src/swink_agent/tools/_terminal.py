@@ -113,10 +113,13 @@ def _first_line(data: bytes | bytearray) -> int:
 class LiveText:
     """The output in updates: what is new since the last one, never half a character or sequence.
 
-    Of more than a few kilobytes between two updates only the end is given, behind a mark.
+    Of more than `longest` bytes between two updates, by default a few kilobytes, the end is given, behind a mark; at
+    most twice as much is kept. `left_out` counts the bytes that no update had.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = _LONGEST_UPDATE) -> None:
+        self.left_out = 0
+        self._longest = longest
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._waiting = bytearray()
         self._held = ""
@@ -124,9 +127,13 @@ class LiveText:
 
     def add(self, data: bytes) -> None:
         self._waiting += data
-        if len(self._waiting) > 2 * _LONGEST_UPDATE:
-            del self._waiting[:-_LONGEST_UPDATE]
+        if len(self._waiting) > 2 * self._longest:
+            self._leave_out(len(self._waiting) - self._longest)
             self._is_cut = True
+
+    def _leave_out(self, count: int) -> None:
+        self.left_out += count
+        del self._waiting[:count]
 
     def take(self, *, is_last: bool = False) -> str:
         """The new text; empty if there is nothing to show yet."""
@@ -134,7 +141,7 @@ class LiveText:
         if self._is_cut:
             mark, self._is_cut, self._held = GAP, False, ""
             self._decoder.reset()
-            del self._waiting[: _first_line(self._waiting)]
+            self._leave_out(_first_line(self._waiting))
         text = self._held + self._decoder.decode(bytes(self._waiting), is_last)
         self._waiting.clear()
         self._held = ""

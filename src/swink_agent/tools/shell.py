@@ -1,21 +1,19 @@
 """The `bash` tool: a command in the workspace folder, confined by the sandbox.
 
-Owns the run of one command: its limits, its updates, and that no process of it is left behind. Confinement is in
+Owns which commands are accepted, and where they start. `commands` has what happens while they run; confinement is in
 `swink_agent.sandbox`; which commands may run without a question is decided by the approval.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import re
 import shlex
-import signal
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from swink_agent.approvals.commands.shell_words import NotPlain, program_names
 from swink_agent.approvals.scopes import UNKEPT, as_approved
@@ -34,7 +32,6 @@ from swink_agent.sandbox import (
 )
 from swink_agent.sandbox.profile import is_beneath
 
-from ._bounded import OUTPUT_LIMIT
 from ._confined import (
     OpenSandboxFn,
     SandboxChoice,
@@ -45,32 +42,21 @@ from ._confined import (
     refuse_open_walls,
     with_walls_of,
 )
-from ._sandbox_limits import limits_met
-from ._terminal import LiveText, Output
+from ._sandbox_limits import Asking
+from .access import ACCESS_SCHEMA, Access, CommandAccess, HeldSandbox
 from .checkpoints.changes import RecordedChanges
 from .checkpoints.checkpoint import CheckpointError
+from .commands.foreground import LONGEST_TIMEOUT, ForegroundCommand, not_run
+from .commands.running import as_shown
+from .commands.task_results import started, with_ends
+from .commands.tasks import BackgroundTasks
 from .workspace.wall import Workspace
 
 __all__ = ["BashTool"]
 
-LONGEST_TIMEOUT = 600.0
 _LONGEST_COMMAND = 100_000
 _MOST_OUTPUT = 64 * 1024 * 1024
-_CHUNK = 64 * 1024
-_UPDATE_EVERY = 0.05
-_QUICKLY_MASKED = 32 * 1024
-_CONFIG_IS_HELD = re.compile(r"(?m)^(?:error|fatal): could not (?:write|lock) config file \S*\.git/")
-_HOW_WITHOUT_CONFIG = (
-    "a setting of git's was refused: commands change harmless ones alone, and none where the sandbox cannot look at "
-    "them first; give it to one command (git -c name=value), or ask the user to set it"
-)
 _ASKS_FOR_PROGRAMS = re.compile(r"\b(which|type|command)\b")
-_NOTE = 384
-_DRAIN = 0.5
-"""Seconds for reading what a command left in the pipe, once everything that could write to it has ended."""
-_DRAIN_CANCELLED = 0.02
-_LOOK = 0.5
-"""Seconds for checking what a command left behind. If that takes longer, it is finished and reported later."""
 
 
 class BashTool:
@@ -85,7 +71,9 @@ class BashTool:
 
     Each call starts anew in the folder, reads nothing from stdin, and ends with everything that it started: on exit,
     timeout and cancellation. While it runs it reports updates, at most 20 a second, each with the text that is new
-    since the last. Safe for concurrent calls. `close()` ends what it opened; a given sandbox stays open.
+    since the last. With `background`, the call returns when the command runs; `tasks` has it, and `BashOutputTool` and
+    `BashStopTool` are for the model. Safe for concurrent calls. `close()` ends background commands, and what it opened;
+    a given sandbox stays open.
     """
 
     name = "bash"
@@ -117,6 +105,10 @@ class BashTool:
         profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
         self._shell = _shell_program([self._root, *profile.write])
         self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
+        is_confined = choice != "off" and not (isinstance(choice, Sandbox) and choice.backend == "off")
+        self._access = CommandAccess(self._root, profile, is_confined=is_confined, open_sandbox=open_sandbox)
+        self.tasks = BackgroundTasks()
+        """The background commands, for `BashOutputTool`, `BashStopTool` and those who show them."""
         self.description = _description(self._shell[0], choice, profile, self._root, timeout)
         self.parameters_schema: dict[str, Any] = {
             "type": "object",
@@ -126,8 +118,14 @@ class BashTool:
                     "type": "number",
                     "exclusiveMinimum": 0,
                     "maximum": LONGEST_TIMEOUT,
-                    "description": f"Seconds until it is ended; {timeout:g} unless given.",
+                    "description": f"Seconds until it is ended; {timeout:g} unless given, none in the background.",
                 },
+                "background": {
+                    "type": "boolean",
+                    "description": "Whether it runs on beside the conversation, like a server: the result has its id, "
+                    "for bash_output and bash_stop.",
+                },
+                **(ACCESS_SCHEMA if is_confined else {}),
             },
             "required": ["command"],
             "additionalProperties": False,
@@ -142,13 +140,17 @@ class BashTool:
         return Path(self._root)
 
     def close(self) -> None:
-        """Ends every running command, with the sandbox that was opened for them. Idempotent."""
+        """Ends every running command, with the sandboxes that were opened for them. Idempotent."""
+        self.tasks.close()
+        self._access.close()
         self._source.close()
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Where a command would run: `folder`, `backend`, and `sandbox`, the fingerprint of its profile.
 
-        `unkept` is added where checkpoints are wanted and none can be kept.
+        With access, `access` is its normal form, and `walls` the fingerprint of the usual sandbox. `unkept` is added
+        where checkpoints are wanted and none can be kept.
+
         The first call opens the sandbox, as only a trial tells which one will be used: do not call it in an event loop.
         Raises `ToolError` for a call that would be refused, so that the user is not asked about it.
         """
@@ -156,9 +158,9 @@ class BashTool:
         if problem is not None:
             raise ToolError(problem)
         try:
-            scope = self._scope(self._source.get())
+            scope = self._scope(self._source.get(), self._access.asked(arguments))
         except SandboxError as error:
-            raise ToolError(_not_run(error)) from error
+            raise ToolError(not_run(error)) from error
         changes = self._changes
         if changes is None or self._only_reads(arguments["command"]) or changes.can_be_kept(self._recorded):
             return scope
@@ -170,39 +172,95 @@ class BashTool:
 
         return CommandRules.standard().decide(command, folder=self._root).verdict == "allow"
 
-    def _scope(self, sandbox: Sandbox) -> dict[str, Any]:
-        return {"folder": _as_json(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
+    def _scope(self, sandbox: Sandbox, access: Access | None) -> dict[str, Any]:
+        scope = {"folder": as_shown(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
+        return scope if access is None else {**scope, **self._access.scope(access, sandbox)}
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Runs the command and returns its output. Anything but exit code 0 is an error result."""
         problem = self._problem(arguments)
         if problem is not None:
             return AgentToolResult.error(problem)
-        if self._changes is None or (ctx.grant is not None and ctx.grant.reads_only):
+        if self._changes is None or _reads_only(ctx):
             return await self._run(arguments, ctx)
         try:
-            async with self._changes.awaited(self._recorded, ctx):
+            async with self._changes.awaited(self._recorded_of(arguments), ctx):
                 return await self._run(arguments, ctx)
         except CheckpointError as error:
             return AgentToolResult.error(f"the command was not run: {error}")
 
+    def _recorded_of(self, arguments: dict[str, Any]) -> list[str]:
+        """The folders of which checkpoints are taken: those that the command may write."""
+        access = self._access.asked(arguments)
+        return self._recorded if access is None else [*self._recorded, *access.write]
+
     async def _run(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
+        held: HeldSandbox | None = None
         try:
-            sandbox = self._source.opened or await in_thread(ctx, self._source.get)
-            refusal = self._refusal(arguments, ctx, sandbox)
-            if refusal is not None:
-                return AgentToolResult.error(refusal)
-            command, environment = arguments["command"], None
-            if ctx.grant is not None and ctx.grant.reads_only:
-                command, environment = self._with_programs_from_outside(command, sandbox)
-            process = await sandbox.spawn([*self._shell, command], cwd=self._root, environment=environment)
+            usual = self._source.opened or await in_thread(ctx, self._source.get)
+            access = self._access.asked(arguments)
+            if access is not None:
+                self._refuse(arguments, ctx, usual)  # before anything is opened
+                held = await in_thread(ctx, lambda: self._access.hold(access, usual))
+            call = _Call(arguments, ctx, usual, access, held)
+            if arguments.get("background"):
+                held = None  # the task releases it
+                result = await self._start_task(call)
+            else:
+                result = await self._wait_for(call)
+        except ToolError as error:
+            return AgentToolResult.error(str(error))
         except SandboxError as error:
-            return AgentToolResult.error(_not_run(error))
+            return AgentToolResult.error(not_run(error))
         except OSError as error:
             return AgentToolResult.error(f"the command could not be started: {error.strerror or error}")
-        timeout = float(arguments.get("timeout", self._timeout))
-        result = await _Command(process, ctx, timeout, self._most_output, sandbox, self._root).run()
+        finally:
+            if held is not None:
+                held.release()
         return _with_note(result, holds_placeholder(arguments["command"]))
+
+    async def _spawn(self, call: _Call, *, background: bool = False) -> SandboxedProcess:
+        """Starts the command. Raises `ToolError` if it is refused after all."""
+        self._refuse(call.arguments, call.ctx, call.usual)
+        command, environment = call.arguments["command"], None
+        if _reads_only(call.ctx):
+            command, environment = self._with_programs_from_outside(command, call.sandbox)
+        line = [*self._shell, command]
+        return await call.sandbox.spawn(line, cwd=self._root, environment=environment, background=background)
+
+    async def _wait_for(self, call: _Call) -> AgentToolResult:
+        process = await self._spawn(call)
+        timeout = float(call.arguments.get("timeout", self._timeout))
+        asking = Asking({} if call.access is None else call.access.as_json(), self._can_ask)
+        command = ForegroundCommand(process, call.ctx, timeout, self._most_output, call.sandbox, self._root, asking)
+        return with_ends(await command.run(), self.tasks)
+
+    async def _start_task(self, call: _Call) -> AgentToolResult:
+        ctx = call.ctx
+        ends: list[Callable[[], None]] = []
+        if self._changes and not _reads_only(ctx):
+            ends.append(self._changes.begin_task(self._recorded_of(call.arguments), ctx.run_id))
+        if call.held is not None:
+            ends.append(call.held.release)
+
+        def on_end() -> None:
+            for end in ends:
+                end()
+
+        timeout = call.arguments.get("timeout")
+        try:
+            task = await self.tasks.start(
+                lambda: self._spawn(call, background=True),
+                call.arguments["command"],
+                timeout=None if timeout is None else float(timeout),
+                redactor=ctx.redactor,
+                announcer=ctx.announcer,
+                on_end=on_end,
+            )
+        except BaseException:
+            on_end()  # the checkpoint is taken at the end of this call
+            raise
+        return started(task, call.sandbox.backend)
 
     def _with_programs_from_outside(self, command: str, sandbox: Sandbox) -> tuple[str, dict[str, str] | None]:
         """The command, and variables, with which bash finds no program that a command may have written.
@@ -240,161 +298,61 @@ class BashTool:
                 f"the command has {size:,} bytes, more than the {_LONGEST_COMMAND:,} that can be run: "
                 "write it to a file with write_file, and run that"
             )
+        if not isinstance(arguments.get("background", False), bool):
+            return f"background is {arguments['background']!r}: give true or false"
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT:
             return f"timeout is {timeout!r}: give seconds, more than 0 and at most {LONGEST_TIMEOUT:g}"
+        try:
+            self._access.asked(arguments)
+        except ToolError as error:
+            return str(error)
         return None
 
-    def _refusal(self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox) -> str | None:
-        """Why the call is not run after all. Checked directly before the spawn, with nothing awaited in between."""
+    def _can_ask(self, access: dict[str, Any]) -> bool:
+        """Whether a command may ask for this access."""
+        try:
+            return self._access.asked({"access": access}) is not None
+        except ToolError:
+            return False
+
+    def _refuse(self, arguments: dict[str, Any], ctx: ToolContext, usual: Sandbox) -> None:
+        """Raises `ToolError` for a call that is not run after all. Nothing is awaited between this and the spawn.
+
+        Access is made normal again: a link may lead elsewhere by now.
+        """
         if ctx.cancel.is_cancelled:
-            return "the command was cancelled before it began"
+            raise ToolError("the command was cancelled before it began")
+        access = self._access.asked(arguments)
         grant = ctx.grant
-        scope = self._scope(sandbox)
+        if access is not None and grant is None:
+            raise ToolError("the command was not run: nobody was asked about its access; leave access out")
+        scope = self._scope(usual, access)
         if grant is not None and not grant.covers(self.name, arguments, as_approved(scope, grant.scope)):
-            return (
-                "the command was not run: its text, folder or sandbox is not what was approved; call it again to "
-                "have it approved as it is now"
+            raise ToolError(
+                "the command was not run: its text, folder, access or sandbox is not what was approved; call it again "
+                "to have it approved as it is now"
             )
         if _identity(self._root) != self._identity:
-            return f"the command was not run: {self._root} is no longer the folder that the user gave"
-        return None
+            raise ToolError(f"the command was not run: {self._root} is no longer the folder that the user gave")
 
 
-class _Command:
-    """One running command: reads its output, and ends it when its time is over."""
+class _Call(NamedTuple):
+    """A call on its way: the usual sandbox, which its approval names, and the wider one if it has access."""
 
-    def __init__(
-        self,
-        process: SandboxedProcess,
-        ctx: ToolContext,
-        timeout: float,
-        most_output: int,
-        sandbox: Sandbox,
-        folder: str,
-    ) -> None:
-        self._process = process
-        self._ctx = ctx
-        self._timeout = timeout
-        self._most_output = most_output
-        self._sandbox = sandbox
-        self._backend = sandbox.backend
-        self._folder = folder
-        self._loop = asyncio.get_running_loop()
-        self._output = Output()
-        self._live = LiveText()
-        self._flooded: asyncio.Future[None] = self._loop.create_future()
-        self._timer: asyncio.TimerHandle | None = None
-        self._next_update = 0.0
-        self._is_gone = False
+    arguments: dict[str, Any]
+    ctx: ToolContext
+    usual: Sandbox
+    access: Access | None
+    held: HeldSandbox | None
 
-    async def run(self) -> AgentToolResult:
-        """The result. However this is left, the command and all that it started have been told to end."""
-        started = self._loop.time()
-        reading = self._loop.create_task(self._read())
-        exiting = self._loop.create_task(self._process.wait(look=False))
-        cancelled = self._loop.create_task(self._ctx.cancel.wait())
-        try:
-            await asyncio.wait(
-                {exiting, cancelled, self._flooded}, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED
-            )
-            duration = self._loop.time() - started
-            is_cancelled = cancelled.done() and not exiting.done()
-            # What a command left in the background is ended with it, which closes the pipe.
-            self._process.kill()
-            has_exited = exiting.done()
-            await asyncio.wait({reading}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
-            if not exiting.done():
-                await asyncio.wait({exiting}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
-            self._is_gone = exiting.done() and not self._process.left_behind
-            looking = self._loop.create_task(self._process.look_behind())
-            await asyncio.wait({looking}, timeout=_DRAIN_CANCELLED if is_cancelled else _LOOK)
-            self._update(is_last=True)
-            try:
-                code = exiting.result() if has_exited else None
-            except SandboxError as error:  # the sandbox was closed before the command began
-                said = self._output.text(redactor=self._ctx.redactor).text
-                return AgentToolResult.error(_not_run(error) + (f"\n{said}" if said else ""))
-            return await self._result(code, is_cancelled, duration)
-        finally:
-            self._process.kill()
-            if self._timer is not None:
-                self._timer.cancel()
-            for task in (reading, exiting, cancelled):
-                task.cancel()
-            await asyncio.gather(reading, exiting, cancelled, return_exceptions=True)
+    @property
+    def sandbox(self) -> Sandbox:
+        """The one that the command runs in."""
+        return self.usual if self.held is None else self.held.sandbox
 
-    async def _read(self) -> None:
-        while data := await self._process.output.read(_CHUNK):
-            self._output.add(data)
-            self._live.add(data)
-            if self._timer is None:
-                delay = max(0.0, self._next_update - self._loop.time())
-                self._timer = self._loop.call_later(delay, self._update)
-            if self._output.total > self._most_output and not self._flooded.done():
-                self._flooded.set_result(None)
-            await asyncio.sleep(0)  # a stream that always has data would keep the others waiting
 
-    def _update(self, *, is_last: bool = False) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._next_update = self._loop.time() + _UPDATE_EVERY
-        text = self._live.take(is_last=is_last)
-        if text:
-            self._ctx.update(text)
-
-    def _end(self, was: str = "") -> str:
-        """What is known about the command's end by now."""
-        if self._is_gone:
-            return f"{was}ended with everything that it started"
-        return f"{was}told to end, but something of it is still held by the system"
-
-    async def _result(self, code: int | None, is_cancelled: bool, duration: float) -> AgentToolResult:
-        timed_out = code is None and not is_cancelled and not self._flooded.done()
-        name = _signal_name(code)
-        code = 128 - code if code is not None and code < 0 else code  # as a shell reports it, in any sandbox
-        endings: list[str] = []
-        if is_cancelled:
-            endings.append(f"cancelled: {self._end()}")
-        elif timed_out:
-            advice = "give a longer timeout" if self._timeout < LONGEST_TIMEOUT else "do it in smaller steps"
-            endings.append(f"timed out after {self._timeout:g} s and {self._end('was ')}; {advice}")
-        elif code is None:
-            size = self._most_output / 1024 / 1024
-            endings.append(f"ended, as it printed more than {size:g} MiB; send the output to a file")
-        elif self._process.ended_because:
-            endings.append(f"ended by the sandbox, as {self._process.ended_because}")
-        elif name is not None:
-            endings.append(f"exit code {code}: killed by {name}")
-        elif code:  # above 128 it may mean a signal, or be the program's own number: git has 128 and 129
-            endings.append(f"exit code {code}")
-        left = [_as_json(warning)[:400] for warning in self._process.warnings]
-        endings += [f"sandbox: {text}" for text in left]
-        room = OUTPUT_LIMIT - _NOTE - len(_in_brackets(endings).encode()) - 1
-        if self._output.total <= _QUICKLY_MASKED or is_cancelled:
-            bounded = self._output.text(room, self._ctx.redactor)
-        else:  # searching a long output for secrets takes a while
-            bounded = await in_thread(self._ctx, lambda: self._output.text(room, self._ctx.redactor))
-        text = bounded.text
-        if self._backend != "off" and _CONFIG_IS_HELD.search(text):
-            endings.append(_HOW_WITHOUT_CONFIG)
-        walls = limits_met(text, self._sandbox.profile, self._folder) if code and self._backend != "off" else []
-        endings += [f"sandbox: {wall}" for wall in walls]
-        if endings:
-            text += ("\n" if text and not text.endswith("\n") else "") + _in_brackets(endings)
-        details = {
-            "exit_code": code,
-            "signal": "SIGKILL" if code is None else name,
-            "timed_out": timed_out,
-            "cancelled": is_cancelled,
-            "duration": round(duration, 3),
-            "truncated": bounded.is_cut,
-            "sandbox": self._backend,
-            **({"left_behind": left} if left else {}),
-            **({"walls": walls} if walls else {}),
-        }
-        result = AgentToolResult.text if code == 0 else AgentToolResult.error
-        return result(text or "[no output]\n[exit code 0]", details)
+def _reads_only(ctx: ToolContext) -> bool:
+    return ctx.grant is not None and ctx.grant.reads_only
 
 
 def _with_note(result: AgentToolResult, placeholder: str | None) -> AgentToolResult:
@@ -403,25 +361,6 @@ def _with_note(result: AgentToolResult, placeholder: str | None) -> AgentToolRes
         return result
     note = f"[{placeholder} was passed on as these very letters: commands are not given masked values]"
     return AgentToolResult((*result.content, Text(note)), result.details, result.is_error)
-
-
-def _in_brackets(endings: Sequence[str]) -> str:
-    """How a command ended and what the sandbox reports, as lines behind its output."""
-    return "\n".join([f"[{ending}]" for ending in endings])
-
-
-def _not_run(error: SandboxError) -> str:
-    return f"the command was not run: {error}"
-
-
-def _signal_name(code: int | None) -> str | None:
-    """The signal that a negative exit code means."""
-    if code is None or code >= 0:
-        return None
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
 
 
 def _identity(folder: str) -> tuple[int, int] | None:
@@ -435,10 +374,6 @@ def _identity(folder: str) -> tuple[int, int] | None:
 def _lies_in(folder: str, others: list[str]) -> bool:
     spellings = (os.path.normpath(folder), os.path.realpath(folder))
     return any(is_beneath(path, other) for path in spellings for other in others)
-
-
-def _as_json(path: str) -> str:
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _profile(choice: SandboxChoice, root: str, workspace: Workspace | None) -> SandboxProfile:
@@ -468,13 +403,19 @@ def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, roo
         walls = ""
     else:
         network = "" if profile.network else " There is no network."
+        if profile.hosts:
+            network = (
+                f" Of the network only {', '.join(profile.hosts)} can be reached, through the proxy in HTTPS_PROXY."
+            )
         others = "".join(f", in {folder}" for folder in profile.write if folder != root)
         walls = f" Files can be written only in the workspace{others} and in $TMPDIR.{network}"
+        walls += " The user can allow a command more, if it asks with access."
         ours = [os.path.relpath(path, root) for path in profile.own_programs()]
         if ours:
             walls += f" {', '.join(dict.fromkeys(ours))} cannot be changed, as this program runs from there."
     return (
         f"Runs {kind} in the workspace folder and returns what it prints, stdout and stderr together. Each call "
         f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{walls} What it leaves "
-        f"in the background is ended with it. It has {timeout:g} seconds unless timeout says otherwise."
+        f"in the background is ended with it: for a server or a watcher, set background. It has {timeout:g} seconds "
+        f"unless timeout says otherwise."
     )

@@ -34,7 +34,8 @@ def standard_tools(
     checkpoints: CheckpointStore | None = None,
     also: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
 ) -> list[AgentTool]:
-    """All built-in tools for one folder: read_file, write_file, edit_file, list_dir, search and bash.
+    """All built-in tools for one folder: read_file, write_file, edit_file, list_dir, search, bash, and for its
+    background commands bash_output and bash_stop.
 
     They share one `Workspace`, so a file that one of them read is known to the others. `sandbox` is for what runs
     commands: "auto" confines them to the folder with the back end that works on this machine, a profile or an open
@@ -50,6 +51,7 @@ def standard_tools(
     """
     from swink_agent.sandbox import SandboxProfile
 
+    from .commands.task_tools import BashOutputTool, BashStopTool
     from .search.tool import SearchTool
     from .shell import BashTool
 
@@ -73,7 +75,8 @@ def standard_tools(
         spaces = [_workspace(folder, profile) for folder in folders]
         siblings = [[*_file_tools(space, changes), SearchTool(space, sandbox)] for space in spaces]
         tools = _for_all(tools, workspace, dict(zip(folders, siblings, strict=True)))
-    return [*tools, BashTool(workspace, sandbox, changes=changes, also=folders)]
+    bash = BashTool(workspace, sandbox, changes=changes, also=folders)
+    return [*tools, bash, BashOutputTool(bash), BashStopTool(bash)]
 
 
 def _workspace(root: str | os.PathLike[str], profile: sandboxes.SandboxProfile | None) -> Workspace:

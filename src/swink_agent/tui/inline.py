@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 
 from swink_agent.app.runs.telling import seconds
+from swink_agent.approvals.access import to_remember
 from swink_agent.approvals.answers import SAID_NO, AnswerKey, offered_answers, reason_for
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView
@@ -238,7 +239,7 @@ class InlineFront:
     def _standing(self) -> str:
         talk = self.talk
         cost = "" if talk.cost is None else f" · ${talk.cost:.4f}"
-        beside = "".join([f" · {part}" for part in beside_parts(talk.branch, len(talk.hosts), talk.tasks)])
+        beside = "".join([f" · {part}" for part in beside_parts(talk.branch, len(talk.hosts), len(talk.tasks))])
         return (
             f"[{talk.mode} · {talk.state} · {approve_word(talk.approve)} · {safe_line(talk.model)}"
             f" · {talk.fill:.0%} of the window · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))}"
@@ -401,6 +402,7 @@ def answer_rows(question: ApprovalQuestion) -> list[str]:
     name, rule = safe_display(question.request.name, 60), kept_rule(question)
     behind = {
         ApprovalChoice.SESSION_PREFIX: f" {safe_display(question.prefix or '', 200)}",
+        ApprovalChoice.ALWAYS: f" {', '.join(to_remember(question.access or {}))}",
         "because": " (write the reason behind it)",
         "keep": f" {rule}",
     }

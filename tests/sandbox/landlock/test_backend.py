@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.sandbox import ProcessLimits, SandboxClosed, SandboxError, SandboxProfile
+from swink_agent.sandbox import ProcessLimits, SandboxClosed, SandboxError, SandboxProfile, _helper
 from swink_agent.sandbox.landlock import backend as landlock
 from swink_agent.sandbox.landlock.backend import LandlockSandbox
 
@@ -518,7 +518,7 @@ def test_a_missing_root_is_told(tmp_path: Path) -> None:
 def test_a_launcher_that_does_not_start_is_told(
     root: Path, monkeypatch: pytest.MonkeyPatch, boot: str, complaint: str
 ) -> None:
-    monkeypatch.setattr(landlock, "_BOOT", boot)
+    monkeypatch.setattr(_helper, "_BOOT", boot)
     monkeypatch.setattr(landlock, "_START_DEADLINE", 0.5)
     monkeypatch.setattr(landlock, "_END_DEADLINE", 0.1)
     with pytest.raises(SandboxError, match=complaint):

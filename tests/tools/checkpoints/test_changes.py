@@ -121,7 +121,7 @@ def test_a_sandbox_that_does_not_hide_the_store_is_refused(tmp_path: Path) -> No
         standard_tools(root, SandboxProfile(write=(str(root),)), checkpoints=store)
     with pytest.raises(ValueError, match="is not hidden by Workspace"):
         standard_tools(Workspace(root), checkpoints=store)
-    assert len(standard_tools(root, checkpoints=store)) == 6
+    assert len(standard_tools(root, checkpoints=store)) == 8
 
 
 def test_the_store_is_not_a_path(root: Path, tmp_path: Path) -> None:

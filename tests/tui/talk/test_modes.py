@@ -228,6 +228,7 @@ async def test_every_command_of_the_issue_is_there() -> None:
         "#answer",
         "/work",
         "/queue",
+        "/tasks",
     }  # which is Tab, in lines
 
 

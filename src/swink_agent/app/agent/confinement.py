@@ -20,18 +20,28 @@ __all__ = ["open_confined", "sandbox_profile"]
 
 
 def sandbox_profile(
-    root: Path, *, added: tuple[Path, ...] = (), network: bool = False, settings: Settings | None = None
+    root: Path,
+    *,
+    added: tuple[Path, ...] = (),
+    network: bool = False,
+    hosts: tuple[str, ...] = (),
+    settings: Settings | None = None,
 ) -> SandboxProfile:
-    """The sandbox profile for a folder and the folders added to it. Hides our settings, keys, copies and sessions."""
+    """The sandbox profile for a folder and the folders added to it. Hides our settings, keys, copies and sessions.
+
+    Commands that may reach `hosts` do not read the home folder, which they could send there. With `network` there is
+    nothing left to limit.
+    """
     from msgspec import structs
 
-    from swink_agent.sandbox import SandboxProfile, repository_folders
+    from swink_agent.sandbox import SandboxProfile, profile_with_access, repository_folders
 
     try:
         write = dict.fromkeys([str(root), *repository_folders(str(root)), *map(str, added)])
         profile = SandboxProfile(write=tuple(write), network=network)
         private = [config_folder(), data_folder(), *([] if settings is None else [sessions_folder(settings)])]
-        return structs.replace(profile, hidden=(*profile.hidden, *map(str, private)))
+        profile = structs.replace(profile, hidden=(*profile.hidden, *map(str, private)))
+        return profile_with_access(profile, hosts=hosts) if hosts and not network else profile
     except ValueError as error:
         raise UsageProblem(f"{root} is not a folder to work in: {error}") from error
 

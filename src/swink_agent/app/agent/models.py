@@ -22,7 +22,7 @@ from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserM
 
 from ..errors import NoModel, UsageProblem
 from ..keys.credentials import Credentials
-from ..settings.definitions import alias_of
+from ..settings.definitions import TOOLS_OF_BASH, alias_of
 from ..settings.settings import Settings, SourcedValue
 from .providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
 
@@ -278,10 +278,11 @@ async def prepare_local(
     from .system_prompt import standard_prompt
 
     stream_fn = LocalStreamFn(name, cache_dir=settings.value("models_dir"), on_state=on_state, fetch=False)
-    wanted = settings.value("tools")
+    wanted = {*settings.value("tools"), *(TOOLS_OF_BASH if "bash" in settings.value("tools") else ())}
     try:
         with TemporaryDirectory(prefix="swink-") as folder:  # the words are the same for every folder
-            profile = sandbox_profile(Path(folder), network=settings.value("network"))
+            network, hosts = settings.value("network"), settings.value("allow_hosts")
+            profile = sandbox_profile(Path(folder), network=network, hosts=hosts)
             tools = [tool for tool in standard_tools(folder, profile) if tool.name in wanted]
             prompt = standard_prompt(Path(folder), instructions=settings.value("system"))
             await stream_fn.prepare(tools, prompt, cancel=cancel)

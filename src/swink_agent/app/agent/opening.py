@@ -48,6 +48,7 @@ SETTING_FLAGS = (
         "deny",
         "sandbox",
         "network",
+        "allow_hosts",
     ),
     *("max_turns", "max_cost", "timeout", "output", "masking", "unmask"),
 )
@@ -66,7 +67,7 @@ class OpeningOptions(Value, frozen=True, kw_only=True):
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> OpeningOptions:
         """The options of `swink`, by their names on the command line."""
-        several = ("allow", "deny")
+        several = ("allow", "deny", "allow_hosts")
         return cls(
             flags={name: options[name] or None if name in several else options[name] for name in SETTING_FLAGS},
             cwd=options["cwd"],

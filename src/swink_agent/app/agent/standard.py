@@ -5,6 +5,7 @@ Connects the parts, so that all front ends run the same agent. Each part's behav
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +23,8 @@ from ..errors import UsageProblem
 from ..keys.credentials import Credentials
 from ..runs.headless import PrepareFn
 from ..runs.undo import open_checkpoints, why_unkept
-from ..settings.settings import Settings
+from ..settings.definitions import TOOLS_OF_BASH
+from ..settings.settings import Settings, add_hosts, settings_file
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
 from .approval_modes import ChosenMode, choose_mode
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalsMode, AskFn
     from swink_agent.core.policy import Policy
     from swink_agent.sandbox import Sandbox
+    from swink_agent.tools import BashTool
+    from swink_agent.tools.commands.tasks import BackgroundTasks
 
 __all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
 
@@ -86,6 +90,7 @@ class StandardAgent:
         approval_mode: ChosenMode,
         prepare: PrepareFn | None = None,
         sandbox: Sandbox | None = None,
+        shell: BashTool | None = None,
         warnings: tuple[str, ...] = (),
     ) -> None:
         self.agent = agent
@@ -97,6 +102,9 @@ class StandardAgent:
         self.prepare = prepare
         """Slow preparation before the first prompt, such as fetching a model. Call it in a thread."""
         self.sandbox = sandbox
+        self._shell = shell
+        self.tasks: BackgroundTasks | None = None if shell is None else shell.tasks
+        """The background commands of bash; `None` if the agent has no bash."""
         self.warnings = warnings
         """What the user should read before the run."""
 
@@ -105,6 +113,8 @@ class StandardAgent:
 
     def close(self) -> None:
         """Ends what was started. Safe to call again, and from a signal handler."""
+        if self._shell is not None:
+            self._shell.close()
         if self.sandbox is not None:
             self.sandbox.close()
 
@@ -188,6 +198,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         approval_mode=chosen,
         prepare=None if options.stream_fn else local_fetch(model, settings, options.on_local_state),
         sandbox=sandbox,
+        shell=_shell_among(tools),
         warnings=tuple(warnings),
     )
 
@@ -243,7 +254,13 @@ def _tools(
         return [], None, ""
     from swink_agent.tools import standard_tools
 
-    profile = sandbox_profile(root, added=added, network=settings.value("network"), settings=settings)
+    profile = sandbox_profile(
+        root,
+        added=added,
+        network=settings.value("network"),
+        hosts=settings.value("allow_hosts"),
+        settings=settings,
+    )
     # Before the sandbox: a folder that does not exist yet could be created by a command.
     changing = {"write_file", "edit_file", "bash"} & set(wanted)
     checkpoints, unkept = None, ""
@@ -256,7 +273,19 @@ def _tools(
         tools = standard_tools(root, profile if opened is None else opened, checkpoints=checkpoints, also=added)
     except OSError as error:
         raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
+    if "bash" in wanted:
+        wanted += [name for name in TOOLS_OF_BASH if name not in rules.denied_tools]
     return [tool for tool in tools if tool.name in wanted], opened, unkept
+
+
+def _shell_among(tools: Sequence[AgentTool]) -> BashTool | None:
+    """The built-in bash, if the agent has it."""
+    found = [tool for tool in tools if tool.name == "bash"]
+    if not found:
+        return None
+    from swink_agent.tools import BashTool
+
+    return found[0] if isinstance(found[0], BashTool) else None
 
 
 def _rules(root: Path, settings: Settings) -> CallRules:
@@ -273,7 +302,20 @@ def _approvals(
     from swink_agent.tools import change_preview
 
     preview = change_preview(tools, redactor)
-    return Approvals(options.ask, mode=mode, calls=rules, preview=preview, redactor=redactor, trust=options.trust)
+    return Approvals(
+        options.ask,
+        mode=mode,
+        calls=rules,
+        preview=preview,
+        redactor=redactor,
+        trust=options.trust,
+        remember=_remember_hosts,
+    )
+
+
+async def _remember_hosts(hosts: list[str]) -> None:
+    """Lets commands reach these hosts from the next start on: they are added to the user's own settings."""
+    await asyncio.to_thread(add_hosts, hosts, path=settings_file())
 
 
 # -- limits --------------------------------------------------------------------------------------------------

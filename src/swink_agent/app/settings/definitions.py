@@ -17,6 +17,7 @@ __all__ = [
     "APPROVALS",
     "DEFINITIONS",
     "STANDARD_TOOLS",
+    "TOOLS_OF_BASH",
     "Definition",
     "alias_of",
     "all_definitions",
@@ -25,13 +26,26 @@ __all__ = [
 ]
 
 STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search", "task")
+TOOLS_OF_BASH = ("bash_output", "bash_stop")
+"""For background commands: they are there where bash is."""
 _ADDRESS = "base_url."
 _ALIAS = "aliases."
 _ALIAS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 APPROVALS = ("none", "ask", "smart", "auto", "all")  # from the strictest on
 
 Kind: TypeAlias = Literal[
-    "text", "choice", "count", "amount", "temperature", "switch", "names", "address", "alias", "folder", "rules"
+    "text",
+    "choice",
+    "count",
+    "amount",
+    "temperature",
+    "switch",
+    "names",
+    "address",
+    "alias",
+    "folder",
+    "rules",
+    "hosts",
 ]
 InProject: TypeAlias = Literal["free", "stricter", "never"]
 
@@ -126,6 +140,9 @@ DEFINITIONS = (
         choices=("auto", "bubblewrap", "landlock", "sandbox-exec", "off"),
     ),
     _setting("network", "switch", "whether commands may use the network", default=False, in_project="stricter"),
+    _setting(
+        "allow_hosts", "hosts", "hosts that every command may reach unasked: pypi.org, *.example.org:8443", default=()
+    ),
     _setting("undo", "switch", "whether checkpoints of the folder are kept, for swink undo", default=True),
     _setting("sessions", "switch", "whether runs are recorded, so that they can be resumed and searched", default=True),
     _setting("sessions_folder", "folder", "where sessions are kept, instead of the data folder"),

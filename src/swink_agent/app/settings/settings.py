@@ -36,6 +36,7 @@ __all__ = [
     "Settings",
     "SettingsFile",
     "SourcedValue",
+    "add_hosts",
     "definition_of",
     "load_settings",
     "only_stricter",
@@ -44,6 +45,10 @@ __all__ = [
     "settings_file",
     "unset_value",
 ]
+
+
+_FLAGS = {"allow_hosts": "--allow-host"}
+"""Options that are not spelled as their settings."""
 
 
 class SourcedValue(Value, frozen=True):
@@ -145,7 +150,7 @@ def load_settings(
             values[definition.name] = _joined(definition, values[definition.name], given)
     for name, value in (flags or {}).items():
         if value is not None:
-            flag = f"--{name.replace('_', '-')}"
+            flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
             definition = definition_of(name)
             checked = parse_value(definition, value, flag) if isinstance(value, str) else check(definition, value, flag)
             values[name] = _joined(definition, values[name], SourcedValue(checked, f"flag {flag}"))
@@ -171,8 +176,8 @@ def _from_environment(definition: Definition, text: str, variable: str) -> Sourc
 
 
 def _joined(definition: Definition, before: SourcedValue, given: SourcedValue) -> SourcedValue:
-    """The new value, or, for rules, the old and the new ones together."""
-    if definition.kind != "rules" or not before.value:
+    """The new value, or, for rules and hosts, the old and the new ones together."""
+    if definition.kind not in ("rules", "hosts") or not before.value:
         return given
     return SourcedValue(tuple(dict.fromkeys((*before.value, *given.value))), f"{before.source}, {given.source}")
 
@@ -241,6 +246,13 @@ def set_value(name: str, text: str, *, path: Path) -> Any:
     stored: object = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
     _edit(path, lambda file: file.with_value(name, stored))
     return cast("Any", value)
+
+
+def add_hosts(hosts: Sequence[str], *, path: Path) -> None:
+    """Adds hosts to `allow_hosts` in the user's file, without changing the rest. Raises `SettingsError`."""
+    user = read_file(path)
+    before = () if user is None else user.values.get("allow_hosts", ())
+    _edit(path, lambda file: file.with_value("allow_hosts", list(dict.fromkeys((*before, *hosts)))))
 
 
 def unset_value(name: str, *, path: Path) -> bool:
@@ -333,6 +345,9 @@ def parse_value(definition: Definition, text: str, place: str) -> Any:
         case "names":
             names = () if text.lower() == "none" else [name.strip() for name in text.split(",") if name.strip()]
             return check(definition, list(names), place)
+        case "hosts":
+            hosts = [] if text.lower() == "none" else re.split(r"[\s,]+", text)
+            return check(definition, [host for host in hosts if host], place)
         case "rules":
             rules = [rule.strip() for line in text.splitlines() for rule in line.split(";")]
             return check(definition, [rule for rule in rules if rule and rule.lower() != "none"], place)
@@ -349,6 +364,8 @@ def check(definition: Definition, value: object, place: str) -> Any:
         raise SettingsError(f"{where} cannot be {_shown(value)}: it is {wanted}")
     if definition.kind == "rules":
         _check_rules(definition, cast("list[str]", value), place)
+    if definition.kind == "hosts":
+        return _hosts(cast("list[str]", value), place)
     if definition.kind in ("names", "rules"):
         return tuple(dict.fromkeys(cast("list[str]", value)))
     return float(cast("float", value)) if definition.kind in ("amount", "temperature") else value
@@ -390,6 +407,9 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
                 isinstance(rule, str) for rule in cast("list[object]", value)
             )
             return fits, "a list of rules, such as 'bash: pytest *'"
+        case "hosts":
+            fits = isinstance(value, (list, tuple)) and all(isinstance(h, str) for h in cast("list[object]", value))
+            return fits, "a list of hosts, such as 'pypi.org'"
 
 
 def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
@@ -400,6 +420,18 @@ def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
     try:
         is_allowing = definition.name == "allow"
         CallRules(os.sep, tools=_tools_in(rules), allow=rules if is_allowing else (), deny=() if is_allowing else rules)
+    except ValueError as error:
+        raise SettingsError(f"{place}: {error}") from error
+
+
+def _hosts(hosts: list[str], place: str) -> tuple[str, ...]:
+    """The hosts in their normal form. Raises `SettingsError`."""
+    if not hosts:
+        return ()
+    from swink_agent.sandbox.network.hosts import host_entry  # on use: most settings have none
+
+    try:
+        return tuple(dict.fromkeys(map(host_entry, hosts)))
     except ValueError as error:
         raise SettingsError(f"{place}: {error}") from error
 

@@ -16,7 +16,7 @@ from swink_agent.core.tool import AgentTool
 from swink_agent.core.values.value import Value
 
 from ..errors import UsageProblem
-from ..settings.definitions import STANDARD_TOOLS
+from ..settings.definitions import STANDARD_TOOLS, TOOLS_OF_BASH
 from .foreign_code import why_not_loaded
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def extra_tools(names: Sequence[str], folder: Path, *, denied: Collection[str] =
     """
     tools: list[AgentTool] = []
     for name in names:
-        if name in STANDARD_TOOLS:
+        if name in (*STANDARD_TOOLS, *TOOLS_OF_BASH):
             raise UsageProblem(f"extra_tools names {name}, which is a built-in tool: the setting tools has those")
         if name in denied:
             continue

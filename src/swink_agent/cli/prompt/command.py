@@ -44,7 +44,8 @@ __all__ = ["run_prompt"]
 
 _UNATTENDED = (
     "there is nobody here to ask; --approve all allows such calls, confined to the folder, --approve auto those that "
-    "can be taken back, and --allow, with a rule such as 'bash: pytest *', some of them"
+    "can be taken back, and --allow, with a rule such as 'bash: pytest *', some of them; --allow-host lets commands "
+    "reach a host"
 )
 
 
@@ -176,8 +177,14 @@ class _Prompt:
     def _drive(
         made: StandardAgent, run: HeadlessRun, prompt: PromptFn | None, output: Output, reporter: Reporter
     ) -> Outcome:
+        async def run_all() -> Outcome:
+            outcome = await run.run(prompt)
+            if made.tasks is not None:  # here, so that their end is among the events
+                await asyncio.to_thread(made.tasks.close)
+            return outcome
+
         with made.agent.subscribe(reporter.on_event), made.agent.subscribe(output.on_event):
-            return asyncio.run(wakeable(run.run(prompt)))
+            return asyncio.run(wakeable(run_all()))
 
 
 class _Interrupts:

@@ -28,6 +28,7 @@ from swink_agent.core.events import (
     MessageStart,
     MessageUpdate,
     ModelFallback,
+    TaskEnded,
     ToolApprovalRequested,
     ToolApprovalResolved,
     ToolCallDeferred,
@@ -166,6 +167,9 @@ class Reporter:
                 self._on_tool_end(event)
             case DelegateEvent():
                 self._on_delegate(event)
+            case TaskEnded(id=task_id, exit_code=code):
+                how = "was stopped" if code is None else f"ended with exit code {code}"
+                self.note(f"the background command {task_id} {how}")
             case TurnEnd() | AgentEnd():
                 self._live.stop()
             case _:

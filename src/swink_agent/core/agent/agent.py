@@ -34,6 +34,7 @@ from ..errors import Aborted, AgentError, AlreadyRunning, NoMessages, ProviderMi
 from ..events import AgentEvent, CompactionReport
 from ..policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from ..retry import DefaultRetryStrategy, RetryStrategy
+from ..run.announcing import Announcer
 from ..run.event_stream import Channel, EventStream
 from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
@@ -98,6 +99,7 @@ class Agent(ValueRuns[Deps]):
 
     __slots__ = (
         "__weakref__",
+        "_announcer",
         "_claims",
         "_config",
         "_initial",
@@ -148,6 +150,7 @@ class Agent(ValueRuns[Deps]):
         self._claims = Claims()
         self._run: hints.Run | None = None
         self._subscriptions = Subscriptions()
+        self._announcer = Announcer(self._subscriptions.notify)
         self._spent = (Usage(), Cost())
         """Usage and cost of all runs that are over."""
         self._last_error: str | None = None
@@ -518,9 +521,11 @@ class Agent(ValueRuns[Deps]):
             if order.answers is not None:
                 run.answers = dict(order.answers)
             self._last_error = self._last_result = None
+            self._announcer.begin(run)
             try:
                 self._last_result = result = await run.loop(run, order.prompts)
             finally:
+                self._announcer.end()
                 self._count(run)
             self._last_error = result.error
             return result
@@ -545,7 +550,7 @@ class Agent(ValueRuns[Deps]):
             emit = subscriptions.notify
         else:
             emit = channel.push if order.view is None else self._viewed(order.view, channel)
-        return Run(
+        run = Run(
             config,
             self._transcript,
             toolbox,
@@ -558,6 +563,8 @@ class Agent(ValueRuns[Deps]):
             subscriptions if channel is None else None,
             given.get("deps", config.deps),
         )
+        run.announcer = self._announcer
+        return run
 
     def _viewed(self, view: hints.ViewFn, channel: Channel) -> Callable[[AgentEvent], None]:
         """Returns a function that gives subscribers each event, and the stream what the view makes of it."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..pending import Answer
     from ..secrets.redaction import Redactor
     from ..structured import StructuredOutput
+    from .announcing import Announcer
     from .relay import Relay
     from .slots import RunningCall, Slots
     from .threads import WorkerThreads
@@ -74,6 +75,7 @@ class Run:
         "_redactor",
         "_slots",
         "_threads",
+        "announcer",
         "answers",
         "assembler",
         "audience",
@@ -155,6 +157,8 @@ class Run:
         self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel
         self.emit = emit
+        self.announcer: Announcer | None = None
+        """Where tools announce what outlives their calls. Delegates share that of their caller."""
         self.loop = loop
         """The loop that runs it, for requests that a transform makes: those modules cannot import the loop."""
         self.audience = _SOMEBODY if audience is None else audience

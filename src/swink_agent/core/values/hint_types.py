@@ -10,6 +10,7 @@ from ..media import DocumentInput as DocumentInput
 from ..media import ImageInput as ImageInput
 from ..pending import Answer as Answer
 from ..policy import Policy as Policy
+from ..run.announcing import Announcer as Announcer
 from ..run.state import Run as Run
 from ..run.threads import WorkerThreads as WorkerThreads
 from ..run.views import TextStream as TextStream

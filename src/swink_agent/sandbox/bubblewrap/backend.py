@@ -19,6 +19,7 @@ import subprocess
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from .._places import check_folders
 from .._presence import Presence
@@ -35,6 +36,10 @@ from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
 from .placeholders import Placeholder, is_a_file, is_placeholder, place
 from .renames import Renames, can_ask_about_renames
+from .shared_network import SharedNetwork
+
+if TYPE_CHECKING:
+    from ..network.entering import NamespaceHelper
 
 __all__ = ["INSTALL", "BubblewrapSandbox", "find_bubblewrap"]
 
@@ -89,6 +94,13 @@ class BubblewrapSandbox(Sandbox):
         # If the sandbox is never closed, commands are killed and the folder is removed all the same.
         self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
         self._watch = Watch()
+        self._helper: NamespaceHelper | None = None
+        if profile.proxied_hosts:
+            from ..network.entering import NamespaceHelper
+
+            self._helper = NamespaceHelper(profile.write)
+            weakref.finalize(self, self._helper.close)
+        self._network = SharedNetwork()
         self._mounts = MountList()
         weakref.finalize(self, self._mounts.close)
         self._places: tuple[object, object, list[str]] = ((), (), [])
@@ -101,6 +113,7 @@ class BubblewrapSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
+        background: bool = False,
     ) -> SandboxedProcess:
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = await self._before_command()
@@ -113,15 +126,24 @@ class BubblewrapSandbox(Sandbox):
             raise
         is_listed = False
         try:
-            hidden, absent = self._hidden_now()
-            self._running[command] = holds_all = self._may_hold_all(is_alone, hidden)
-            is_listed = True
-            self._check_open()  # from here on, closing the sandbox kills the command
-            command.expect_none_of(absent)
-            unmade = unmade_repositories(self.profile)
-            arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", cwd]
-            variables = self.child_environment(self._temporary, environment)
-            held = without(self._known(holds_all), unmade)
+            with self._starting:
+                hidden, absent = self._hidden_now()
+                self._running[command] = holds_all = self._may_hold_all(is_alone, hidden)
+                is_listed = True
+                self._check_open()  # from here on, closing the sandbox kills the command
+                command.expect_none_of(absent)
+                if not self.profile.network:
+                    command.entrance = self._network.entrance()
+                    command.keeps = self._network if background else None
+                unmade = unmade_repositories(self.profile)
+                arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", cwd]
+                held = without(self._known(holds_all), unmade)
+            if self._helper is not None:
+                from .proxied import CommandProxy
+
+                command.proxy = CommandProxy(self._helper, self.ways_out.proxy(self.profile.proxied_hosts))
+            proxy = None if command.proxy is None else command.proxy.variables
+            variables = self.child_environment(self._temporary, environment, proxy)
             if self._asks and (settings := settings_among(held, self.profile)):
                 command.renames = Renames(settings, self.profile.write)
             process = await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
@@ -143,10 +165,14 @@ class BubblewrapSandbox(Sandbox):
         self._stop_watching()
         self._finalizer()
         self._watch.close()
+        self._network.close()
         self._mounts.close()
         self._presence.close()
+        if self._helper is not None:
+            self._helper.close()
 
     def _ended(self, command: BubblewrapCommand) -> None:
+        self._network.leave(command)
         if self._running.pop(command, None) is not None:
             self._presence.leave()
 
@@ -157,7 +183,7 @@ class BubblewrapSandbox(Sandbox):
 
         Protected paths beneath the roots are searched for only while nothing runs, so that all commands agree on them.
         """
-        if not is_alone or not all(self._running.values()):
+        if not is_alone or not all(tuple(self._running.values())):
             return False
         if not self._running:
             if time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER:
@@ -185,6 +211,7 @@ class BubblewrapSandbox(Sandbox):
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         mounts += ["--share-net"] if profile.network else []
+        mounts += [] if command.entrance is None else command.entrance.arguments
         outer, inner = _outer_and_inner(profile.read or ())
         mounts += ["--ro-bind", "/", "/"] if profile.read is None or "/" in outer else _system_folders()
         for folder in outer:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxClosed, SandboxError
@@ -27,6 +28,10 @@ from ..profile import ProcessLimits
 from ..starting import start_program
 from .placeholders import Placeholder, is_placeholder
 from .renames import Renames
+from .shared_network import Entrance, SharedNetwork
+
+if TYPE_CHECKING:
+    from .proxied import CommandProxy
 
 __all__ = ["END_DEADLINE", "BubblewrapCommand"]
 
@@ -60,6 +65,12 @@ class BubblewrapCommand:
         self.placeholders: list[Placeholder] = []
         self.renames: Renames | None = None
         """Starts the command and answers its renames, if anything does."""
+        self.proxy: CommandProxy | None = None
+        """Through which the command reaches hosts by name, if it may."""
+        self.entrance: Entrance | None = None
+        """The way into the network of another command, if this one starts there."""
+        self.keeps: SharedNetwork | None = None
+        """Where the network of this command is kept for later ones, if it is."""
         self._held: dict[str, tuple[int, int] | None] = {}
         self._absent: Sequence[str] = ()
         self._loop = asyncio.get_running_loop()
@@ -108,11 +119,18 @@ class BubblewrapCommand:
             counts = bool(most) and _counts_its_own(self._first_pid)
             limit_process(self._first_pid, self._limits, (most or 0) * _TASKS_TO_PROCESSES if counts else None)
             offer_to_the_kernel(self._first_pid)
+            if self.keeps is not None:
+                self.keeps.keep(self, self._first_pid)
+            if self.proxy is not None:
+                async with asyncio.timeout(_START_DEADLINE):
+                    await self.proxy.open(self._first_pid)
+                self._check_wanted()
             self._headcount = Headcount(self._first_pid, self._limits.processes)
             memory, disk = self._limits.memory, self._limits.disk_left
             self._usage = Usage(self._first_pid, memory=memory, disk=disk, folders=self._write)
             # Before the first look, so that whatever it finds is reported.
-            self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
+            reached = None if self.proxy is None else self.proxy.log
+            self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill, reached)
             self._watch.add(self, self._look, self._end_because)
             self._check_wanted()
             os.write(go, b"x")
@@ -120,6 +138,9 @@ class BubblewrapCommand:
             said = await self._complaint(error)
             remedy = None if _OF_THE_MACHINE.search(said) else ""
             raise SandboxError(f"bubblewrap could not build the sandbox: {said}", remedy=remedy) from error
+        except BaseException:
+            self.kill()  # before `go` is closed, which would let it continue
+            raise
         finally:
             if self._first < 0 and not self._is_over:
                 self._end_group()
@@ -239,21 +260,26 @@ class BubblewrapCommand:
         mounts = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in (*arguments, *variables)))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
+            line, inside = [bwrap, "--args", str(mounts), *own, "--", *argv], ()
+            if self.entrance is not None:
+                line, inside = self.entrance.command_line(line), self.entrance.descriptors
             start = partial(
                 start_program,
-                [bwrap, "--args", str(mounts), *own, "--", *argv],
+                line,
                 outside=(),  # when the sandbox was opened, it was found where no command writes
                 environ={},
                 stdin=stdin,
                 stdout=self._pipe.write_end,
                 stderr=self._pipe.write_end,
-                pass_fds=(rules, mounts, status, block, *pass_fds),
+                pass_fds=(rules, mounts, status, block, *inside, *pass_fds),
                 new_session=True,
             )
             self._process = start() if self.renames is None else self.renames.start(start)
         finally:
             for descriptor in (rules, mounts, status, block):
                 os.close(descriptor)
+            if self.entrance is not None:
+                self.entrance.close()
             self._pipe.close_write_end()
         self._outer = os.pidfd_open(self._pid)
         self._loop.add_reader(self._outer, self._outer_ended)
@@ -369,6 +395,8 @@ class BubblewrapCommand:
         if self._patience is not None:
             self._patience.cancel()
         self._watch.remove(self)
+        if self.proxy is not None:
+            self.proxy.close()
         if self._handle is not None:
             for text in self.renames.admissions.told() if self.renames is not None else ():
                 self._handle.tell(text)

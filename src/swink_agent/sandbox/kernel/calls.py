@@ -52,7 +52,7 @@ _IDENTIFIER = struct.Struct("=Q")
 _RECEIVE, _SEND, _IS_VALID, _ADD = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
 _SET_FLAGS, _SYNC_WAKE_UP = 0x40082104, 1
 _CONTINUE = 1
-_ADD_AND_SEND = 2
+_ADD_AT, _ADD_AND_SEND = 1, 2
 _LONGEST_PATH = 4096
 
 
@@ -221,6 +221,11 @@ class Listener:
         except OSError as error:
             if error.errno != errno.ENOENT:
                 self.answer(identifier, code=error.errno or errno.EIO)
+
+    def put(self, identifier: int, descriptor: int, number: int, flags: int) -> None:
+        """Copies our descriptor into the caller, in place of the one with that number there. Raises `OSError`."""
+        request = _ADD_DESCRIPTOR.pack(identifier, _ADD_AT, descriptor, number, flags & os.O_CLOEXEC)
+        fcntl.ioctl(self.descriptor, _ADD, request)
 
     def _send(self, identifier: int, value: int, error: int, flags: int) -> None:
         try:

@@ -142,6 +142,8 @@ _ENOSYS = fail_with(errno.ENOSYS)
 
 _AF_INET, _AF_INET6, _AF_NETLINK, _NETLINK_ROUTE = 2, 10, 16, 0
 _SOCK_TYPE_MASK, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
+_IPPROTO_TCP, _MSG_FASTOPEN = 6, 0x20000000
+_SERVING = ("bind", "listen", "accept", "accept4")
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _S_IFMT, _S_IFCHR, _S_IFBLK = 0o170000, 0o020000, 0o060000
@@ -184,8 +186,12 @@ _OF_OTHER_PROCESSES = (
 )
 
 
-def base_rules(*, network: bool, own_namespaces: bool = True, loopback: bool | None = None) -> tuple[Rule, ...]:
+def base_rules(
+    *, network: bool, own_namespaces: bool = True, loopback: bool | None = None, proxied: bool = False
+) -> tuple[Rule, ...]:
     """The calls that both back ends deny.
+
+    `proxied`: whether a guardian answers `connect`, for processes that share the machine's network.
 
     `loopback`: whether the processes have their own network for IP sockets; by default they do if they have their own
     namespaces. `own_namespaces`: whether they have their own process and IPC namespaces. If not, System V IPC, message
@@ -203,7 +209,7 @@ def base_rules(*, network: bool, own_namespaces: bool = True, loopback: bool | N
         rules.append(Rule("mknodat", _EPERM, (Condition(2, kind, _S_IFMT),)))
     rules += [Rule("personality", ALLOW, (Condition(0, kind),)) for kind in _PERSONALITIES]
     rules.append(Rule("personality", _EPERM))
-    rules += _socket_rules(network or (own_namespaces if loopback is None else loopback))
+    rules += _socket_rules(network or (own_namespaces if loopback is None else loopback), proxied)
     rules += _mode_rules() if own_namespaces else ()
     if not own_namespaces:
         rules += [Rule(name, _EPERM) for name in _SHARED_IPC]
@@ -221,15 +227,24 @@ def _mode_rules() -> Sequence[Rule]:
     return [*rules, Rule("openat2", _ENOSYS)]  # a filter cannot see its mode
 
 
-def _socket_rules(has_ip: bool) -> Sequence[Rule]:
+def _socket_rules(has_ip: bool, proxied: bool) -> Sequence[Rule]:
     """Denies sockets, or all but IP sockets: a Unix socket leads to daemons with more rights than their caller."""
     rules: list[Rule] = []
     if has_ip:
         rules += [Rule("socket", ALLOW, (Condition(0, family),)) for family in (_AF_INET, _AF_INET6)]
         # The C library asks the kernel for the machine's addresses before it looks up a name.
         rules.append(Rule("socket", ALLOW, (Condition(0, _AF_NETLINK), Condition(2, _NETLINK_ROUTE))))
+    elif proxied:
+        # Plain TCP alone, because other protocols connect or send without `connect`.
+        for protocol in (0, _IPPROTO_TCP):
+            is_stream = Condition(1, _SOCK_STREAM, _SOCK_TYPE_MASK)
+            rules.append(Rule("socket", ALLOW, (Condition(0, _AF_INET), is_stream, Condition(2, protocol))))
+        rules += [Rule(name, _EPERM) for name in _SERVING]
+        # So does sending with this flag, which connects first.
+        for name, flags in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
+            rules.append(Rule(name, _EPERM, (Condition(flags, _MSG_FASTOPEN, _MSG_FASTOPEN),)))
     else:
-        rules += [Rule(name, _EPERM) for name in ("connect", "bind", "listen", "accept", "accept4")]
+        rules += [Rule(name, _EPERM) for name in ("connect", *_SERVING)]
     # Programs that would retry a forbidden call give up at once if it does not exist.
     rules.append(Rule("socket", fail_with(errno.EAFNOSUPPORT)))
     # Socket pairs are like pipes, but datagrams can be sent from them to any Unix socket by its address.

@@ -14,6 +14,7 @@ import asyncio
 import json
 import os
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -22,32 +23,23 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from .._helper import start_helper
 from .._pipes import OutputPipe, is_running_here
 from .._places import check_folders
 from .._private import PrivateFolder
 from .._protected import protected_paths, settings_among, unmade_repositories, without
 from ..errors import SandboxClosed, SandboxError
+from ..network.reached import ReachedLog
 from ..process import Sandbox, SandboxedProcess
 from ..profile import SandboxProfile
-from ..programs import own_interpreter
-from ..starting import start_program
+
+if TYPE_CHECKING:
+    from ..network.serving import SharedProxy
 
 __all__ = ["LandlockSandbox"]
 
-# Imports modules of this package by name, without running the package's own `__init__`.
-_BOOT = (
-    "import sys, types\n"
-    "for name, folder in (('swink_agent', sys.argv[1] + '/..'), ('swink_agent.sandbox', sys.argv[1])):\n"
-    "    package = sys.modules[name] = types.ModuleType(name)\n"
-    "    package.__path__ = [folder]\n"
-    "from swink_agent.sandbox.landlock import launcher\n"
-    "launcher.main(int(sys.argv[2]))\n"
-)
-_NEEDED = "LD_LIBRARY_PATH"
-"""The one variable without which some Pythons do not start."""
-_SANDBOX = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _START_DEADLINE = 20.0
 _END_DEADLINE = 10.0
 _SEARCH_AGAIN_AFTER = 30.0
@@ -65,8 +57,8 @@ class LandlockSandbox(Sandbox):
 
     backend = "landlock"
 
-    def __init__(self, profile: SandboxProfile, *, landlock: int = _NEWEST_LANDLOCK) -> None:
-        """`landlock`: the newest version to use, to try the behaviour of other kernels."""
+    def __init__(self, profile: SandboxProfile, *, landlock: int = _NEWEST_LANDLOCK, namespaces: bool = True) -> None:
+        """`landlock`: the newest version to use, to try the behaviour of other kernels; `namespaces`: likewise."""
         super().__init__(profile)
         if sys.platform != "linux":
             raise SandboxError("Landlock is a part of Linux")
@@ -74,9 +66,10 @@ class LandlockSandbox(Sandbox):
         self._protected: dict[str, None] = {}
         self._searched = 0.0
         self._running: set[_Command] = set()
+        self._proxy: SharedProxy | None = None
         self._private = PrivateFolder(avoid=profile.write)
         try:
-            self._launcher = _Launcher(_configuration(profile, self._private, landlock))
+            self._launcher = _Launcher(_configuration(profile, self._private, landlock, namespaces))
         except BaseException:
             self._private.close()
             raise
@@ -100,20 +93,24 @@ class LandlockSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
+        background: bool = False,
     ) -> SandboxedProcess:
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = await self._before_command()
         self._check_open()
-        protected = self._protected_now()
+        with self._starting:
+            protected = self._protected_now()
+        proxy = self._shared_proxy()
+        variables = None if proxy is None else proxy.variables
         request: dict[str, Any] = {
             "argv": list(argv),
             "cwd": cwd,
-            "environment": self.child_environment(self._private.path, environment),
+            "environment": self.child_environment(self._private.path, environment, variables),
             "protected": protected,
             "settings": settings_among(protected, self.profile),
             "passed": list(pass_fds),
         }
-        command = _Command(self._running.discard)
+        command = _Command(self._running.discard, proxy)
         self._running.add(command)
         try:
             process = await command.start(self._launcher, request, stdin, pass_fds)
@@ -133,6 +130,17 @@ class LandlockSandbox(Sandbox):
         for command in tuple(self._running):
             command.abandon()
 
+    def _shared_proxy(self) -> SharedProxy | None:
+        """Serves the listener, if there is one. In the machine's network others reach it: commands give a token."""
+        if self._proxy is None and self._launcher.proxy is not None:
+            from ..network.serving import SharedProxy
+
+            token = "" if self._launcher.has_loopback else secrets.token_urlsafe(24)
+            self._proxy = SharedProxy(
+                self.ways_out.proxy(self.profile.proxied_hosts, token), self._launcher.proxy, token
+            )
+        return self._proxy
+
     def _protected_now(self) -> list[str]:
         """The protected paths. Those found once are kept: a command cannot push one out by filling a large tree."""
         if not self._searched or (not self._running and time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER):
@@ -141,7 +149,7 @@ class LandlockSandbox(Sandbox):
         return without(self._protected, unmade_repositories(self.profile))
 
 
-def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: int) -> dict[str, Any]:
+def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: int, namespaces: bool) -> dict[str, Any]:
     """Everything that the launcher needs to know, as JSON."""
     from ..kernel.calls import landlock_version
     from .filter import base_program, notify_program, served_calls
@@ -157,6 +165,7 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
     return {
         "agent": os.getpid(),
         "landlock": landlock,
+        "namespaces": namespaces,
         "access": {
             "write": profile.write,
             "read": profile.read,
@@ -165,10 +174,19 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
             "network": profile.network,
         },
         "shared_memory": shared_memory,
-        "base": base_program(network=profile.network).hex(),
-        "base_loopback": base_program(network=profile.network, loopback=True).hex(),
-        "notify": notify_program(scopes=scopes, judges_reads=False).hex(),
-        "notify_all": notify_program(scopes=scopes, judges_reads=True).hex(),
+        "hosts": bool(profile.proxied_hosts),
+        "base": {
+            "alone": base_program(network=profile.network).hex(),
+            "loopback": base_program(network=profile.network, loopback=True).hex(),
+            **({"proxied": base_program(network=False, proxied=True).hex()} if profile.proxied_hosts else {}),
+        },
+        "notify": {
+            kind: [
+                notify_program(scopes=scopes, judges_reads=judges, proxied=kind == "proxied").hex()
+                for judges in (False, True)
+            ]
+            for kind in (("alone", "proxied") if profile.proxied_hosts else ("alone",))
+        },
         "calls": served_calls(),
         "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
     }
@@ -184,18 +202,25 @@ class _Launcher:
         complaints = os.memfd_create("launcher", os.MFD_CLOEXEC)
         try:
             with theirs:
-                self._process = _start(theirs.fileno(), complaints, configuration["access"]["write"])
+                self._process = start_helper(
+                    "landlock.launcher",
+                    theirs.fileno(),
+                    outside=configuration["access"]["write"],
+                    stdin=subprocess.PIPE,
+                    stderr=complaints,
+                )
             try:
                 self._configure(configuration)
-                answer = self._line.recv(4096)
+                answer, descriptors, _, _ = socket.recv_fds(self._line, 4096, 1, socket.MSG_CMSG_CLOEXEC)
             except ConnectionError:
-                answer = b""  # it ended before it had read everything
+                answer, descriptors = b"", []  # it ended before it had read everything
             except OSError as error:
                 raise SandboxError(f"the launcher does not answer: {error}") from error
             if not answer:
                 raise SandboxError(f"the launcher failed: {_last_line(complaints)}")
             said: dict[str, Any] = json.loads(answer)
             self.has_loopback: bool = said.get("loopback", False)
+            self.proxy = socket.socket(fileno=descriptors[0]) if descriptors else None
             if "error" in said:
                 raise SandboxError(said["error"], remedy=_remedy(said["error"]))
         except BaseException:
@@ -223,6 +248,8 @@ class _Launcher:
 
     def close(self) -> None:
         """Ends the launcher and waits until it has killed everything else."""
+        if (proxy := getattr(self, "proxy", None)) is not None:
+            proxy.close()
         with self._lock:
             with suppress(OSError):
                 self._line.shutdown(socket.SHUT_RDWR)  # a fork of ours may have the connection too
@@ -235,24 +262,6 @@ class _Launcher:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _start(line: int, complaints: int, write: Sequence[str]) -> subprocess.Popen[bytes]:
-    interpreter = own_interpreter()
-    if not interpreter:
-        raise SandboxError("this Python does not know its own program, which the launcher needs")
-    try:
-        return start_program(
-            [interpreter, "-I", "-S", "-X", "utf8", "-c", _BOOT, _SANDBOX, str(line)],
-            outside=write,
-            environ={name: value for name, value in os.environ.items() if name == _NEEDED},
-            stdin=subprocess.PIPE,
-            stderr=complaints,
-            pass_fds=(line,),
-            new_session=True,
-        )
-    except OSError as error:
-        raise SandboxError(f"the launcher could not be started: {error}") from error
 
 
 def _last_line(complaints: int) -> str:
@@ -276,8 +285,10 @@ def _end(running: set[_Command], launcher: _Launcher, private: PrivateFolder, ow
 class _Command:
     """One command as the agent sees it: the connection to its guardian, its output, its end."""
 
-    def __init__(self, ended: Callable[[_Command], None]) -> None:
+    def __init__(self, ended: Callable[[_Command], None], proxy: SharedProxy | None) -> None:
         self._on_end = ended
+        self._proxy = proxy
+        self._reached = ReachedLog()
         self._lock = threading.Lock()
         self._is_over = False
         self._killed = False
@@ -289,6 +300,8 @@ class _Command:
         self, launcher: _Launcher, request: Mapping[str, Any], stdin: int, pass_fds: Sequence[int]
     ) -> SandboxedProcess:
         self._loop = loop = asyncio.get_running_loop()
+        if self._proxy is not None:
+            self._proxy.begin(self._reached)
         self._exited: asyncio.Future[int] = loop.create_future()
         self._started: asyncio.Future[SandboxedProcess] = loop.create_future()
         self._pipe = OutputPipe(loop)
@@ -347,7 +360,7 @@ class _Command:
     def _handle(self, kind: str, what: object) -> None:
         match kind:
             case "P" if self._pipe is not None and not self._started.done():
-                process = SandboxedProcess(cast("int", what), self._pipe.reader, self._exited, self.kill)
+                process = SandboxedProcess(cast("int", what), self._pipe.reader, self._exited, self.kill, self._reached)
                 self._started.set_result(process)
             case "B" if self._has_started():
                 self._started.result().ended_because = cast("str", what)
@@ -371,6 +384,8 @@ class _Command:
                 return
             self._is_over = True
         self._on_end(self)
+        if self._proxy is not None and hasattr(self, "_loop"):
+            self._proxy.end(self._loop, self._reached)
         loop_is_open = hasattr(self, "_loop") and not self._loop.is_closed()
         if self._control is not None:
             if loop_is_open:

@@ -41,15 +41,19 @@ _SET_OWNER = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
 _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 
 
-def base_program(*, network: bool, loopback: bool = False) -> bytes:
-    """The filter that both Linux back ends have. `loopback`: the processes have their own network."""
-    return build_filter(base_rules(network=network, own_namespaces=False, loopback=loopback))
+def base_program(*, network: bool, loopback: bool = False, proxied: bool = False) -> bytes:
+    """The filter that both Linux back ends have.
+
+    `loopback`: the processes have their own network. `proxied`: they do not, and the guardian connects them to a proxy.
+    """
+    return build_filter(base_rules(network=network, own_namespaces=False, loopback=loopback, proxied=proxied))
 
 
-def notify_program(*, scopes: bool, judges_reads: bool) -> bytes:
+def notify_program(*, scopes: bool, judges_reads: bool, proxied: bool = False) -> bytes:
     """The filter whose notifications go to the guardian.
 
     `scopes`: Landlock restricts signals, so they need no notification. `judges_reads`: all opens are judged.
+    `proxied`: so are connections.
     """
     numbers = syscall_numbers(filter_machine())
     rules = [
@@ -57,6 +61,7 @@ def notify_program(*, scopes: bool, judges_reads: bool) -> bytes:
         *_open_rules("open", 1, judges_reads),
         *_open_rules("openat", 2, judges_reads),
         *(Rule(name, NOTIFY) for name in _ALWAYS if name in numbers),
+        *([Rule("connect", NOTIFY)] if proxied else ()),
         # A process that is not dumpable cannot be served. There are no set-uid programs here that need it.
         Rule("prctl", fail_with(0), (Condition(0, _PR_SET_DUMPABLE), Condition(1, 0))),
         Rule("setpriority", fail_with(errno.EPERM), (Condition(0, _OF_A_USER[0]),)),
@@ -86,4 +91,4 @@ def _open_rules(name: str, flags: int, judges_reads: bool) -> list[Rule]:
 def served_calls() -> dict[int, str]:
     """The numbers on this machine of all calls that a guardian may serve."""
     numbers = syscall_numbers(filter_machine())
-    return {numbers[name]: name for name in ("open", "openat", *_ALWAYS, *_SIGNALS) if name in numbers}
+    return {numbers[name]: name for name in ("open", "openat", "connect", *_ALWAYS, *_SIGNALS) if name in numbers}

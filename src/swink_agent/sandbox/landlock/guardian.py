@@ -64,6 +64,8 @@ class Confinement(NamedTuple):
     """The agent's environment, with which a command begins."""
     nice_limit: tuple[int, int]
     """Likewise."""
+    proxy: int
+    """The port of the proxy, if the guardian connects commands to it; else 0."""
 
 
 class Command(NamedTuple):
@@ -191,7 +193,9 @@ class _Guardian:
             services, self._umasks, confinement.listable_parents, judges_reads=bool(confinement.hidden_inside)
         )
         self._admissions = Admissions(command.settings)
-        supervisor = Supervisor(services, confinement.calls, opens, self._umasks, self._tree, self._admissions)
+        supervisor = Supervisor(
+            services, confinement.calls, opens, self._umasks, self._tree, self._admissions, confinement.proxy
+        )
         poll = select.poll()
         for descriptor in (listener.descriptor, control.fileno(), os.pidfd_open(self._main), *self._lifelines):
             poll.register(descriptor, select.POLLIN)

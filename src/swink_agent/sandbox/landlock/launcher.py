@@ -29,6 +29,7 @@ from swink_agent.sandbox.landlock.guardian import Confinement, guard
 from swink_agent.sandbox.landlock.tree import ProcessTree, kill, send
 
 _MOST_DESCRIPTORS = 253
+_BACKLOG = 128
 _FAREWELL = 3.0
 _BREATH = 2  # milliseconds: the command that was just started has priority
 _LOOK_AGAIN = 1000
@@ -55,7 +56,9 @@ def main(descriptor: int) -> NoReturn:
     except OSError as error:
         agent.send(json.dumps({"error": str(error)}).encode())
         sys.exit(1)
-    agent.send(json.dumps({"landlock": launcher.version, "loopback": launcher.has_loopback}).encode())
+    said = json.dumps({"landlock": launcher.version, "loopback": launcher.has_loopback}).encode()
+    socket.send_fds(agent, [said], [] if launcher.proxy is None else [launcher.proxy.fileno()])
+    launcher.leave_proxy()
     gc.disable()  # forks share memory as long as nothing touches it
     try:
         launcher.serve()
@@ -88,7 +91,11 @@ class Launcher:
         self._grants: Grants = find_grants(self._access)
         self._roots = open_roots(self._access)
         # All commands of one sandbox share it, like its temporary folder.
-        self.has_loopback = not self._access.network and _enter_own_network()
+        self.has_loopback = not self._access.network and config["namespaces"] and _enter_own_network()
+        self.proxy = _listener() if config["hosts"] else None
+        """In the network of the commands, where the agent serves it."""
+        # Without their own network, commands cannot connect: the guardian does.
+        self._connects_to = self.proxy.getsockname()[1] if self.proxy is not None and not self.has_loopback else 0
         self._rulesets: Rulesets = make_rulesets(
             self.version, self._access, self._grants, self._roots, tcp=self._denies_tcp
         )
@@ -101,8 +108,9 @@ class Launcher:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         self._agent_process = os.pidfd_open(config["agent"])
         self._tree = ProcessTree()
-        self._base = bytes.fromhex(config["base_loopback" if self.has_loopback else "base"])
-        self._notify = bytes.fromhex(config["notify"]), bytes.fromhex(config["notify_all"])
+        kind = "loopback" if self.has_loopback else "proxied" if self._connects_to else "alone"
+        self._base = bytes.fromhex(config["base"][kind])
+        self._notify = tuple(map(bytes.fromhex, config["notify"]["proxied" if self._connects_to else "alone"]))
         self._calls = {int(number): name for number, name in config["calls"].items()}
         self._guardians: dict[int, int] = {}
         """Maps the descriptor of each guardian's process to its number."""
@@ -115,6 +123,11 @@ class Launcher:
         self._spare: Spare | None = None
         self._looks = 0
         self._poll = select.poll()
+
+    def leave_proxy(self) -> None:
+        """Closes our copy of its listener, once the agent has one."""
+        if self.proxy is not None:
+            self.proxy.close()
 
     def serve(self) -> None:
         """Serves until the agent closes its end, or ends."""
@@ -211,6 +224,7 @@ class Launcher:
             limits=self._config["limits"],
             umask=self._umask,
             nice_limit=self._nice_limit,
+            proxy=self._connects_to,
         )
         guard(line, (self._agent_process, os.pidfd_open(launcher)), confinement)
 
@@ -309,6 +323,13 @@ def _has_ended(process: int, deadline: float) -> bool:
     poll = select.poll()
     poll.register(process, select.POLLIN)
     return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+
+
+def _listener() -> socket.socket:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(_BACKLOG)
+    return listener
 
 
 def _enter_own_network() -> bool:

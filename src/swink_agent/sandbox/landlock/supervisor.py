@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 from swink_agent.sandbox.kernel import calls as kernel
 from swink_agent.sandbox.landlock.caller import Caller, CallServices, Umasks, failure, signed
+from swink_agent.sandbox.landlock.connects import Connects
 from swink_agent.sandbox.landlock.files import AttributeCalls, Names
 from swink_agent.sandbox.landlock.opens import Opens
 from swink_agent.sandbox.landlock.tree import ProcessTree, send
@@ -38,13 +39,14 @@ class Supervisor:
         umasks: Umasks,
         tree: ProcessTree,
         admissions: Admissions,
+        proxy: int = 0,
     ) -> None:
-        """`calls`: the numbers that may come, with their names."""
+        """`calls`: the numbers that may come, with their names. `proxy`: the port that children are connected to."""
         self._services = services
         self._opens = opens
         self._umasks = umasks
         self._tree = tree
-        names, marks = Names(umasks, admissions), AttributeCalls()
+        names, marks, connects = Names(umasks, admissions), AttributeCalls(), Connects(proxy)
         known: dict[str, Handler] = {
             **_opening(opens),
             **_naming(names),
@@ -52,6 +54,7 @@ class Supervisor:
             # Checked, so that no group is made while all are being killed: see `landlock/tree`.
             **dict.fromkeys(("setsid", "setpgid"), self._let_run),
             "umask": self._umask,
+            "connect": lambda caller, a: connects.connect(caller, a[0], a[1], a[2]),
             **dict.fromkeys(("kill", "tkill", "rt_sigqueueinfo"), lambda caller, a: self._signal(caller, a[0], a[1])),
             **dict.fromkeys(("tgkill", "rt_tgsigqueueinfo"), lambda caller, a: self._signal(caller, a[0], a[2])),
         }

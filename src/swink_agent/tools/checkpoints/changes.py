@@ -1,6 +1,8 @@
 """Takes a checkpoint before each call that may change files, and one after it.
 
-Calls that run at once are one change: the first takes the checkpoint before, the last the one after.
+Calls that run at once are one change: the first takes the checkpoint before, the last the one after. While a background
+command runs, what changes between calls counts as the run's that started it: nothing tells its changes from those of
+somebody else. Checkpoints are taken around the other calls as ever, so each prompt can still be taken back alone.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 from swink_agent.core.tool import ToolContext
@@ -29,6 +31,8 @@ class RecordedChanges:
         self.store = store
         self._lock = threading.Lock()
         self._running: dict[str, int] = {}
+        self._tasks: dict[str, list[str]] = {}
+        """The runs that started the background commands of each folder."""
         self._kept: set[str] = set()
         """The folders of which the last checkpoint could be kept."""
 
@@ -37,7 +41,10 @@ class RecordedChanges:
         with self._lock:
             for root in [root for root in roots if root not in self._kept and not self._running.get(root)]:
                 try:
-                    self._take(root, "", "other", opens=False)
+                    if tasks := self._tasks.get(root):
+                        self._take(root, tasks[-1], "run", opens=tasks[-1] or True)
+                    else:
+                        self._take(root, "", "other", opens=False)
                 except CheckpointError:
                     return False
         return True
@@ -71,7 +78,11 @@ class RecordedChanges:
         """What has changed until now is somebody else's. Raises `CheckpointError`."""
         with self._lock:
             for root in roots:
-                if not self._running.get(root):
+                if self._running.get(root):
+                    continue
+                if tasks := self._tasks.get(root):
+                    self._take(root, tasks[-1], "run", opens=run_id or True)
+                else:
                     self._take(root, run_id, "other", opens=True)
             for root in roots:
                 self._running[root] = self._running.get(root, 0) + 1
@@ -81,14 +92,37 @@ class RecordedChanges:
         with self._lock:
             for root in roots:
                 self._running[root] -= 1
-                if self._running[root]:
-                    continue
-                try:
-                    self._take(root, run_id, "run", opens=False)
-                except CheckpointError as error:  # the next checkpoint that can be kept counts it as the run's
-                    log.warning("no checkpoint of %s after a change: %s", root, error)
+                if not self._running[root]:
+                    self._after_change(root, run_id)
 
-    def _take(self, root: str, run_id: str, owner: Owner, *, opens: bool) -> None:
+    def begin_task(self, roots: Sequence[str], run_id: str) -> Callable[[], None]:
+        """A call, which has called `begin`, starts a background command: what changes from now on is the run's.
+
+        Returns what must be called when the command has ended, with all that it started. That may be called again.
+        """
+        with self._lock:
+            for root in roots:
+                self._tasks.setdefault(root, []).append(run_id)
+        left = list(roots)
+
+        def end() -> None:
+            with self._lock:
+                while left:
+                    root = left.pop()
+                    self._tasks[root].remove(run_id)
+                    if not self._running.get(root):  # else the call that runs takes one
+                        self._after_change(root, run_id)
+
+        return end
+
+    def _after_change(self, root: str, run_id: str) -> None:
+        tasks = self._tasks.get(root)
+        try:
+            self._take(root, run_id, "run", opens=(tasks[-1] or True) if tasks else False)
+        except CheckpointError as error:  # the next checkpoint that can be kept counts it as the run's
+            log.warning("no checkpoint of %s after a change: %s", root, error)
+
+    def _take(self, root: str, run_id: str, owner: Owner, *, opens: bool | str) -> None:
         self._kept.discard(root)
         self.store.take(root, run_id, owner, opens=opens)
         self._kept.add(root)

@@ -114,14 +114,15 @@ class CheckpointStore:
         run_id: str = "",
         owner: Owner = "other",
         *,
-        opens: bool = False,
+        opens: bool | str = False,
         undoes: str = "",
     ) -> Checkpoint:
         """Records what the folder is now, on disk when this returns.
 
         `owner` is who made the changes since the last checkpoint. Take one before a call that may change something
-        (`other`), and one after it (`run`). With `opens`, what changes until the next checkpoint is the run's, also if
-        the program dies before it takes that one. Raises `CheckpointError`; then nothing was recorded.
+        (`other`), and one after it (`run`). With `opens`, what changes until the next checkpoint is the run's, or that
+        of the run with this id, also if the program dies before it takes that one. Raises `CheckpointError`; then
+        nothing was recorded.
         """
         path, written = os.path.realpath(root), False
         with self._lock:
@@ -131,7 +132,7 @@ class CheckpointStore:
                     if began and owner == "other":
                         self._record(base, path, began, "run", "")
                     kept = self._record(base, path, run_id, owner, undoes)
-                    _set_open_run(base, run_id if opens else "")
+                    _set_open_run(base, opens if isinstance(opens, str) else run_id if opens else "")
                     base.commit()
                     written = True
                     return kept

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from swink_agent.approvals.access import to_remember
 from swink_agent.approvals.answers import ANSWER_KEYS, offered_answers
 from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.commands.prefixes import has_known_options
@@ -22,7 +23,7 @@ _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./@+=-]+( [A-Za-z0-9_./@+=-]+)*")
 _KEPT_TOOLS = ("edit_file", "write_file")
 """Tools without a command whose rule may be kept: they change files of the folder, and none that programs execute."""
 _TWO_COLUMNS = 64
-_YES = (ApprovalChoice.ONCE, ApprovalChoice.SESSION_TOOL, ApprovalChoice.SESSION_PREFIX)
+_YES = tuple(choice for choice in ApprovalChoice if choice != ApprovalChoice.NO)
 _SHORT = {answer.means: answer.short for answer in ANSWER_KEYS}
 
 
@@ -43,7 +44,11 @@ class Choice(NamedTuple):
 
 def choices_of(question: ApprovalQuestion, name: str, *, has_hunks: bool) -> dict[str, Choice]:
     """The answers by their keys, those that are not offered included: a key never means another thing."""
-    foreign = {ApprovalChoice.SESSION_PREFIX: question.prefix or "", "keep": kept_rule(question)}
+    foreign = {
+        ApprovalChoice.SESSION_PREFIX: question.prefix or "",
+        ApprovalChoice.ALWAYS: ", ".join(to_remember(question.access or {})),
+        "keep": kept_rule(question),
+    }
     offered = offered_answers(question, *(["hunks"] if has_hunks else []), *(["keep"] if foreign["keep"] else []))
     choices = [
         Choice(

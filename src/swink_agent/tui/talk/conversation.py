@@ -19,7 +19,7 @@ from swink_agent.app.runs.input_files import attachment, refuse_unsendable
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.app.trust.worked_folders import WorkedFolders
 from swink_agent.core.agent.subscriptions import Subscription
-from swink_agent.core.events import AgentEvent, DelegateEvent, MessageEnd, MessagesInjected, MessageUpdate
+from swink_agent.core.events import AgentEvent, DelegateEvent, MessageEnd, MessagesInjected, MessageUpdate, TaskEnded
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, Cost, Document, Image, Text, Usage, UserMessage, extract_text
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from swink_agent.app.runs.sessions import WantedSession
     from swink_agent.approvals.approvals import ApprovalsMode
     from swink_agent.core.types import ModelSpec
+    from swink_agent.tools.commands.tasks import BackgroundTask
 
 __all__ = ["Conversation"]
 
@@ -95,10 +96,6 @@ class Conversation:
         """The working folder, with `~` for the home folder."""
         self.branch = ""
         """The Git branch of the folder, as it was when the last run ended."""
-        self.hosts: tuple[str, ...] = ()
-        """The hosts that commands may reach, for the status line. Call `front.changed()` after a change."""
-        self.tasks = 0
-        """How many background commands run, for the status line. Call `front.changed()` after a change."""
         self.around = SharedAgentOptions(ask=front.ask, on_local_state=self._local.hear, stream_fn=options.stream_fn)
 
     # -- shown state -------------------------------------------------------------------------------------------
@@ -158,6 +155,21 @@ class Conversation:
     @property
     def queue(self) -> tuple[Queued, ...]:
         return self._queue.waiting
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that commands may reach: always, or in this session without another question."""
+        if self.opened is None:
+            return ()
+        sandbox = self.opened.made.sandbox
+        always = () if sandbox is None or sandbox.backend == "off" else sandbox.profile.proxied_hosts
+        return tuple(dict.fromkeys([*always, *self.opened.made.approvals.trust.hosts]))
+
+    @property
+    def tasks(self) -> Sequence[BackgroundTask]:
+        """The background commands that run."""
+        tasks = None if self.opened is None else self.opened.made.tasks
+        return () if tasks is None else tasks.running
 
     @property
     def running_tools(self) -> list[ToolBlock]:
@@ -314,12 +326,14 @@ class Conversation:
 
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
         """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""
-        before = self.opened
+        before, left = self.opened, len(self.tasks)
         with self.holding():
             opened = await asyncio.to_thread(OpenAgent.open, self.opening, self.around, wanted, model=model)
             if before is not None:
                 opened.made.approvals.mode = before.made.approvals.mode
             self.adopt(opened)
+        if left:
+            self.notice(f"{left} background command{'s' * (left > 1)} of the other session ended with it")
         if before is not None and (problem := await asyncio.to_thread(before.close)):
             self.notice(problem, "warning")
         for text, kind in first_words(opened, is_first=False):
@@ -511,12 +525,20 @@ class Conversation:
             return
         if isinstance(event, MessagesInjected):
             self._show_injected(event)
+        elif isinstance(event, TaskEnded):
+            self._tell_end(event)
         elif isinstance(event, MessageEnd) and self.opened is not None:
             guarded = {tool.name for tool in self.opened.agent.tools if tool.requires_approval}
             self._asked_about = [call.id for call in event.message.tool_calls if call.name in guarded]
         self.usage.on_event(event)
         self._narration.on_event(event, self.usage.record)
         self.front.changed()
+
+    def _tell_end(self, event: TaskEnded) -> None:
+        from .commands.background import told_end
+
+        tasks = None if self.opened is None else self.opened.made.tasks
+        self.notice(*told_end(event, () if tasks is None else tasks.all))
 
     def _show_injected(self, event: MessagesInjected) -> None:
         assert self.opened is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from swink_agent.app.settings.definitions import TOOLS_OF_BASH
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.tool import AgentTool
 
@@ -64,7 +65,7 @@ class PlanMode:
         return plan
 
     def _restrict(self, agent: Agent) -> None:
-        agent.tools = [tool for tool in self._tools if not tool.requires_approval]
+        agent.tools = [tool for tool in self._tools if not tool.requires_approval and tool.name not in TOOLS_OF_BASH]
         agent.system_prompt = f"{self._prompt}{_NOTE}"
 
 

@@ -1,0 +1,182 @@
+"""Access that a command asks for beyond its sandbox: how a person sees it, and what they trust for longer.
+
+Owns the words and lines of the question, its choices, and the comparison of what is asked for with what was trusted. It
+reads the normal form that the tool puts into the scope of the call, never what the model wrote. The tool checks the
+request, makes that form and opens the sandbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from swink_agent.core.approval import ProposedCall
+from swink_agent.rendering.cells import cut_middle
+from swink_agent.rendering.escaping import safe_display
+
+__all__ = [
+    "ACCESS",
+    "REASON",
+    "access_lines",
+    "access_of",
+    "access_warnings",
+    "asked_reason",
+    "asks_for_access",
+    "asks_no_more",
+    "changes_access",
+    "place_of",
+    "sentence_on",
+    "to_remember",
+    "what_opens",
+]
+
+ACCESS, REASON = "access", "reason"
+LONGEST_REASON = 500
+_NETWORK, _WRITE, _READ = "network", "write", "read"
+_LONGEST_NAMED = 60
+_NAMED = 3
+"""How many hosts or folders a sentence names. The lines of the question have all of them."""
+
+
+# -- what is asked for ---------------------------------------------------------------------------------------
+
+
+def asks_for_access(request: ProposedCall) -> bool:
+    """Whether the call asks for access, in whatever form."""
+    return ACCESS in request.scope or ACCESS in request.arguments
+
+
+def access_of(request: ProposedCall) -> dict[str, Any] | None:
+    """The access that would open, in the normal form of the tool's scope; `None` if the scope has none."""
+    found = request.scope.get(ACCESS)
+    access = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return access if _is_normal(access) else None
+
+
+def _is_normal(access: dict[str, Any]) -> bool:
+    known = {_NETWORK, _WRITE, _READ}
+    return bool(access) and all(
+        key in known and (_is_texts(value) or (key == _NETWORK and value is True)) for key, value in access.items()
+    )
+
+
+def _is_texts(value: object) -> bool:
+    texts = cast("list[object]", value) if isinstance(value, list) else []
+    return bool(texts) and all(isinstance(text, str) for text in texts)
+
+
+def asked_reason(arguments: Mapping[str, Any]) -> str:
+    """The model's reason in one safe line of at most 500 characters."""
+    reason = arguments.get(REASON)
+    if not isinstance(reason, str):
+        return ""
+    shown = safe_display(" ".join(reason.split(" ")).strip(), None)
+    return shown if len(shown) <= LONGEST_REASON else f"{shown[: LONGEST_REASON - 1]}…"
+
+
+def changes_access(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether two calls ask for different access: as JSON, in which `1` and `true` are two things."""
+    return _written(before) != _written(after)
+
+
+def _written(arguments: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode([arguments[ACCESS]], order="sorted") if ACCESS in arguments else b""
+
+
+# -- how it is shown -----------------------------------------------------------------------------------------
+
+
+def access_lines(access: Mapping[str, Any]) -> list[str]:
+    """Everything that would open: the hosts in one line, and one line for each folder, whose name may have commas."""
+    hosts = ", ".join([safe_display(host, None) for host in _entries(access, _NETWORK)])
+    network = _whole_network() if access.get(_NETWORK) is True else hosts
+    lines = [f"network: {network}"] if network else []
+    for kind in (_WRITE, _READ):
+        lines += [f"{kind}: {safe_display(folder, None)}" for folder in _entries(access, kind)]
+    return lines
+
+
+def what_opens(access: Mapping[str, Any]) -> str:
+    """What would open, in a few words."""
+    parts = [_whole_network()] if access.get(_NETWORK) is True else []
+    for kind, words in ((_NETWORK, ""), (_WRITE, "writing in "), (_READ, "reading in ")):
+        if entries := _entries(access, kind):
+            parts.append(words + _some(entries))
+    return ", ".join(parts)
+
+
+def sentence_on(access: Mapping[str, Any] | None, reason: str) -> str:
+    """One sentence: what would open, for how long, and why."""
+    if access is None:
+        return "it asks for access beyond the sandbox that cannot be shown, so it cannot run"
+    why = f"it says: {reason}" if reason else "it says no reason"
+    return f"opens {what_opens(access)} for this command, or longer as you choose; {why}"
+
+
+def access_warnings(access: Mapping[str, Any]) -> list[str]:
+    """What a person should know before a yes."""
+    warnings: list[str] = []
+    network, read = access.get(_NETWORK), _entries(access, _READ)
+    if read:
+        way_out = " and sent to every host that may be reached" if network else ""
+        warnings.append(
+            f"passwords and keys in {_some(read)} can be read{way_out}; the model and its provider see what is printed"
+        )
+    if network is True:
+        warnings.append("nothing is filtered: all that the command can read can be sent anywhere")
+    wide = [host for host in _entries(access, _NETWORK) if "*" in host]
+    if wide:
+        warnings.append(f"{_some(wide)} stands for many hosts, and anybody may own one of them")
+    return warnings
+
+
+def _whole_network() -> str:
+    return "the whole network of this machine, unfiltered"
+
+
+def _entries(access: Mapping[str, Any], kind: str) -> Sequence[str]:
+    entries = access.get(kind)
+    return cast("list[str]", entries) if isinstance(entries, list) else ()
+
+
+def _some(entries: Sequence[str]) -> str:
+    named = [cut_middle(safe_display(entry, None), _LONGEST_NAMED) for entry in entries[:_NAMED]]
+    more = len(entries) - len(named)
+    if more:
+        return f"{', '.join(named)} and {more} more"
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+# -- what is trusted for longer ------------------------------------------------------------------------------
+
+
+def place_of(request: ProposedCall) -> bytes | None:
+    """What trust in access is bound to: the tool, its folder and its usual sandbox. `None` if the scope names none."""
+    scope = request.scope
+    if not isinstance(scope.get("walls"), str) or access_of(request) is None:
+        return None
+    return msgspec.json.encode((request.name, [scope.get(key) for key in ("folder", "backend", "walls")]))
+
+
+def asks_no_more(wanted: Mapping[str, Any], trusted: Mapping[str, Any]) -> bool:
+    """Whether all that is wanted is part of what is trusted: hosts by their rules, folders and those in them."""
+    from swink_agent.sandbox.network.hosts import covers  # on use: most sessions open nothing
+    from swink_agent.sandbox.profile import is_beneath
+
+    network, open_to = wanted.get(_NETWORK), trusted.get(_NETWORK)
+    if network is True and open_to is not True:
+        return False
+    if open_to is not True and not covers(_entries(trusted, _NETWORK), _entries(wanted, _NETWORK)):
+        return False
+    return all(
+        any(is_beneath(path, folder) for folder in _entries(trusted, kind))
+        for kind in (_WRITE, _READ)
+        for path in _entries(wanted, kind)
+    )
+
+
+def to_remember(access: Mapping[str, Any]) -> list[str]:
+    """The hosts that can be allowed for good: only where hosts alone are asked for."""
+    return list(_entries(access, _NETWORK)) if set(access) == {_NETWORK} else []

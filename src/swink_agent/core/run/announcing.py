@@ -1,0 +1,64 @@
+"""Tells what happens beside a run: the events of what a call left running.
+
+During a run they are among its events; between runs, the agent's subscribers alone get them. Owns which of the two it
+is, and that it happens in the event loop of the last run, whatever thread it comes from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..cancel import call_in
+
+if TYPE_CHECKING:
+    from ..events import TaskEnded, TaskStarted
+    from .state import Run
+
+__all__ = ["Announcer"]
+
+
+class Announcer:
+    """Where a tool announces what outlives its call. An agent has one, for all of its runs and their delegates.
+
+    If the event loop is closed, events wait for the next run and follow its `AgentStart`.
+    """
+
+    __slots__ = ("__weakref__", "_home", "_notify", "_run", "_waiting")
+
+    def __init__(self, notify: Callable[[TaskStarted | TaskEnded], None]) -> None:
+        self._notify = notify
+        self._run: Run | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._waiting: deque[TaskStarted | TaskEnded] = deque()
+
+    def begin(self, run: Run) -> None:
+        """Notes that a run begins. Its `AgentStart` must be emitted before the event loop does anything else."""
+        self._run = run
+        self._home = run.supervisor.loop
+        if self._waiting:
+            self._home.call_soon(self._tell)
+
+    def end(self) -> None:
+        """Notes that the run is over. Nothing else may have happened since its `AgentEnd`."""
+        self._run = None
+
+    def announce(self, event: TaskStarted | TaskEnded) -> None:
+        """Emits the event soon, in the order of the calls. Safe from any thread, at any time."""
+        self._waiting.append(event)
+        if self._home is not None:
+            call_in(self._home, self._tell)
+
+    def _tell(self) -> None:
+        home = self._home
+        if home is not None and home is not asyncio.get_running_loop():  # the agent runs elsewhere by now
+            call_in(home, self._tell)
+            return
+        while self._waiting:
+            event = self._waiting.popleft()
+            if self._run is None:
+                self._notify(event)
+            else:
+                self._run.emit(event)

@@ -1,0 +1,79 @@
+"""Our side of `namespaces`: asks for a listener in the network of a command that waits to be let go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+
+from .._helper import start_helper
+from ..errors import SandboxError
+
+__all__ = ["NamespaceHelper", "free_port"]
+
+_END_DEADLINE = 5.0
+_PORTS = range(61001, 65535)
+"""Above those that Linux gives to connections, and above those that people give to servers."""
+
+
+def free_port() -> int:
+    """A port for a listener in a new network, where all are free: variables name it before the network is made."""
+    return secrets.choice(_PORTS)
+
+
+class NamespaceHelper:
+    """The program that makes listeners in other networks."""
+
+    def __init__(self, write: Sequence[str]) -> None:
+        """`write`: the folders that commands may write, from which nothing is started. Raises `SandboxError`."""
+        self._owner = os.getpid()
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                self._process = start_helper(
+                    "network.namespaces", theirs.fileno(), os.getpid(), outside=write, stderr=subprocess.DEVNULL
+                )
+        except BaseException:
+            self._line.close()
+            raise
+
+    async def listen(self, process: int, port: int) -> socket.socket:
+        """A listener at 127.0.0.1 in the network of the process. Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        network = os.open(f"/proc/{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            try:
+                with theirs:
+                    socket.send_fds(self._line, [str(port).encode()], [theirs.fileno(), network])
+            finally:
+                os.close(network)
+            ours.setblocking(False)
+            readable: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(ours, lambda: readable.done() or readable.set_result(None))
+            try:
+                await readable
+            finally:
+                loop.remove_reader(ours)
+            data, descriptors, _, _ = socket.recv_fds(ours, 1000, 1, socket.MSG_CMSG_CLOEXEC)
+        if not descriptors:
+            why = data[1:].decode("utf-8", "replace") or "the helper has ended"
+            raise SandboxError(f"the command's network cannot be entered, so hosts cannot be reached by name: {why}")
+        return socket.socket(fileno=descriptors[0])
+
+    def close(self) -> None:
+        """Ends the helper. Idempotent; in a fork of the process that started it, it goes on."""
+        if os.getpid() != self._owner:
+            return
+        with suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
+        self._line.close()
+        try:
+            self._process.wait(_END_DEADLINE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

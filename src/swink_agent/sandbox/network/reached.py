@@ -1,0 +1,36 @@
+"""What a command reached, or tried to, by name."""
+
+from __future__ import annotations
+
+from swink_agent.core.values.value import Value
+
+__all__ = ["Reached", "ReachedLog"]
+
+_MOST = 200
+
+
+class Reached(Value, frozen=True):
+    """A host and port that a command asked for.
+
+    `allowed`: whether it may be reached. `why` is empty if it was; else it is the rest of a sentence that begins with
+    host and port: why it was refused, or what failed.
+    """
+
+    host: str
+    port: int
+    allowed: bool
+    why: str = ""
+
+
+class ReachedLog:
+    """What one command asked for: the first 200 different ones, in their order."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Reached, None] = {}
+
+    def add(self, reached: Reached) -> None:
+        if len(self._entries) < _MOST:
+            self._entries.setdefault(reached)
+
+    def entries(self) -> tuple[Reached, ...]:
+        return tuple(self._entries)

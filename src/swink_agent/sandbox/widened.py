@@ -1,0 +1,112 @@
+"""Derives the profile of a command with more access from the usual one.
+
+A command that reaches the network can send out whatever it can read. So it gets a narrower `read` than others: its
+folders, the system, and the folders of programs and their caches, but not the rest of the home folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from .profile import SandboxProfile, is_beneath
+
+__all__ = ["profile_with_access", "tool_folders"]
+
+_BY_VARIABLE = (
+    *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "CARGO_HOME", "RUSTUP_HOME", "GOROOT", "GOPATH", "JAVA_HOME"),
+    *("NVM_DIR", "NVM_BIN", "RBENV_ROOT", "SDKROOT", "DEVELOPER_DIR", "LOCALE_ARCHIVE"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NIX_SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT"),
+    *("NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO"),
+)
+"""Variables that name a program's folder, or certificates."""
+_IN_HOME = (
+    *(".pyenv", ".nvm", ".fnm", ".volta", ".rustup", ".cargo", "go", ".rbenv", ".rvm", ".sdkman", ".asdf", ".bun"),
+    *(".deno", ".npm", ".yarn", ".pnpm-store", ".m2", ".gradle", ".gem", ".bundle", ".nuget", ".dotnet", ".ivy2"),
+    *(".sbt", ".conda", "miniconda3", "anaconda3", ".cache", "Library/Caches", ".gitconfig", ".config/git"),
+    *(".local/bin", ".local/lib", ".local/pipx", ".local/share/uv", ".local/share/pnpm", ".local/share/virtualenv"),
+    *(".local/share/mise", ".local/share/fnm", ".local/share/pipx", ".local/share/npm", ".local/state/nix"),
+    *(".nix-profile", ".nix-defexpr", "bin"),
+)
+_BROWSERS = (
+    *("mozilla", "google-chrome", "chromium", "BraveSoftware", "microsoft-edge", "vivaldi", "opera", "thunderbird"),
+    *("Google", "Firefox", "Mozilla", "com.apple.Safari"),
+)
+"""Caches of what a person read, which no tool needs."""
+_OF_PROGRAMS = ("bin", "sbin", "shims", "Scripts")
+
+
+def profile_with_access(
+    base: SandboxProfile,
+    *,
+    hosts: Iterable[str] = (),
+    network: bool = False,
+    write: Iterable[str] = (),
+    read: Iterable[str] = (),
+) -> SandboxProfile:
+    """The profile of commands that may do more than those of `base`.
+
+    `hosts` are added to those of `base`; `network` opens the whole network instead. With either, a `base` that reads
+    everything reads its folders, those given here, the system's and `tool_folders()` only. `write` and `read` add
+    folders; one that is hidden is opened if it is named itself. Raises `ValueError` for a part of a hidden folder, and
+    for what a profile does not accept.
+    """
+    added = [os.path.realpath(os.path.expanduser(path)) for path in (*write, *read)]
+    hidden = tuple(path for path in base.hidden if path not in added and os.path.realpath(path) not in added)
+    for path in added:
+        for outer in hidden:
+            if is_beneath(path, os.path.realpath(outer)):
+                raise ValueError(f"{path!r} is in {outer!r}, which is hidden as a whole: ask for all of it")
+    reached = () if network else (*base.hosts, *hosts)
+    reads = base.read
+    if reads is None and (network or reached):
+        reads = (*base.write, *tool_folders(base.environment))
+    return replace(
+        base,
+        hosts=tuple(reached),
+        network=base.network or network,
+        write=(*base.write, *write),
+        read=None if reads is None else (*reads, *read),
+        hidden=hidden,
+    )
+
+
+def tool_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders outside of the system that programs are in, and their caches, as far as they exist.
+
+    By `PATH` and other variables of the environment, and by their usual names in the home folder. Never the home folder
+    itself or one that holds it.
+    """
+    home = os.path.realpath(os.path.expanduser("~"))
+    found = [os.path.realpath(path) for path in (*_named(environment), *_at_home(home))]
+    return tuple(
+        path for path in dict.fromkeys(found) if not is_beneath(home, path) and path != "/" and os.path.exists(path)
+    )
+
+
+def _named(environment: Mapping[str, str]) -> Iterator[str]:
+    for name in _BY_VARIABLE:
+        yield from (path for path in environment.get(name, "").split(os.pathsep) if os.path.isabs(path))
+    local = os.path.realpath(os.path.expanduser("~/.local"))
+    for path in environment.get("PATH", "").split(os.pathsep):
+        if os.path.isabs(path):
+            yield path
+            above = os.path.realpath(os.path.dirname(path.rstrip(os.path.sep)))
+            # What programs need beside them: `lib`, `share`. Not of `~/.local`, which has more than programs in it.
+            if os.path.basename(path.rstrip(os.path.sep)) in _OF_PROGRAMS and above != local:
+                yield above
+
+
+def _at_home(home: str) -> Iterator[str]:
+    for name in _IN_HOME:
+        path = os.path.join(home, name)
+        if os.path.basename(name) in (".cache", "Caches"):
+            try:
+                inside = [entry.path for entry in os.scandir(path) if entry.name not in _BROWSERS]
+            except OSError:
+                continue
+            yield from sorted(inside)
+        else:
+            yield path

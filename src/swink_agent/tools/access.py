@@ -1,0 +1,350 @@
+"""Access of one command beyond the usual sandbox: how the request is checked, and the sandboxes that give it.
+
+Owns the normal form of a request, which a person sees and an approval is bound to, and the wider sandboxes. Who is
+asked, and what is trusted for longer, is decided in `approvals`. How a sandbox confines is in `sandbox`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from swink_agent.core.errors import ToolError
+from swink_agent.core.values.value import Value
+from swink_agent.rendering.escaping import safe_display
+from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxError, SandboxProfile
+from swink_agent.sandbox.process import fingerprint_of
+from swink_agent.sandbox.profile import home_folders, is_beneath, own_paths, real_paths, runs_as_a_whole
+
+from ._confined import OpenSandboxFn
+
+__all__ = ["ACCESS_SCHEMA", "Access", "CommandAccess", "HeldSandbox"]
+
+_ACCESS, _REASON = "access", "reason"
+_MOST_HOSTS = _MOST_FOLDERS = 20
+_LONGEST_REASON = 500
+_LONGEST_PATH = 1000
+_MOST_OPEN = 8
+"""Wider sandboxes that are open at once. The one that was not used for the longest time is closed for another."""
+_MOST_PROFILES = 64
+_OF_THE_KERNEL = ("/proc", "/sys", "/dev")
+
+ACCESS_SCHEMA: dict[str, Any] = {
+    _ACCESS: {
+        "type": "object",
+        "description": (
+            "What this command needs beyond the sandbox. The user is asked each time, so ask only for what a command "
+            "was refused or clearly needs, and for all of it at once."
+        ),
+        "properties": {
+            "network": {
+                "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "boolean"}],
+                "description": "The hosts to reach, such as pypi.org or *.example.org:8443; true for any, unfiltered.",
+            },
+            "write": {"type": "array", "items": {"type": "string"}, "description": "Folders outside to write in."},
+            "read": {"type": "array", "items": {"type": "string"}, "description": "Folders that are hidden, to read."},
+        },
+        "additionalProperties": False,
+    },
+    _REASON: {
+        "type": "string",
+        "maxLength": _LONGEST_REASON,
+        "description": "Why access is needed, in one sentence, for the user who decides.",
+    },
+}
+"""The arguments of a command that asks for access."""
+
+
+class Access(Value, frozen=True, kw_only=True):
+    """What one command may do beyond the usual sandbox, in its normal form.
+
+    Hosts are in lower case, folders absolute with their links resolved.
+    """
+
+    network: bool = False
+    hosts: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The normal form, as a person is shown it."""
+        network: dict[str, Any] = {"network": True} if self.network else {"network": list(self.hosts)}
+        return {
+            **(network if self.network or self.hosts else {}),
+            **({"write": list(self.write)} if self.write else {}),
+            **({"read": list(self.read)} if self.read else {}),
+        }
+
+
+class CommandAccess:
+    """The access that the commands of one tool may ask for. Safe for several threads.
+
+    `base` is the usual profile. `open_sandbox` opens the wider ones. They have the back end of the usual sandbox, are
+    opened when they are first needed and are kept, at most eight. `close()` ends them.
+    """
+
+    def __init__(
+        self, root: str, base: SandboxProfile, *, is_confined: bool, open_sandbox: OpenSandboxFn | None
+    ) -> None:
+        self._root = root
+        self._base = base
+        self._is_confined = is_confined
+        self._open = open_sandbox
+        self._opening = threading.Lock()
+        """Held while a sandbox is opened, which takes a while."""
+        self._lock = threading.RLock()  # one that a garbage collection may need again
+        self._profiles: dict[Access, SandboxProfile] = {}
+        self._kept: dict[Access, _Kept] = {}
+        self._is_closed = False
+
+    # -- the request -------------------------------------------------------------------------------------------
+
+    def asked(self, arguments: Mapping[str, Any]) -> Access | None:
+        """The access that a call asks for, in its normal form; `None` if it asks for none.
+
+        Raises `ToolError` for what nobody should be asked about.
+        """
+        self._check_reason(arguments)
+        if _ACCESS not in arguments:
+            return None
+        if not self._is_confined:
+            raise ToolError("commands run without a sandbox here, so there is no access to ask for: leave access out")
+        return self._normal(arguments[_ACCESS])
+
+    @staticmethod
+    def _check_reason(arguments: Mapping[str, Any]) -> None:
+        reason = arguments.get(_REASON, "")
+        if not isinstance(reason, str):
+            raise ToolError("reason is not a text: say in one sentence why access is needed")
+        if len(reason) > _LONGEST_REASON:
+            raise ToolError(f"the reason has {len(reason):,} characters: give at most {_LONGEST_REASON}")
+
+    def _normal(self, given: object) -> Access:
+        if not isinstance(given, dict) or not given:
+            raise ToolError('access is an object that is not empty, such as {"network": ["example.org"]}')
+        wanted = cast("dict[str, object]", given)
+        unknown = sorted(wanted.keys() - {"network", "write", "read"})
+        if unknown:
+            raise ToolError(f"access has network, write and read, and not {', '.join(map(_shown, unknown))}")
+        hosts = self._hosts(wanted["network"]) if wanted.get("network", True) is not True else ()
+        access = Access(
+            network=wanted.get("network") is True,
+            hosts=hosts,
+            write=self._folders(wanted, "write"),
+            read=self._folders(wanted, "read"),
+        )
+        if access.network and self._base.network:
+            raise ToolError("commands have the whole network here: leave network out of access")
+        self._refuse_what_is_open(access)
+        return access
+
+    def _hosts(self, given: object) -> tuple[str, ...]:
+        from swink_agent.sandbox.network.hosts import covers, host_entry  # on use: few commands ask for hosts
+
+        named = _texts(given, "network", "hosts, or true for the whole network", _MOST_HOSTS)
+        if self._base.network:
+            raise ToolError("commands have the whole network here: leave network out of access")
+        try:
+            hosts = tuple(dict.fromkeys(map(host_entry, named)))
+        except (ValueError, UnicodeError) as error:
+            raise ToolError(f"access: {error}") from None
+        if self._base.hosts and covers(self._base.hosts, hosts):
+            raise ToolError(f"{', '.join(hosts)} can be reached by every command here: leave network out of access")
+        return hosts
+
+    # -- folders -----------------------------------------------------------------------------------------------
+
+    def _folders(self, wanted: Mapping[str, object], kind: str) -> tuple[str, ...]:
+        if kind not in wanted:
+            return ()
+        named = _texts(wanted[kind], kind, "folders", _MOST_FOLDERS)
+        folders = tuple(dict.fromkeys([self._folder(path) for path in named]))
+        for folder in folders:
+            self._refuse(folder, kind)
+        return folders
+
+    def _folder(self, path: str) -> str:
+        """The folder that a path names, with every link resolved."""
+        if not path or "\0" in path or len(path) > _LONGEST_PATH:
+            raise ToolError(f"{_shown(path)} is not a path: give a folder that exists")
+        real = os.path.realpath(os.path.join(self._root, os.path.expanduser(path)))
+        try:
+            real.encode()
+        except UnicodeEncodeError:
+            raise ToolError(f"{_shown(path)} has a name that is not UTF-8: it cannot be asked for") from None
+        if not os.path.isdir(real):
+            raise ToolError(f"{_shown(path)} is not a folder that exists: name the folder that the command needs")
+        return real
+
+    def _refuse(self, folder: str, kind: str) -> None:
+        """Raises `ToolError` for a folder that nobody should be asked about."""
+        shown = _shown(folder)
+        if folder == os.path.sep:
+            raise ToolError("/ is the whole machine: name the folder that the command needs")
+        for home in map(os.path.realpath, home_folders()):
+            if is_beneath(home, folder):
+                raise ToolError(f"{shown} holds the whole home folder: name the folder that the command needs")
+        if any(is_beneath(folder, outer) for outer in (self._root, *self._base.write)):
+            raise ToolError(f"{shown} can be used by every command here: leave it out of access")
+        if any(is_beneath(folder, outer) for outer in _OF_THE_KERNEL):
+            raise ToolError(f"{shown} is the kernel's: a command cannot have it")
+        for own in self._own():
+            if is_beneath(folder, own) or is_beneath(own, folder):
+                raise ToolError(f"{shown} has files of this program or of what it hides: a command cannot have them")
+        if kind == "write":
+            self._refuse_to_write(folder, shown)
+
+    def _refuse_to_write(self, folder: str, shown: str) -> None:
+        if any(is_beneath(folder, path) for path in real_paths(self._base.hidden)):
+            raise ToolError(f"{shown} is hidden from commands: none can write there")
+        # Not those that have more than programs in them, such as /usr.
+        prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
+        prefixes |= set(map(os.path.realpath, prefixes))
+        if any(is_beneath(folder, path) for path in self._base.programs if path not in prefixes):
+            raise ToolError(f"this program runs from {shown}: commands cannot change it")
+        if runs_as_a_whole(folder):
+            raise ToolError(f"every file in {shown} runs at login or by its name: commands cannot write there")
+
+    def _own(self) -> Iterable[str]:
+        """The real paths that stay closed: our own files, and what the application hides besides the usual."""
+        ours = own_paths()
+        usual = frozenset(SandboxProfile().hidden) - frozenset(ours)
+        besides = [path for path in self._base.hidden if path not in usual]
+        return dict.fromkeys(real_paths((*ours, *besides)))
+
+    def _refuse_what_is_open(self, access: Access) -> None:
+        """Raises `ToolError` for a folder that every command can read, and for what no profile can give."""
+        profile = self.profile(access)
+        if profile.read is None:
+            before = set(real_paths(self._base.hidden))
+            for folder in access.read:
+                if folder not in before:
+                    raise ToolError(f"{_shown(folder)} can be read by every command here: leave it out of access")
+
+    # -- the sandbox -------------------------------------------------------------------------------------------
+
+    def profile(self, access: Access) -> SandboxProfile:
+        """The wider profile. It stays the same for the life of the tool, so that an approval stays valid."""
+        with self._lock:
+            known = self._profiles.get(access)
+        if known is not None:
+            return known
+        from swink_agent.sandbox import profile_with_access
+
+        try:
+            profile = profile_with_access(
+                self._base, hosts=access.hosts, network=access.network, write=access.write, read=access.read
+            )
+        except ValueError as error:
+            raise ToolError(f"access: {error}") from None
+        with self._lock:
+            while len(self._profiles) >= _MOST_PROFILES:
+                del self._profiles[next(iter(self._profiles))]
+            return self._profiles.setdefault(access, profile)
+
+    def scope(self, access: Access, base: Sandbox) -> dict[str, Any]:
+        """What an approval is bound to: the access, the usual sandbox, and the wider one. Opens neither."""
+        wider = fingerprint_of(base.backend, self.profile(access))
+        return {"access": access.as_json(), "walls": base.fingerprint, "sandbox": wider}
+
+    def hold(self, access: Access, base: Sandbox) -> HeldSandbox:
+        """The wider sandbox, which stays open until it is released. Opening it blocks: not in an event loop.
+
+        Raises `SandboxError` and `ToolError`.
+        """
+        with self._opening:
+            with self._lock:
+                kept = self._kept.pop(access, None)
+                if kept is not None:
+                    self._kept[access] = kept  # the last in the order of use
+                    kept.users += 1
+                    return HeldSandbox(kept, self._lock)
+            self._make_room()
+            sandbox = self._opened(self.profile(access), base)
+            with self._lock:
+                if not self._is_closed:
+                    # At the latest when the tool is garbage collected, or the program ends.
+                    kept = self._kept[access] = _Kept(sandbox, weakref.finalize(self, sandbox.close))
+                    return HeldSandbox(kept, self._lock)
+        sandbox.close()
+        raise SandboxClosed("the tool was closed: make a new one to run commands")
+
+    def _make_room(self) -> None:
+        with self._lock:
+            idle = [access for access, kept in self._kept.items() if not kept.users]
+            surplus = len(self._kept) - _MOST_OPEN + 1
+            if surplus > len(idle):
+                raise SandboxError(
+                    f"commands with {_MOST_OPEN} different kinds of access run at once: wait until one has ended",
+                    remedy="",
+                )
+            closed = [self._kept.pop(access) for access in idle[: max(surplus, 0)]]
+        for kept in closed:
+            kept.close()
+
+    def _opened(self, profile: SandboxProfile, base: Sandbox) -> Sandbox:
+        if self._open is not None:
+            sandbox = self._open(profile)
+        else:
+            from swink_agent.sandbox import open_sandbox
+
+            resolve, connect = base.ways_out
+            sandbox = open_sandbox(profile, backend=base.backend, resolve=resolve, connect=connect)
+        if sandbox.backend != base.backend:
+            sandbox.close()
+            raise SandboxError(f"access needs a sandbox of {base.backend}, and {sandbox.backend} was opened", remedy="")
+        return sandbox
+
+    def close(self) -> None:
+        """Ends the wider sandboxes with their commands. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            kept, self._kept = list(self._kept.values()), {}
+        for each in kept:
+            each.close()
+
+
+class _Kept:
+    """An open sandbox, and how many commands use it."""
+
+    def __init__(self, sandbox: Sandbox, close: Callable[[], object]) -> None:
+        self.sandbox = sandbox
+        self.close = close
+        self.users = 1
+
+
+class HeldSandbox:
+    """A wider sandbox for one command. `release()` once the command has ended; deleting it does so too."""
+
+    def __init__(self, kept: _Kept, lock: threading.RLock) -> None:
+        self.sandbox = kept.sandbox
+        self._kept: _Kept | None = kept
+        self._lock = lock
+
+    def release(self) -> None:
+        """Lets the sandbox be closed for another one. Idempotent."""
+        with self._lock:
+            kept, self._kept = self._kept, None
+            if kept is not None:
+                kept.users -= 1
+
+    def __del__(self) -> None:
+        self.release()
+
+
+def _texts(given: object, kind: str, what: str, most: int) -> list[str]:
+    """A list of texts, neither empty nor too long. Raises `ToolError`."""
+    texts = cast("list[object]", given) if isinstance(given, list) else []
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise ToolError(f"access: {kind} is a list of {what}, and not empty")
+    if len(texts) > most:
+        raise ToolError(f"access: {kind} names {len(texts)} at once: ask for at most {most}")
+    return cast("list[str]", texts)
+
+
+def _shown(text: str) -> str:
+    return safe_display(text, 200)

@@ -1,0 +1,1 @@
+"""Shell commands that run: to their end within a call, or in the background."""

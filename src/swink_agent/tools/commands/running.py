@@ -1,0 +1,143 @@
+"""One running command: its output is read, and it ends with everything that it started.
+
+Commands within a call (`foreground`) and background commands (`tasks`) share this. What is done with the output, and
+how the end is told to a model, is theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Literal, NamedTuple
+
+from swink_agent.sandbox import SandboxedProcess
+
+__all__ = ["CommandEnd", "RunningCommand", "as_shown"]
+
+_CHUNK = 64 * 1024
+_DRAIN = 0.5
+"""Seconds for reading what a command left in the pipe, once everything that could write to it has ended."""
+_DRAIN_CANCELLED = 0.02
+_LOOK = 0.5
+"""Seconds for checking what a command left behind. If that takes longer, it is finished and reported later."""
+
+
+class CommandEnd(NamedTuple):
+    """How a command ended."""
+
+    code: int | None
+    """The exit code as a shell reports it, in any sandbox; `None` if the command was ended here."""
+    signal: str | None
+    cause: Literal["exit", "cancelled", "timeout", "flood", "sandbox"]
+    """`flood`: it printed too much. `sandbox`: the sandbox ended it, and `process.ended_because` says why."""
+    is_gone: bool
+    """Whether everything that it started is known to have ended."""
+    seconds: float
+
+    def told(self, process: SandboxedProcess) -> str:
+        """The end in a few words; empty for exit code 0. The caller adds its limits for `timeout` and `flood`."""
+        match self.cause:
+            case "cancelled":
+                return f"cancelled: {self.gone()}"
+            case "sandbox":
+                return f"ended by the sandbox, as {process.ended_because}"
+            case "exit" if self.signal is not None:
+                return f"exit code {self.code}: killed by {self.signal}"
+            case "exit" if self.code:  # above 128 it may mean a signal, or be the program's own number: git has 128
+                return f"exit code {self.code}"
+            case _:
+                return ""
+
+    def gone(self, was: str = "") -> str:
+        """What is known about the command's end by now."""
+        if self.is_gone:
+            return f"{was}ended with everything that it started"
+        return f"{was}told to end, but something of it is still held by the system"
+
+
+class RunningCommand:
+    """Reads the output of a process until it ends. `hear` gets each piece; `total` counts the bytes."""
+
+    def __init__(
+        self,
+        process: SandboxedProcess,
+        hear: Callable[[bytes], None],
+        *,
+        timeout: float | None,
+        most_output: int | None = None,
+        is_urgent: bool = True,
+    ) -> None:
+        """`is_urgent`: after a cancellation, the caller waits a moment only for what is known about the end."""
+        self.process = process
+        self.total = 0
+        self._hear = hear
+        self._timeout = timeout
+        self._most_output = most_output
+        self._is_urgent = is_urgent
+        self._loop = asyncio.get_running_loop()
+        self._flooded: asyncio.Future[None] = self._loop.create_future()
+
+    async def run(self, cancelled: Awaitable[object]) -> CommandEnd:
+        """How it ended. However this is left, the command and all that it started have been told to end.
+
+        `cancelled`: it is ended when this is done. Raises `SandboxError` if the sandbox was closed before it began.
+        """
+        started = self._loop.time()
+        reading = self._loop.create_task(self._read())
+        exiting = self._loop.create_task(self.process.wait(look=False))
+        cancelling = asyncio.ensure_future(cancelled)
+        try:
+            await asyncio.wait(
+                {exiting, cancelling, self._flooded}, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            seconds = self._loop.time() - started
+            has_exited = exiting.done()
+            is_cancelled = cancelling.done() and not has_exited
+            is_urgent = is_cancelled and self._is_urgent
+            # What a command left in the background is ended with it, which closes the pipe.
+            self.process.kill()
+            drain = _DRAIN_CANCELLED if is_urgent else _DRAIN
+            await asyncio.wait({reading}, timeout=drain)
+            if not exiting.done():
+                await asyncio.wait({exiting}, timeout=drain)
+            is_gone = exiting.done() and not self.process.left_behind
+            looking = self._loop.create_task(self.process.look_behind())
+            await asyncio.wait({looking}, timeout=_DRAIN_CANCELLED if is_urgent else _LOOK)
+            return self._end(exiting.result() if has_exited else None, is_cancelled, is_gone, seconds)
+        finally:
+            self.process.kill()
+            for task in (reading, exiting, cancelling):
+                task.cancel()
+            await asyncio.gather(reading, exiting, cancelling, return_exceptions=True)
+
+    async def _read(self) -> None:
+        while data := await self.process.output.read(_CHUNK):
+            self.total += len(data)
+            self._hear(data)
+            if self._most_output is not None and self.total > self._most_output and not self._flooded.done():
+                self._flooded.set_result(None)
+            await asyncio.sleep(0)  # a stream that always has data would keep the others waiting
+
+    def _end(self, code: int | None, is_cancelled: bool, is_gone: bool, seconds: float) -> CommandEnd:
+        if is_cancelled:
+            return CommandEnd(None, "SIGKILL", "cancelled", is_gone, seconds)
+        if code is None:
+            return CommandEnd(None, "SIGKILL", "flood" if self._flooded.done() else "timeout", is_gone, seconds)
+        cause = "sandbox" if self.process.ended_because else "exit"
+        return CommandEnd(128 - code if code < 0 else code, _signal_name(code), cause, is_gone, seconds)
+
+
+def as_shown(text: str) -> str:
+    """Text of the system, such as a path, without bytes that JSON cannot have."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _signal_name(code: int) -> str | None:
+    """The signal that a negative exit code means."""
+    if code >= 0:
+        return None
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

@@ -1,0 +1,349 @@
+"""Background commands: they run beside the conversation, until they end, are stopped, or their owner is closed.
+
+Owns how many there are, their output that nobody has looked at yet, and the thread whose event loop serves them: an
+agent may run in one event loop after another. What a model is told is in
+`task_results`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import ToolError
+from swink_agent.core.events import TaskEnded, TaskStarted
+from swink_agent.core.run.relay import GAP
+from swink_agent.sandbox import SandboxedProcess, SandboxError
+
+from .._terminal import LiveText, clean
+from .running import CommandEnd, RunningCommand, as_shown
+
+if TYPE_CHECKING:
+    from swink_agent.core.run.announcing import Announcer
+    from swink_agent.core.secrets.redaction import Redactor, RedactorStream
+
+__all__ = ["MOST_TASKS", "BackgroundTask", "BackgroundTasks", "NewOutput", "SpawnFn"]
+
+MOST_TASKS = 8
+"""How many run at once."""
+_MOST_KEPT = 1024 * 1024
+_MOST_ENDED = 16
+_MOST_NEWEST = 4096
+_LOOK_BEHIND_AGAIN = 10.0
+"""Seconds between the checks for what a running command left behind that would run code later."""
+_CLOSING = 3.0
+"""Seconds that closing waits. What is not done by then is done by its thread, or by the kernel with this process."""
+
+SpawnFn = Callable[[], Awaitable[SandboxedProcess]]
+
+
+class NewOutput(NamedTuple):
+    """What a background command printed since the last look: masked, and how many bytes of it were left out."""
+
+    text: str
+    left_out: int
+
+
+class BackgroundTask:
+    """One background command. Every method is safe from any thread."""
+
+    def __init__(self, task_id: str, command: str, timeout: float | None, redactor: Redactor | None) -> None:
+        self.id = task_id
+        self.command = command
+        self.timeout = timeout
+        self.end: CommandEnd | None = None
+        """How it ended; `None` while it runs."""
+        self.is_told = False
+        """Whether the model knows that it ended."""
+        self.problem = ""
+        """Why it never began, if the sandbox was closed first."""
+        self.process: SandboxedProcess | None = None
+        self.stopped = CancellationToken()
+        self.over = threading.Event()
+        """Set when nothing of it is left to do."""
+        self._began = time.monotonic()
+        self._ended = 0.0
+        self._redactor = redactor
+        self._masking: RedactorStream | None = None if redactor is None else redactor.stream()
+        self._lock = threading.Lock()
+        self._live = LiveText(_MOST_KEPT // 2)
+        self._tail = b""
+
+    @property
+    def is_running(self) -> bool:
+        return self.end is None and not self.problem
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code as a shell reports it; `None` while it runs, and if it was stopped."""
+        return None if self.end is None else self.end.code
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run, or ran."""
+        return (time.monotonic() if self.is_running else self._ended) - self._began
+
+    @property
+    def state(self) -> str:
+        """`running`, or how it ended, in a few words."""
+        if self.problem:
+            return f"never began: {self.problem}"
+        if self.end is None:
+            return "running"
+        if self.end.cause == "cancelled":
+            return f"stopped: {self.end.gone()}"
+        if self.end.cause == "timeout":
+            return f"timed out after {self.timeout:g} s and {self.end.gone('was ')}"
+        assert self.process is not None
+        return self.end.told(self.process) or "exit code 0"
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the sandbox reports about it."""
+        return [] if self.process is None else [as_shown(warning)[:400] for warning in self.process.warnings]
+
+    @property
+    def newest(self) -> str:
+        """The last lines that it printed, masked, for a person. No look is used up."""
+        with self._lock:
+            tail = self._tail
+        text = clean(tail.decode("utf-8", "replace"))
+        if len(tail) >= _MOST_NEWEST:
+            text = text.partition("\n")[2]
+        if self._redactor is None:
+            return text
+        if len(tail) >= _MOST_NEWEST:  # what is missing may end inside a secret
+            text = self._redactor.after_a_cut(text)
+        if self.is_running:
+            text = text[: self._redactor.safe_length(text)]
+        return self._redactor.redact(text)
+
+    @property
+    def last_line(self) -> str:
+        """The last line that it printed, masked."""
+        return next((line for line in reversed(self.newest.splitlines()) if line.strip()), "")
+
+    def take(self) -> NewOutput:
+        """What it printed since the last look. The beginning of a secret waits for the rest."""
+        with self._lock:
+            is_last = not self.is_running
+            text = self._live.take(is_last=is_last)
+            left_out, self._live.left_out = self._live.left_out, 0
+            if left_out:
+                text = text.removeprefix(GAP)
+            if self._redactor is not None and self._masking is not None:
+                if left_out:  # the missing part may begin or end inside a secret: neither half is shown
+                    self._masking, text = self._redactor.stream(), self._redactor.after_a_cut(text)
+                text = self._masking.feed(text) + (self._masking.finish() if is_last else "")
+            return NewOutput(text, left_out)
+
+    def stop(self) -> None:
+        """Ends it, with all that it started. `over` is set soon after."""
+        self.stopped.cancel()
+
+    def hear(self, data: bytes) -> None:
+        """Takes a piece of its output."""
+        with self._lock:
+            self._live.add(data)
+            self._tail = (self._tail + data)[-_MOST_NEWEST:]
+
+    def has_ended(self, end: CommandEnd | None, problem: str = "") -> None:
+        with self._lock:
+            self._ended = time.monotonic()
+            self.end, self.problem = end, problem
+
+
+class BackgroundTasks:
+    """The background commands of one tool. Safe for several threads and event loops. `close()` ends all of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a signal handler may close them
+        self._tasks: dict[str, BackgroundTask] = {}
+        self._count = 0
+        self._thread: _LoopThread | None = None
+        self._is_closed = False
+
+    @property
+    def all(self) -> Sequence[BackgroundTask]:
+        """Those that run, and the last ones that ended, in the order of their start."""
+        with self._lock:
+            return tuple(self._tasks.values())
+
+    @property
+    def running(self) -> Sequence[BackgroundTask]:
+        return [task for task in self.all if task.is_running]
+
+    def find(self, task_id: str) -> BackgroundTask:
+        """The one with this id. Raises `ToolError`, which names those there are."""
+        with self._lock:
+            task = self._tasks.get(task_id)
+        if task is not None:
+            return task
+        known = [f"{each.id} ({'running' if each.is_running else 'ended'})" for each in self.all]
+        there = f"there are {', '.join(known)}" if known else "none was started"
+        raise ToolError(f"there is no background command {task_id!r}: {there}")
+
+    def newly_ended(self) -> list[BackgroundTask]:
+        """Those that ended and whose end the model was not told yet. They count as told then."""
+        ended = [task for task in self.all if not task.is_running and not task.is_told]
+        for task in ended:
+            task.is_told = True
+        return ended
+
+    async def start(
+        self,
+        spawn: SpawnFn,
+        command: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - of the command, not of this call
+        redactor: Redactor | None = None,
+        announcer: Announcer | None = None,
+        on_end: Callable[[], None] | None = None,
+    ) -> BackgroundTask:
+        """Starts a command, and returns when it runs. `spawn` is called in the event loop of background commands.
+
+        `on_end` is called in a thread when the command and all that it started have ended. Raises `ToolError` if too
+        many run, and what `spawn` raises; then nothing runs.
+        """
+        task, thread = self._add(command, timeout, redactor)
+        heard = None if announcer is None else weakref.ref(announcer)  # a task must not keep an agent alive
+        starting = asyncio.run_coroutine_threadsafe(_begin(task, spawn, thread, heard, on_end), thread.loop)
+        try:
+            await asyncio.wrap_future(starting)
+        except BaseException:
+            task.stop()
+            with self._lock:
+                if task.process is None:
+                    self._tasks.pop(task.id, None)
+            raise
+        return task
+
+    def _add(
+        self, command: str, timeout: float | None, redactor: Redactor | None
+    ) -> tuple[BackgroundTask, _LoopThread]:
+        with self._lock:
+            if self._is_closed:
+                raise ToolError("the command was not run: the tool was closed")
+            running = [task.id for task in self._tasks.values() if task.is_running]
+            if len(running) >= MOST_TASKS:
+                raise ToolError(
+                    f"the command was not run: {len(running)} background commands run already ({', '.join(running)}), "
+                    "and no more may; end one with bash_stop"
+                )
+            ended = [task.id for task in self._tasks.values() if not task.is_running]
+            for task_id in ended[: max(0, len(ended) - _MOST_ENDED)]:
+                del self._tasks[task_id]
+            self._count += 1
+            task = self._tasks[f"b{self._count}"] = BackgroundTask(f"b{self._count}", command, timeout, redactor)
+            if self._thread is None:
+                self._thread = _LoopThread()
+                weakref.finalize(self, self._thread.stop)
+            return task, self._thread
+
+    def stop_all(self) -> None:
+        """Ends all that run, and waits for their end, but not forever. More can be started afterwards."""
+        running = self.running
+        for task in running:
+            task.stop()
+        deadline = time.monotonic() + _CLOSING
+        for task in running:
+            task.over.wait(max(0.0, deadline - time.monotonic()))
+
+    def close(self) -> None:
+        """Ends all of them, and waits for their end, but not forever. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            thread, self._thread = self._thread, None
+        self.stop_all()
+        if thread is not None:
+            thread.stop()
+
+
+class _LoopThread:
+    """A thread with an event loop. It must live as long as its commands: some back ends end them with it."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.starting = asyncio.Lock()
+        """One command starts after the other, so that all later ones find the network of the first."""
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = threading.Lock()
+        threading.Thread(target=self._run, name="swink-background", daemon=True).start()
+
+    def stop(self) -> None:
+        """Lets the thread end. Idempotent. Any thread may call it, and the garbage collector."""
+        if not self._is_stopping.acquire(blocking=False):
+            return  # a second time would disturb the end
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.loop.stop)
+
+    def _run(self) -> None:
+        try:
+            self.loop.run_forever()
+            left = asyncio.all_tasks(self.loop)
+            for task in left:
+                task.cancel()
+            if left:
+                self.loop.run_until_complete(asyncio.wait(left, timeout=_CLOSING))
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        finally:
+            self.loop.close()
+
+
+async def _begin(
+    task: BackgroundTask,
+    spawn: SpawnFn,
+    thread: _LoopThread,
+    announcer: weakref.ref[Announcer] | None,
+    on_end: Callable[[], None] | None,
+) -> None:
+    async with thread.starting:
+        task.process = await spawn()
+    _announce(announcer, TaskStarted(task.id, task.command))
+    watching = asyncio.get_running_loop().create_task(_watch(task, task.process, announcer, on_end))
+    thread.tasks.add(watching)
+    watching.add_done_callback(thread.tasks.discard)
+
+
+async def _watch(
+    task: BackgroundTask,
+    process: SandboxedProcess,
+    announcer: weakref.ref[Announcer] | None,
+    on_end: Callable[[], None] | None,
+) -> None:
+    looking = asyncio.get_running_loop().create_task(_look_behind(process))
+    end, problem = None, ""
+    try:
+        command = RunningCommand(process, task.hear, timeout=task.timeout, is_urgent=False)
+        end = await command.run(task.stopped.wait())
+    except SandboxError as error:
+        problem = str(error)
+    finally:
+        looking.cancel()
+        # Also if this was cancelled, as its thread ends: then it was told to end with all that it started.
+        task.has_ended(end, problem or ("" if end else "it was ended with this program"))
+        try:
+            if on_end is not None:
+                with suppress(RuntimeError):  # the interpreter ends: the store knows that the run is open
+                    await asyncio.to_thread(on_end)
+        finally:
+            _announce(announcer, TaskEnded(task.id, task.exit_code))
+            task.over.set()
+
+
+async def _look_behind(process: SandboxedProcess) -> None:
+    while True:
+        await asyncio.sleep(_LOOK_BEHIND_AGAIN)
+        await process.look_behind(is_last=False)
+
+
+def _announce(announcer: weakref.ref[Announcer] | None, event: TaskStarted | TaskEnded) -> None:
+    hearer = None if announcer is None else announcer()
+    if hearer is not None:
+        hearer.announce(event)

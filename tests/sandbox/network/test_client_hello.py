@@ -1,0 +1,104 @@
+"""The host that TLS names: found in hellos that real clients send, however they are cut into records and reads."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swink_agent.sandbox.network.addresses import read_address
+from swink_agent.sandbox.network.client_hello import HelloGate, OtherHost
+
+from .test_proxy import hello_of
+
+
+def record(data: bytes, kind: int = 22) -> bytes:
+    return struct.pack("!BHH", kind, 0x0301, len(data)) + data
+
+
+def in_records(hello: bytes, size: int) -> bytes:
+    """The same handshake message, in records of that many bytes."""
+    message = hello[5:]
+    return b"".join(record(message[at : at + size]) for at in range(0, len(message), size))
+
+
+def feed(gate: HelloGate, data: bytes, size: int) -> bytes:
+    return b"".join(gate.feed(data[at : at + size]) for at in range(0, len(data), size))
+
+
+@pytest.mark.parametrize("read", [1, 7, 5000])
+@pytest.mark.parametrize("size", [1, 50, 16000])
+def test_a_hello_is_found_however_it_is_cut(read: int, size: int) -> None:
+    data = in_records(hello_of("example.org"), size) + record(b"\1", 20) + record(b"rest", 23)
+    assert feed(HelloGate("example.org"), data, read) == data
+    with pytest.raises(OtherHost, match=r"^example\.org$"):
+        feed(HelloGate("example.com"), data, read)
+
+
+def test_nothing_passes_before_the_name_is_known() -> None:
+    hello = hello_of("evil.test")
+    gate = HelloGate("example.org")
+    assert all(gate.feed(hello[at : at + 1]) == b"" for at in range(len(hello) - 1))
+    with pytest.raises(OtherHost, match="evil"):
+        gate.feed(hello[-1:])
+
+
+def test_a_second_hello_is_checked_too() -> None:
+    gate = HelloGate("example.org")
+    first, change = hello_of("example.org"), record(b"\1", 20)
+    assert gate.feed(first) == first
+    assert gate.feed(change) == change
+    with pytest.raises(OtherHost, match="evil"):
+        gate.feed(hello_of("evil.test"))
+    gate = HelloGate("example.org")
+    assert gate.feed(first + first + b"anything") == first + first + b"anything"
+    assert gate.is_open
+
+
+def test_a_name_inside_a_tunnel_to_an_address_is_another_host() -> None:
+    address = read_address("93.184.216.34")
+    assert address is not None
+    with pytest.raises(OtherHost):
+        HelloGate(address).feed(hello_of("example.org"))
+    assert HelloGate(address).feed(hello_of(None))
+
+
+def test_what_is_not_tls_passes() -> None:
+    for data in (b"GET / HTTP/1.1\r\n", b"\x00", b"SSH-2.0", bytes.fromhex("802e0103")):
+        assert HelloGate("example.org").feed(data) == data
+
+
+def test_what_begins_as_tls_and_cannot_be_read_does_not() -> None:
+    hello = hello_of("example.org")
+    for data in (
+        record(b"") + b"x",
+        record(b"\2" + hello[6:]),
+        b"\x16\x02" + hello[2:],
+        record(hello[5:] + b"more"),
+        record(b"\1\xff\xff\xff" + bytes(100)),
+        b"".join(record(b"\1" if at == 0 else b"\0") for at in range(50_000)),
+        record(hello[5:50] + b"\xff" * (len(hello) - 50)),
+    ):
+        with pytest.raises(OtherHost):
+            feed(HelloGate("example.org"), data, 65536)
+
+
+@given(st.binary(max_size=300), st.integers(0, 300), st.integers(1, 200))
+@settings(max_examples=600)
+def test_no_change_of_a_hello_lets_another_name_pass(noise: bytes, at: int, read: int) -> None:
+    """Whatever is put into a hello of another host, either it does not pass or its name is no longer there."""
+    hello = hello_of("evil.test")
+    data = hello[:at] + noise + hello[at + len(noise) :]
+    try:
+        passed = feed(HelloGate("example.org"), data, read)
+    except OtherHost:
+        return
+    assert not passed or passed[:1] != b"\x16" or b"evil.test" not in passed or _says_nothing(passed)
+
+
+def _says_nothing(passed: bytes) -> bool:
+    """The bytes of the name are there, but a server finds no name: its extension is not one."""
+    gate = HelloGate("evil.test")
+    return gate.feed(passed) == passed and HelloGate("another.test").feed(passed) == passed
