@@ -227,6 +227,7 @@ async def test_every_command_is_there() -> None:
         "#trust",
         "#answer",
         "/skill",
+        "/work",
         "/queue",
         "/tasks",
     }  # which is Tab, in lines
