@@ -198,6 +198,7 @@ class Batch:
 
     async def leave(self) -> None:
         """Ends running calls, and gives every call without a result one that says why."""
+        self._queued.clear()
         if self.running:
             await self._end_running()
         stop = self.run.stopped_by
@@ -451,8 +452,14 @@ class Batch:
             else:
                 self._queued.append(call)
         if self._queued:
-            self.run.slots.tell(self.supervisor.wake_soon)
+            self.run.slots.tell(self._look_again)
         return admitted
+
+    def _look_again(self) -> bool:
+        """Lets the run see that a slot is free; says whether a call still waits for one."""
+        if self._queued:
+            self.supervisor.wake_soon()
+        return bool(self._queued)
 
     async def _start_queued(self) -> None:
         """Starts the calls whose turn it is."""
