@@ -101,9 +101,10 @@ PreviewFn: TypeAlias = Callable[[ProposedCall], "Mapping[str, Any] | None"]
 class SessionTrust:
     """The tools and command prefixes that a person trusts, for as long as this object lives.
 
-    Trust applies only to requests with the same `scope` (folder and sandbox, without a file tool's `path`). A trusted
-    prefix matches commands that consist of plain words only, if no option after it would run something else. Trust in
-    a tool does not cover the files that decide what other programs run (`.git`, `.swink`). Thread-safe.
+    Trust applies only to requests with the same `scope` (folder and sandbox, without a file tool's `path` and
+    `version`). A trusted prefix matches commands that consist of plain words only, if no option after it would run
+    something else. Trust in a tool does not cover the files that decide what other programs run (`.git`, `.swink`).
+    Thread-safe.
     """
 
     def __init__(self, *, tools: Mapping[str, str] = COMMAND_TOOLS) -> None:
@@ -163,7 +164,7 @@ class SessionTrust:
 
 def _key(scope: Mapping[str, Any] | None) -> bytes:
     """The scope without the file: a tool is trusted with all files of its folder."""
-    place = {key: value for key, value in (scope or {}).items() if key != "path"}
+    place = {key: value for key, value in (scope or {}).items() if key not in ("path", "version")}
     return msgspec.json.encode(place, order="sorted")
 
 
