@@ -41,7 +41,7 @@ class Slots:
         self._waiters = [wake for wake in self._waiters if wake()]
 
     def tell(self, wake: Callable[[], bool]) -> None:
-        """Calls `wake` whenever a slot becomes free, until it says that no call waits any more.
+        """Calls `wake` whenever a slot becomes free, until it returns false: then no call waits.
 
         Once is not enough: another run may take the slot first.
         """

@@ -80,8 +80,8 @@ class WriteFileTool(WritingTool):
         if before is not None:
             if data == before.data:
                 return self._same(call, place, before, content)
-            # What the conversation has read is not known any more if the answer comes in another process. The question
-            # was asked because it had read this version.
+            # The question was asked because the conversation had read this version. If the answer came in another
+            # process, that is no longer known here.
             if call.granted_version != before.version:
                 refused = refuse_unread(call.ctx, self.workspace, place, before)
                 if refused is not None:
