@@ -36,14 +36,12 @@ class Slots:
         self._running.setdefault(id(tool), (tool, []))[1].append(call)
 
     def leave(self, tool: AgentTool, call: RunningCall) -> None:
-        """Frees the slot, and wakes every run in which calls wait for one."""
+        """Frees the slot, and tells those who wait for one."""
         self._running[id(tool)][1].remove(call)
         self._waiters = [wake for wake in self._waiters if wake()]
 
     def tell(self, wake: Callable[[], bool]) -> None:
-        """Calls `wake` whenever a slot becomes free, until it returns false: then no call waits.
-
-        Once is not enough: another run may take the slot first.
-        """
+        """Calls `wake` whenever a slot becomes free, until it returns false: then no call waits. Whoever waits longest
+        is told first, and may take the slot at once."""
         if wake not in self._waiters:
             self._waiters.append(wake)
