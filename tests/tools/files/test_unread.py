@@ -267,6 +267,22 @@ async def test_what_was_changed_since_the_question_is_not_replaced(folder: Path)
     assert (folder / "a").read_text() == "somebody else's\n"
 
 
+async def test_what_is_changed_while_the_question_is_made_is_not_replaced(folder: Path) -> None:
+    (folder / "a").write_text("old\n")
+    tools = hands(folder)
+    write = tools[1]
+    scope_of = write.approval_scope  # type: ignore[attr-defined]
+
+    def late(arguments: Any) -> Any:
+        (folder / "a").write_text("somebody else's\n")  # after the tool has foreseen that it would act
+        return scope_of(arguments)
+
+    write.approval_scope = late  # type: ignore[attr-defined]
+    (_, second) = await results(agent_of(tools, READ, REPLACE))
+    assert "a was not written: it was changed since you read it" in second[1]
+    assert (folder / "a").read_text() == "somebody else's\n"
+
+
 async def test_what_appeared_since_the_question_is_not_replaced(folder: Path) -> None:
     model = scripted(REPLACE)
     agent = Agent(MODEL, tools=hands(folder), stream_fn=model, approve=lambda request: Defer())

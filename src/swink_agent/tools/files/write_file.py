@@ -80,9 +80,7 @@ class WriteFileTool(WritingTool):
         if before is not None:
             if data == before.data:
                 return self._same(call, place, before, content)
-            # The question was asked because the conversation had read this version. If the answer came in another
-            # process, that is no longer known here.
-            if call.granted_version != before.version:
+            if not self._is_decided(call, place, before):
                 refused = refuse_unread(call.ctx, self.workspace, place, before)
                 if refused is not None:
                     return refused
@@ -92,6 +90,15 @@ class WriteFileTool(WritingTool):
             details["old_is_text"] = False
         verb = "Created" if before is None else "Replaced"
         return AgentToolResult.text(f"{verb} {show_name(path)} ({_measure(content, data)}).", details)
+
+    def _is_decided(self, call: Call, place: Place, before: Before) -> bool:
+        """Whether the approval was about this version of the file, and the conversation knows no other.
+
+        The question was asked because the conversation had read this version. If the answer came in another process,
+        that is no longer known here.
+        """
+        known = seen_by(call.ctx, self.workspace)[0].version(place.parts)
+        return call.granted_version == before.version and known in (None, before.version)
 
     def _same(self, call: Call, place: Place, before: Before, content: str) -> AgentToolResult:
         seen_by(call.ctx, self.workspace)[0].wrote(place.parts, before.version, is_whole=True)
