@@ -46,7 +46,10 @@ def test_a_folder_stands_for_a_database_in_it(tmp_path: Path, monkeypatch: pytes
         SqlSessionStore("~nobody-of-this-name/x")
 
 
-def test_a_database_whose_creation_a_crash_ended_is_created_at_the_next_use(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_read_first", [False, True])
+def test_a_database_whose_creation_a_crash_ended_is_created_at_the_next_use(
+    tmp_path: Path, is_read_first: bool
+) -> None:
     path = tmp_path / "talks.db"
     # As a crash leaves it: pages in the file, and the journal that takes them back.
     crash = """
@@ -61,6 +64,9 @@ os._exit(9)
     assert subprocess.run([sys.executable, "-c", crash, str(path)], check=False).returncode == 9
     assert path.stat().st_size > 0
     assert path.with_name("talks.db-journal").stat().st_size > 0
+    if is_read_first:
+        store = SqlSessionStore(path)
+        assert (store.list(), store.latest(), store.search("x")) == ([], None, [])
     with SqlSessionStore(path).create(id="mine") as session:
         assert session.id == "mine"
     assert [info.id for info in SqlSessionStore(path).list()] == ["mine"]

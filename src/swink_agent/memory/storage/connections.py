@@ -86,6 +86,8 @@ class Database:
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError as error:
             connection.close()
+            if _is_named(error, "READONLY_ROLLBACK"):  # a crash left a transaction that only a writer can take back
+                return self._connected(f"{uri}?mode=rw")
             if not _is_named(error, "CANTOPEN", "READONLY") or _size_of(Path(f"{self.path}-wal")):
                 raise
             connection = self._connected(f"{uri}?immutable=1")
