@@ -13,12 +13,13 @@ import asyncio
 import html
 import sys
 import tempfile
+from urllib.parse import quote
 
 from aiohttp import ClientSession, web
 
 from swink_agent import Agent, AssistantMessage, Defer, NotPending, Reject, ToolResultMessage, tool
 from swink_agent.core.stream import StreamFn
-from swink_agent.memory import JsonlSessionStore, SessionNotFound
+from swink_agent.memory import JsonlSessionStore, SessionError
 from swink_agent.testing import call, scripted, text
 
 
@@ -50,7 +51,7 @@ def make_app(store: JsonlSessionStore) -> web.Application:
                 agent = make_agent(scripted())
                 agent.messages = store.load(info.id).messages
                 rows += [
-                    f"<form method=post action='/sessions/{info.id}/{html.escape(one.call_id, quote=True)}'>"
+                    f"<form method=post action='/sessions/{info.id}/{quote(one.call_id, safe='')}'>"
                     f"{html.escape(one.name)} {html.escape(str(one.arguments))}"
                     "<button name=answer value=yes>Approve</button><button name=answer value=no>Reject</button></form>"
                     for one in agent.pending
@@ -58,7 +59,7 @@ def make_app(store: JsonlSessionStore) -> web.Application:
         return web.Response(text="<h1>Waiting</h1>" + "".join(rows or ["nothing"]), content_type="text/html")
 
     async def answer(request: web.Request) -> web.Response:
-        """Goes on with the session. Only the first answer counts."""
+        """Goes on with the session. Only the first answer counts. The id of a call in a delegate has slashes."""
         form = await request.post()
         agent = make_agent(scripted(text("The customer has been told.")))
         try:
@@ -66,12 +67,12 @@ def make_app(store: JsonlSessionStore) -> web.Application:
                 session.attach(agent)
                 said = True if form.get("answer") == "yes" else Reject("the shop said no")
                 await agent.resume({request.match_info["call"]: said})
-        except (NotPending, SessionNotFound) as error:
+        except (NotPending, SessionError) as error:  # answered, in use by another answer, or gone
             raise web.HTTPConflict(text=str(error)) from error
         return web.Response(text="\n".join(_shown(message) for message in agent.messages[2:]))
 
     app = web.Application()
-    app.add_routes([web.get("/", page), web.post("/ask", ask), web.post("/sessions/{session}/{call}", answer)])
+    app.add_routes([web.get("/", page), web.post("/ask", ask), web.post("/sessions/{session}/{call:.+}", answer)])
     return app
 
 

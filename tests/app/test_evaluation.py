@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, AgentResult, ModelSpec
+from swink_agent import Agent, AgentResult, AssistantMessage, ModelSpec
 from swink_agent.app.evals.evaluation import OwnAgents, StandInModel
 from swink_agent.evals import CaseExecutor, EvalCase, EvalTask, load_script
 from swink_agent.testing import ScriptedStream, scripted
@@ -73,6 +73,8 @@ async def attempt(tmp_path: Path, wrap: Any) -> tuple[Any, ScriptedStream, list[
 async def test_a_stand_in_answers_for_the_agent_of_any_factory(tmp_path: Path, wrap: Any) -> None:
     done, real, made = await attempt(tmp_path, wrap)
     assert (done.invocation.response, len(real.requests)) == ("From the script.", 0)
+    (reply,) = [message for message in done.invocation.messages if isinstance(message, AssistantMessage)]
+    assert (reply.provider, reply.model_id) == ("scripted", "replies"), "reports name who answered"
     assert getattr(made[0], "is_closed", True)
 
 

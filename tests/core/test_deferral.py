@@ -416,6 +416,16 @@ async def test_wrong_answers_are_refused_before_anything_happens(answers: Mappin
     assert (list(agent.messages), events, shop.done) == (before, [], ["look 1"])
 
 
+@pytest.mark.parametrize("answers", [None, [("refund", True)], "refund"])
+async def test_answers_that_are_not_a_mapping_are_refused_and_never_continue(answers: Any) -> None:
+    agent, _, _ = shop_agent(call("refund", order=1))
+    await agent.prompt("go")
+    agent.messages.append(UserMessage("and then?"))  # now `continue_loop` would run
+    for resume in (agent.resume_sync, agent.resume_stream):
+        with pytest.raises(TypeError, match="mapping"):
+            resume(answers)
+
+
 async def test_arguments_that_are_not_an_object_are_named() -> None:
     agent, _, _ = shop_agent(call("refund", order=1))
     (waiting,) = (await agent.prompt("go")).pending

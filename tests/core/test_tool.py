@@ -150,6 +150,17 @@ def test_a_function_becomes_a_tool_with_everything_that_a_tool_has() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("", ValueError), ("two words", ValueError), ("a\tb", ValueError), (5, TypeError)]
+)
+def test_a_name_that_no_provider_takes_is_refused_at_once(name: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="name"):
+
+        @tool(name=name)
+        def anything() -> str:
+            return ""
+
+
 def test_what_the_decorator_is_told_wins_over_the_function() -> None:
     @tool(name="twice", label="Twice", description="Two of it.", requires_approval=True, on_steer="finish")
     def anything(number: int) -> int:

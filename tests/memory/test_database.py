@@ -46,6 +46,32 @@ def test_a_folder_stands_for_a_database_in_it(tmp_path: Path, monkeypatch: pytes
         SqlSessionStore("~nobody-of-this-name/x")
 
 
+@pytest.mark.parametrize("is_read_first", [False, True])
+def test_a_database_whose_creation_a_crash_ended_is_created_at_the_next_use(
+    tmp_path: Path, is_read_first: bool
+) -> None:
+    path = tmp_path / "talks.db"
+    # As a crash leaves it: pages in the file, and the journal that takes them back.
+    crash = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("CREATE TABLE half (made)")
+connection.execute("INSERT INTO half VALUES (zeroblob(200000))")
+os._exit(9)
+"""
+    assert subprocess.run([sys.executable, "-c", crash, str(path)], check=False).returncode == 9
+    assert path.stat().st_size > 0
+    assert path.with_name("talks.db-journal").stat().st_size > 0
+    if is_read_first:
+        store = SqlSessionStore(path)
+        assert (store.list(), store.latest(), store.search("x")) == ([], None, [])
+    with SqlSessionStore(path).create(id="mine") as session:
+        assert session.id == "mine"
+    assert [info.id for info in SqlSessionStore(path).list()] == ["mine"]
+
+
 @pytest.mark.parametrize("data", [b"hello, this is no database\n" * 100, b"x"])
 def test_a_file_that_is_no_database_stays_as_it_is(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "notes.txt"

@@ -187,6 +187,14 @@ def test_a_pattern_never_lets_a_key_through_and_a_name_written_out_does() -> Non
     assert set(clean_environment(ours, ("MY_TOKEN", "GIT_AUTHOR_NAME"))) == {"MY_TOKEN", "GIT_AUTHOR_NAME", "PATH"}
 
 
+def test_the_fingerprint_is_the_same_at_another_terminal_and_another_with_another_path(tmp_path: Path) -> None:
+    def fingerprint(**variables: str) -> str:
+        return SandboxProfile(write=(str(tmp_path),), environment={"PATH": "/bin", **variables}).fingerprint
+
+    assert fingerprint() == fingerprint(TERM="xterm", COLUMNS="80", LANG="C", LC_ALL="C", TZ="UTC", NO_COLOR="1")
+    assert len({fingerprint(), fingerprint(PATH="/usr/bin"), fingerprint(HOME="/root"), fingerprint(CI="1")}) == 4
+
+
 def test_the_fingerprint_changes_with_every_field(tmp_path: Path) -> None:
     base = SandboxProfile(write=(str(tmp_path),), environment={"A": "1", "B": "2"})
     assert base.fingerprint == SandboxProfile(write=(str(tmp_path),), environment={"B": "2", "A": "1"}).fingerprint

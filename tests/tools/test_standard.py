@@ -134,7 +134,7 @@ async def test_further_folders_are_reached_by_absolute_paths_and_nothing_else_is
     assert not written.is_error
     assert (other / "new.txt").read_text() == "x"
     scope = tools["write_file"].approval_scope({"path": f"{other}/new.txt"})  # type: ignore[attr-defined]
-    assert scope == {"folder": str(other), "path": "new.txt"}
+    assert (scope["folder"], scope["path"]) == (str(other), "new.txt")
     found = await tools["search"].execute({"pattern": "in other", "path": str(other)}, ToolContext())
     assert "a.txt" in extract_text(found.content)
 

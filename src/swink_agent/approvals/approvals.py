@@ -57,7 +57,7 @@ _CONFINING = frozenset({"bubblewrap", "landlock", "sandbox-exec"})
 _WRITERS = frozenset({"write_file", "edit_file"})
 _OF_TASKS = frozenset({"bash_output", "bash_stop"})
 # Not about where a call runs, so neither a part of what is trusted.
-_BESIDE_A_PLACE = frozenset({"path", UNKEPT})
+_BESIDE_A_PLACE = frozenset({"path", "version", UNKEPT})
 # A file in one of these folders decides what other programs run: trust in a tool does not cover them.
 _SETTINGS_FOLDERS = frozenset({".git", ".swink"})
 
@@ -139,10 +139,10 @@ RememberFn: TypeAlias = Callable[[list[str]], "Awaitable[None] | None"]
 class SessionTrust:
     """The tools and command prefixes that a person trusts, for as long as this object lives.
 
-    Trust applies only to requests with the same `scope` (folder and sandbox, without a file tool's `path`). A trusted
-    prefix matches commands that consist of plain words only, if no option after it would run something else. Trust in
-    a tool does not cover the files that decide what other programs run (`.git`, `.swink`). Calls that ask for access
-    beyond the sandbox are covered by trust in such access alone. Thread-safe.
+    Trust applies only to requests with the same `scope` (folder and sandbox, without a file tool's `path` and
+    `version`). A trusted prefix matches commands that consist of plain words only, if no option after it would run
+    something else. Trust in a tool does not cover the files that decide what other programs run (`.git`, `.swink`).
+    Calls that ask for access beyond the sandbox are covered by trust in such access alone. Thread-safe.
     """
 
     def __init__(self, *, tools: Mapping[str, str] = COMMAND_TOOLS) -> None:

@@ -15,6 +15,7 @@ __all__ = [
     "check_hooks",
     "check_options",
     "check_strategy",
+    "check_tool_name",
     "checked_lists",
     "is_function",
     "is_not",
@@ -135,6 +136,16 @@ def as_fallbacks(given: Any, *, is_any_adapter: bool = True) -> tuple[tuple[Any,
 
 
 _A_PAIR = 'write fallbacks=[("provider:model", None)], where None finds the adapter by itself'
+
+
+def check_tool_name(name: object) -> None:
+    """Raises `TypeError` or `ValueError` for a name that no provider takes."""
+    if not isinstance(name, str):
+        raise is_not("name", name, "the name of the tool")
+    if not name.strip():
+        raise ValueError("the name of the tool is empty: give a name by which the model calls it")
+    if not name.isprintable() or " " in name:
+        raise ValueError(f"the name of a tool is {name!r}; write it without spaces: letters, digits, _ and -")
 
 
 def is_not(name: str, value: object, what: str) -> TypeError:

@@ -200,6 +200,7 @@ class Batch:
 
     async def leave(self) -> None:
         """Ends running calls, and gives every call without a result one that says why."""
+        self._leave_queue()
         if self.running:
             await self._end_running()
         stop = self.run.stopped_by
@@ -446,18 +447,38 @@ class Batch:
         """Returns the calls that may start now. The others wait until fewer calls of their tools run."""
         admitted: list[CallState] = []
         for call in calls:
-            most = None if call.options is None else call.options.max_concurrent
-            if most is None or call.tool is None:
-                admitted.append(call)
-            elif self.run.slots.has_room(call.tool, most, self.run.way):
-                self.run.slots.enter(call.tool, (self.run.id, call.id))
-                call.has_slot = True
+            if self._may_run(call):
                 admitted.append(call)
             else:
                 self._queued.append(call)
         if self._queued:
-            self.run.slots.tell(self.supervisor.wake_soon)
+            self.run.slots.tell(self._look_again)
         return admitted
+
+    def _may_run(self, call: CallState) -> bool:
+        """Whether the call may start now; takes a slot for it, if its tool has some."""
+        most = None if call.options is None else call.options.max_concurrent
+        if most is None or call.tool is None or call.has_slot:
+            return True
+        if not self.run.slots.has_room(call.tool, most, self.run.way):
+            return False
+        self.run.slots.enter(call.tool, (self.run.id, call.id))
+        call.has_slot = True
+        return True
+
+    def _look_again(self) -> bool:
+        """Takes a free slot for each call that may start now; returns whether a call still waits for one."""
+        may_run = [self._may_run(call) for call in self._queued]
+        if any(may_run):
+            self.supervisor.wake()
+        return not all(may_run)
+
+    def _leave_queue(self) -> None:
+        """Gives up the calls that wait for their turn."""
+        queued, self._queued = self._queued, []
+        for call in queued:
+            if call.has_slot:
+                self._free_slot(call)
 
     async def _start_queued(self) -> None:
         """Starts the calls whose turn it is."""
@@ -467,7 +488,7 @@ class Batch:
         if admitted and recorder is not None:
             self._record_starts(admitted, recorder)
             if not recorder.is_safe(self.run.state) and not await self._may_start():
-                self._queued.clear()
+                self._leave_queue()
                 return
         for call in admitted:
             self._start(call, is_alone=False)
@@ -611,19 +632,15 @@ class Batch:
         """Whether a tool has finished, steering is queued, or the channel has space for delayed updates."""
         if self._finished or (not self.was_steered and self.run.steering):
             return True
-        if self._queued and any(map(self._has_room, self._queued)):
+        if self._queued and any(call.has_slot for call in self._queued):
             return True
         channel = self.run.channel
         return bool(self.run.backlog and channel is not None and channel.has_room())
 
-    def _has_room(self, call: CallState) -> bool:
-        most = None if call.options is None else call.options.max_concurrent
-        return most is None or call.tool is None or self.run.slots.has_room(call.tool, most, self.run.way)
-
     def _steer(self) -> None:
         """Cancels the tokens of running calls, except of tools that finish when steered."""
         self.was_steered = True
-        self._queued.clear()
+        self._leave_queue()
         self._steering_deadline = self.supervisor.loop.time() + GRACE
         for call in self.running:
             if not call.finishes_when_steered:

@@ -12,15 +12,20 @@ __all__ = ["MissingExtra", "install", "require"]
 
 
 class MissingExtra(RuntimeError):
-    """An optional package is not installed. The message names the command that installs it."""
+    """An optional package is not installed, or is broken. The message names the command that installs it.
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed: {install(extra)}")
+    `problem` says why a package that is installed cannot be imported. It is empty for one that is not.
+    """
+
+    def __init__(self, package: str, extra: str, problem: str = "") -> None:
+        why = f"installed, but cannot be imported ({problem})" if problem else "not installed"
+        super().__init__(f"{package} is {why}: {install(extra)}")
         self.package = package
         self.extra = extra
+        self.problem = problem
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MissingExtra, (self.package, self.extra)
+        return MissingExtra, (self.package, self.extra, self.problem)
 
 
 def install(extra: str) -> str:
@@ -29,8 +34,10 @@ def install(extra: str) -> str:
 
 
 def require(module: str, *, extra: str) -> Any:
-    """Imports a module of an optional package. Raises `MissingExtra` if it is not installed."""
+    """Imports a module of an optional package. Raises `MissingExtra` if it is not installed, or is broken."""
+    package = module.partition(".")[0]
     try:
         return import_module(module)
     except ImportError as error:
-        raise MissingExtra(module.partition(".")[0], extra) from error
+        is_absent = isinstance(error, ModuleNotFoundError) and error.name == package
+        raise MissingExtra(package, extra, "" if is_absent else str(error)) from error

@@ -25,6 +25,7 @@ from typing import (
     overload,
 )
 
+from .checks import check_tool_name
 from .errors import ToolError
 from .run.threads import WorkerThreads
 from .tool import AgentToolResult, OnSteer, ToolContext, ToolOptions, as_result, error_result
@@ -88,6 +89,8 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
         if isinstance(function, (classmethod, staticmethod)):
             function = cast("Any", function).__func__
         self.name = name or function.__name__
+        if name is not None:
+            check_tool_name(name)
         self.label = label or self.name.replace("_", " ").strip().capitalize()
         self.requires_approval = requires_approval
         self.on_steer: OnSteer = on_steer

@@ -125,6 +125,9 @@ _NEVER_BY_PATTERN = re.compile(
     re.IGNORECASE,
 )
 
+_OF_DISPLAY = re.compile(r"TERM|COLORTERM|NO_COLOR|FORCE_COLOR|CLICOLOR|COLUMNS|LINES|LANG|LANGUAGE|LC_\w+|TZ")
+"""Variables that only decide how output looks."""
+
 _COMES_AND_GOES = re.compile(r"(hist[^/]*|hst|viminfo|/fish|/swink(-agent)?)$", re.IGNORECASE)
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -229,8 +232,14 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the whole profile: profiles with the same fingerprint confine alike."""
+        """A digest of the profile: profiles with the same fingerprint confine alike, and find the same programs.
+
+        Variables that only decide how output looks do not count: who approves a command may sit at another terminal.
+        """
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        fields["environment"] = {
+            name: value for name, value in self.environment.items() if not _OF_DISPLAY.fullmatch(name)
+        }
         # As ASCII: a path may contain bytes that are not text.
         said = json.dumps(msgspec.to_builtins(fields, order="deterministic"))
         return hashlib.sha256(said.encode()).hexdigest()

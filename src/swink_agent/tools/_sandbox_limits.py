@@ -32,7 +32,8 @@ _UNREACHABLE = re.compile(
     r"|network is (?:unreachable|down)|no route to host|\bENETUNREACH\b|\bEAI_AGAIN\b|\bENOTFOUND\b|no such host"
     r"|unable to resolve host|failed to lookup address|dns error|connect: (?:permission denied|operation not permitted)"
     r"|socket: (?:permission denied|operation not permitted)|connect to \S+ .*(?:permission denied|not permitted)"
-    r"|dial (?:tcp|udp)\b.*(?:denied|not permitted|unreachable)",
+    r"|dial (?:tcp|udp)\b.*(?:denied|not permitted|unreachable)"
+    r"|failed to connect to (?!localhost\b|127\.|\[?::1\b)\S+ port \d",  # curl, if the host is an address
     re.IGNORECASE,
 )
 _HOST = re.compile(

@@ -105,6 +105,8 @@ async def test_the_tool_has_one_argument_and_the_options_that_it_is_given() -> N
     [
         ({"name": ""}, ValueError),
         ({"name": None}, TypeError),
+        ({"name": "look up"}, ValueError),
+        ({"name": "look\nup"}, ValueError),
         ({"description": 5}, TypeError),
         ({"on_steer": "maybe"}, ValueError),
         ({"timeout": 0}, ValueError),

@@ -453,6 +453,22 @@ async def test_max_concurrent_holds_for_delegates_and_does_not_count_the_way() -
     assert most == 1
 
 
+async def test_a_call_that_lost_its_turn_to_another_delegate_is_told_of_the_next_one() -> None:
+    @tool(max_concurrent=1)
+    async def alone() -> str:
+        await asyncio.sleep(0.01)
+        return "alone"
+
+    def inner(name: str, calls: int) -> Any:
+        agent = Agent("test:m", stream_fn=scripted([call("alone")] * calls, "x"), tools=[alone])
+        return agent.as_tool(name, "Looks.")
+
+    agent = caller(inner("one", 3), inner("two", 3), inner("three", 3))
+    async with asyncio.timeout(20):
+        result = await agent.prompt("go")
+    assert result.text == "x | x | x"
+
+
 async def test_a_recursive_delegate_that_runs_once_at_a_time_does_not_block_itself() -> None:
     def play(request: Request) -> Any:
         last = request.messages[-1]

@@ -8,7 +8,20 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, AgentTool, ModelSpec, ProposedCall, ToolResultMessage, extract_text
+from swink_agent import (
+    Agent,
+    AgentMessage,
+    AgentTool,
+    Approve,
+    Defer,
+    ModelSpec,
+    ProposedCall,
+    ToolResultMessage,
+    decode_message,
+    encode_message,
+    extract_text,
+)
+from swink_agent.approvals import ApprovalChoice, ApprovalQuestion, Approvals
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import EditFileTool, ReadFileTool, Workspace, WriteFileTool
 
@@ -223,3 +236,74 @@ async def test_secrets_in_what_is_shown_are_masked(folder: Path, monkeypatch: py
     [(refused, told)] = await results(agent_of(hands(folder), REPLACE))
     assert refused
     assert "sk-live-4f9a8b7c6d5e4f3a2b1c" not in told
+
+
+# -- answers that come later -------------------------------------------------------------------------------------
+
+
+async def waiting_replacement(folder: Path) -> tuple[list[AgentMessage], str]:
+    """The history, as a file keeps it, of an agent that read `a` and whose replacement of it waits."""
+    (folder / "a").write_text("old\n")
+    model = scripted(READ, REPLACE)
+    agent = Agent(MODEL, tools=hands(folder), stream_fn=model, approve=lambda request: Defer())
+    (waiting,) = (await agent.prompt("go")).pending
+    return [decode_message(encode_message(message)) for message in agent.messages], waiting.call_id
+
+
+async def test_an_approved_replacement_runs_in_another_process(folder: Path) -> None:
+    messages, call_id = await waiting_replacement(folder)
+    other = Agent(MODEL, tools=hands(folder), messages=messages, stream_fn=scripted("done"))
+    done = await other.resume({call_id: Approve()})
+    assert extract_text(done.messages[0].content) == "Replaced a (1 line, 8 bytes)."  # type: ignore[union-attr]
+    assert (folder / "a").read_text() == "made up\n"
+
+
+async def test_what_was_changed_since_the_question_is_not_replaced(folder: Path) -> None:
+    messages, call_id = await waiting_replacement(folder)
+    (folder / "a").write_text("somebody else's\n")
+    other = Agent(MODEL, tools=hands(folder), messages=messages, stream_fn=scripted("done"))
+    done = await other.resume({call_id: Approve()})
+    assert "a was not written" in extract_text(done.messages[0].content)  # type: ignore[union-attr]
+    assert (folder / "a").read_text() == "somebody else's\n"
+
+
+async def test_what_is_changed_while_the_question_is_made_is_not_replaced(folder: Path) -> None:
+    (folder / "a").write_text("old\n")
+    tools = hands(folder)
+    write = tools[1]
+    scope_of = write.approval_scope  # type: ignore[attr-defined]
+
+    def late(arguments: Any) -> Any:
+        (folder / "a").write_text("somebody else's\n")  # after the tool has foreseen that it would act
+        return scope_of(arguments)
+
+    write.approval_scope = late  # type: ignore[attr-defined]
+    (_, second) = await results(agent_of(tools, READ, REPLACE))
+    assert "a was not written: it was changed since you read it" in second[1]
+    assert (folder / "a").read_text() == "somebody else's\n"
+
+
+async def test_what_appeared_since_the_question_is_not_replaced(folder: Path) -> None:
+    model = scripted(REPLACE)
+    agent = Agent(MODEL, tools=hands(folder), stream_fn=model, approve=lambda request: Defer())
+    (waiting,) = (await agent.prompt("go")).pending
+    (folder / "a").write_text("somebody else's\n")
+    other = Agent(MODEL, tools=hands(folder), messages=agent.messages, stream_fn=scripted("done"))
+    await other.resume({waiting.call_id: Approve()})
+    assert (folder / "a").read_text() == "somebody else's\n"
+
+
+async def test_a_session_allows_all_files_of_the_folder_whatever_they_contain(folder: Path) -> None:
+    (folder / "a").write_text("old\n")
+    (folder / "b").write_text("other\n")
+    asked: list[str] = []
+
+    def ask(question: ApprovalQuestion) -> ApprovalChoice:
+        asked.append(question.request.arguments["path"])
+        return ApprovalChoice.SESSION_TOOL
+
+    reads = [READ, call("read_file", path="b")]
+    model = scripted(reads, REPLACE, call("write_file", path="b", content="x"), "done")
+    agent = Agent(MODEL, tools=hands(folder), stream_fn=model, approve=Approvals(ask))
+    await agent.prompt("go")
+    assert (asked, (folder / "b").read_text()) == (["a"], "x")

@@ -276,6 +276,8 @@ async def test_a_prompt_without_a_model_comes_back_with_what_to_do(talk: Talk, m
     assert "there is no model to ask" in told(conversation, "error")[0]
     await conversation.submit("hello?")
     assert talk.front.given_back == ["hello?"]
+    await conversation.submit("/usage")
+    assert ("no model yet" in told(conversation)[-1], "of 1 tokens" in told(conversation)[-1]) == (True, False)
     await conversation.close()
 
 

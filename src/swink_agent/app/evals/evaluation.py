@@ -288,7 +288,8 @@ class OwnAgents:
             if self._model is not None:
                 agent.model = self._model
             if self._stand_in is not None:
-                played = agent.replaced(stream_fn=self._stand_in(case))
+                model = STAND_IN_MODEL if self._model is None else self._model  # reports name who answered
+                played = agent.replaced(stream_fn=self._stand_in(case), model=model)
                 agent.system_prompt = _never_asked
                 return played if made is agent else _with_agent(made, played)
         return made

@@ -423,15 +423,15 @@ class Agent(ValueRuns[Deps]):
         Raises `NotPending` for an id that does not wait, `ValueError` for no answers, `TypeError` for an answer that
         does not fit its call, and what `prompt` raises; then no answer counts.
         """
-        return await self._drive(self._order(given, answers=answers))
+        return await self._drive(self._answer_order(given, answers))
 
     def resume_stream(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
-        return self._stream(self._order(given, answers=answers))
+        return self._stream(self._answer_order(given, answers))
 
     def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
-        return self._sync(self._order(given, answers=answers))
+        return self._sync(self._answer_order(given, answers))
 
     def text_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> hints.TextStream:
         """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
@@ -447,6 +447,11 @@ class Agent(ValueRuns[Deps]):
         if isinstance(prompt, Mapping):
             return self._order(given, None, request, prompt)
         return self._order(given, prompts_of(prompt, given), request)
+
+    def _answer_order(self, given: Mapping[str, Any], answers: Mapping[str, hints.Answer] | None) -> _Order:
+        if answers is None:  # else it would be the order to continue
+            raise is_not("answers", answers, "a mapping from the ids of waiting calls to their answers")
+        return self._order(given, answers=answers)
 
     def _order(
         self,

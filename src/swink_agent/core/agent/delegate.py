@@ -18,7 +18,7 @@ from msgspec.json import decode as decode_json
 from msgspec.json import encode as encode_json
 from msgspec.structs import replace
 
-from ..checks import is_not
+from ..checks import check_tool_name, is_not
 from ..codec import encode_message
 from ..config import AgentLoopConfig
 from ..events import AgentEvent, DelegateEvent
@@ -57,10 +57,7 @@ class Delegate:
         max_concurrent: int | None = None,
         max_depth: int = 3,
     ) -> None:
-        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise is_not("name", name, "the name of the tool")
-        if not name.strip():
-            raise ValueError("the name of the tool is empty: give a name by which the model calls it")
+        check_tool_name(name)
         if not isinstance(description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise is_not("description", description, "a text that tells the model when to delegate")
         if on_steer not in ("cancel", "finish"):

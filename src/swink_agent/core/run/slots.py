@@ -24,7 +24,7 @@ class Slots:
     def __init__(self) -> None:
         self._running: dict[int, tuple[AgentTool, list[RunningCall]]] = {}
         """By the identity of the tool, which the entry keeps alive."""
-        self._waiters: list[Callable[[], None]] = []
+        self._waiters: list[Callable[[], bool]] = []
 
     def has_room(self, tool: AgentTool, most: int, way: Collection[RunningCall]) -> bool:
         """Whether one more call may run. The calls on the `way` to it, through delegates, do not count: they wait for
@@ -36,13 +36,12 @@ class Slots:
         self._running.setdefault(id(tool), (tool, []))[1].append(call)
 
     def leave(self, tool: AgentTool, call: RunningCall) -> None:
-        """Frees the slot, and wakes every run in which calls wait for one."""
+        """Frees the slot, and tells those who wait for one."""
         self._running[id(tool)][1].remove(call)
-        waiters, self._waiters = self._waiters, []
-        for wake in waiters:
-            wake()
+        self._waiters = [wake for wake in self._waiters if wake()]
 
-    def tell(self, wake: Callable[[], None]) -> None:
-        """Calls `wake` when a slot becomes free, once."""
+    def tell(self, wake: Callable[[], bool]) -> None:
+        """Calls `wake` whenever a slot becomes free, until it returns false: then no call waits. Whoever waits longest
+        is told first, and may take the slot at once."""
         if wake not in self._waiters:
             self._waiters.append(wake)

@@ -86,6 +86,8 @@ class Database:
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError as error:
             connection.close()
+            if _is_named(error, "READONLY_ROLLBACK"):  # a crash left a transaction that only a writer can take back
+                return self._connected(f"{uri}?mode=rw")
             if not _is_named(error, "CANTOPEN", "READONLY") or _size_of(Path(f"{self.path}-wal")):
                 raise
             connection = self._connected(f"{uri}?immutable=1")
@@ -138,8 +140,11 @@ class Database:
         size = _size_of(self.path)
         found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'swink_session_schema'").fetchone()
         if found is None:
-            if size and not connection.execute("PRAGMA page_count").fetchone()[0]:
-                raise sqlite3.DatabaseError(_NO_DATABASE)  # SQLite takes a short file for an empty database
+            is_empty = not connection.execute("PRAGMA page_count").fetchone()[0]
+            # SQLite takes a short file for an empty database. Not so a file that another process creates just now, nor
+            # one whose creation broke off: SQLite has emptied it.
+            if size and is_empty and _size_of(self.path):
+                raise sqlite3.DatabaseError(_NO_DATABASE)
             return None
         (version,) = connection.execute("SELECT max(version) FROM swink_session_schema").fetchone()
         if type(version) is not int or version > _VERSION:

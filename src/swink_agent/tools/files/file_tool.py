@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Before", "Call", "FileTool", "WritingTool"]
 
+VERSION = "version"
+"""The field of a scope with the version of the file that would be replaced."""
 _MOST_DETAILS = 1024 * 1024
 
 
@@ -65,9 +67,20 @@ class Call:
     def is_wanted(self) -> bool:
         return not self._is_over and not self.ctx.cancel.is_cancelled
 
+    @property
+    def granted_version(self) -> str | None:
+        """The version of the file that the approval was about, if it was about one."""
+        grant = self.ctx.grant
+        return None if grant is None else grant.scope.get(VERSION)
+
     @contextmanager
     def act(self, scope: dict[str, Any]) -> Generator[None]:
-        """Held around a change. Raises `ToolError` if the call was cancelled, or is not the one that was approved."""
+        """Held around a change. Raises `ToolError` if the call was cancelled, or is not the one that was approved.
+
+        The tool has compared the file's version before: the conversation may have changed the file itself since.
+        """
+        if self.granted_version is not None:
+            scope = {**scope, VERSION: self.granted_version}
         with self._lock:
             if not self.is_wanted:
                 raise ToolError(f"{self.tool.name} was cancelled: nothing was changed")

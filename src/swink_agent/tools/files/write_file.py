@@ -13,7 +13,7 @@ from swink_agent.core.tool import AgentToolResult, ToolContext
 from .._bounded import show_name, show_size
 from ..workspace.place import Place
 from ..workspace.seen import seen_by
-from .file_tool import Before, Call, WritingTool, change_details
+from .file_tool import VERSION, Before, Call, WritingTool, change_details
 from .masked import mask_text, put_back
 from .text import NEW_FILE, Decoded, decode_text, encode_text, with_newlines
 from .unread import refuse_unread
@@ -44,6 +44,16 @@ class WriteFileTool(WritingTool):
     def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
         return None  # asked once the new content is known: writing the same again loses nothing
 
+    def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Also has the version of the file that would be replaced: who approves the call has decided about that one."""
+        with self.workspace.place(arguments["path"]) as place:
+            scope = self.scope_of(place.parts)
+            file = self.workspace.open_existing(place)
+            if file is not None:
+                with file:
+                    scope[VERSION] = Before(file).version
+            return scope
+
     def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
         """The refusal to replace what the conversation does not know, before the user is asked."""
         with self.workspace.place(arguments["path"]) as place:
@@ -70,15 +80,25 @@ class WriteFileTool(WritingTool):
         if before is not None:
             if data == before.data:
                 return self._same(call, place, before, content)
-            refused = refuse_unread(call.ctx, self.workspace, place, before)
-            if refused is not None:
-                return refused
+            if not self._is_decided(call, place, before):
+                refused = refuse_unread(call.ctx, self.workspace, place, before)
+                if refused is not None:
+                    return refused
         self.put(call, place, before, data)
         details = change_details(path, masked.text, view, is_new=before is None)
         if before is not None and decoded is None:
             details["old_is_text"] = False
         verb = "Created" if before is None else "Replaced"
         return AgentToolResult.text(f"{verb} {show_name(path)} ({_measure(content, data)}).", details)
+
+    def _is_decided(self, call: Call, place: Place, before: Before) -> bool:
+        """Whether the approval was about this version of the file, and the conversation knows no other.
+
+        The question was asked because the conversation had read this version. If the answer came in another process,
+        that is no longer known here.
+        """
+        known = seen_by(call.ctx, self.workspace)[0].version(place.parts)
+        return call.granted_version == before.version and known in (None, before.version)
 
     def _same(self, call: Call, place: Place, before: Before, content: str) -> AgentToolResult:
         seen_by(call.ctx, self.workspace)[0].wrote(place.parts, before.version, is_whole=True)

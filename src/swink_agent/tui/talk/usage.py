@@ -42,7 +42,7 @@ class UsageTotals:
         self._messages = 0
         """Estimated tokens of the messages in the next request."""
         self._fixed = 0
-        self._window = 1
+        self._window = 0
         self._has_prices = False
 
     @property
@@ -66,7 +66,7 @@ class UsageTotals:
 
     @property
     def estimate(self) -> tuple[int, int]:
-        """Estimated tokens of the next request, and the model's window."""
+        """Estimated tokens of the next request, and the model's window; 0 as long as there is no model."""
         return self._fixed + self._messages, self._window
 
     def begin(
@@ -137,7 +137,7 @@ class UsageTotals:
         self._refill()
 
     def _refill(self) -> None:
-        self.fill = min((self._fixed + self._messages) / self._window, 1.0)
+        self.fill = min((self._fixed + self._messages) / max(self._window, 1), 1.0)
 
 
 def _estimated(messages: Sequence[AgentMessage]) -> int:

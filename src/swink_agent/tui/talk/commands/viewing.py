@@ -67,7 +67,7 @@ async def show_usage(conversation: Conversation, rest: str) -> None:
         ("written", f"{usage.output:,} tokens"),
         ("together", f"{totals.tokens:,} tokens"),
         ("cost", cost),
-        ("window", f"about {estimate:,} of {window:,} tokens ({totals.fill:.0%})"),
+        ("window", f"about {estimate:,} of {window:,} tokens ({totals.fill:.0%})" if window else "no model yet"),
         ("last run", seconds(round(conversation.elapsed, 1))),
     ]
     conversation.notice("\n".join(_rows(facts)))
