@@ -11,7 +11,7 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from subprocess import DEVNULL
 from types import TracebackType
 from typing import cast
@@ -106,9 +106,9 @@ class Sandbox(ABC):
         self._owner = os.getpid()
         self._closed = False
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """A digest of the back end and its profile: what an approval is bound to."""
+        """A digest of the back end and its profile: what an approval is bound to. Neither changes."""
         return hashlib.sha256(f"{self.backend} {self.profile.fingerprint}".encode()).hexdigest()
 
     @abstractmethod
