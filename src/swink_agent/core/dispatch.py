@@ -100,15 +100,14 @@ class Batch:
     __slots__ = (
         "_finished",
         "_queued",
+        "_running",
         "_steering_deadline",
         "calls",
         "deferred",
         "needs_approval",
         "needs_screening",
         "run",
-        "running",
         "supervisor",
-        "unresolved",
         "was_steered",
     )
 
@@ -117,10 +116,11 @@ class Batch:
         self.supervisor = run.supervisor
         self.calls: list[CallState] = []
         self.was_steered = False
-        self.unresolved: dict[CallState, None] = {}
-        self.running: dict[CallState, None] = {}
+        self._running = 0
+        """How many calls run, or have ended and are not finished yet."""
         self._finished: list[CallState] = []
-        self._queued: list[CallState] = []
+        """Calls that have ended and have no result yet."""
+        self._queued: Sequence[CallState] = ()
         """Calls that wait until fewer calls of their tool run."""
         self.deferred: dict[CallState, None] = {}
         """Calls that wait for an answer. They have their pending results when the batch ends."""
@@ -136,7 +136,6 @@ class Batch:
             if options:
                 call.options = options.get(block.name)
             self.calls.append(call)
-            self.unresolved[call] = None
             if tool is None:
                 self.needs_screening = True
             elif is_all_asked or getattr(tool, "requires_approval", False):
@@ -149,6 +148,16 @@ class Batch:
                 else:
                     problem = not_an_object(block.partial_json)
                     self._refuse(call, f"invalid arguments for {block.name}: {problem}", _INVALID, problem)
+
+    @property
+    def unresolved(self) -> list[CallState]:
+        """The calls that have no result yet."""
+        return [call for call in self.calls if call.message is None]
+
+    @property
+    def running(self) -> list[CallState]:
+        """The calls that run, or have ended and are not finished yet."""
+        return [call for call in self.calls if call.context is not None] if self._running else []
 
     def _resolve(
         self, call: CallState, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
@@ -169,7 +178,6 @@ class Batch:
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
         )
-        del self.unresolved[call]
         run.executing.discard(call.id)
         if call.has_slot:
             self._free_slot(call)
@@ -203,7 +211,7 @@ class Batch:
         stop = self.run.stopped_by
         if self.deferred and stop is None and not self.supervisor.is_interrupted:
             await self._suspend()
-        for call in list(self.unresolved):
+        for call in self.unresolved:
             if self.supervisor.is_interrupted:
                 self._cancel(call, "aborted")
             elif stop is None:
@@ -218,11 +226,11 @@ class Batch:
         """Shows every call to the pre-dispatch policies, before any call is approved."""
         if self.run.config.pre_dispatch_policies:
             snapshot = self.run.policy_context()
-            for call in list(self.unresolved):
+            for call in self.unresolved:
                 await self._screen_one(call, snapshot)
                 if self.run.stopped_by is not None:
                     return
-        for call in list(self.unresolved):
+        for call in self.unresolved:
             if call.tool is None:
                 names = ", ".join(self.run.toolbox) or "none"
                 problem = f"unknown tool {show(call.name)}"
@@ -252,7 +260,7 @@ class Batch:
     # -- approval ------------------------------------------------------------------------------------------------
 
     async def approve(self) -> None:
-        for call in list(self.unresolved):
+        for call in self.unresolved:
             if self.run.stopped_by is not None or self.supervisor.is_interrupted:
                 return
             if not self._needs_approval(call) or await self._is_foreseen(call):
@@ -395,21 +403,19 @@ class Batch:
             return
         for call in self.deferred:
             call.message = call.waiting
-            del self.unresolved[call]
         run.is_waiting = True
 
     # -- execution -----------------------------------------------------------------------------------------------
 
     async def execute(self) -> None:
+        """Runs the calls without a result, group by group."""
         run, supervisor = self.run, self.supervisor
         if run.stopped_by is not None:
             return
-        ready = list(self.unresolved)
+        ready = self.unresolved
         if self.deferred or run.toolbox.options:
             ready = self._those_that_run(ready)
         groups = [ready] if run.config.tool_execution == "concurrent" else await self._groups(ready)
-        if groups is None:
-            return
         for group in groups:
             if self.was_steered or supervisor.is_interrupted:
                 return
@@ -423,23 +429,32 @@ class Batch:
             is_alone = len(group) == 1  # else all start before the first one takes a step
             for call in group:
                 self._start(call, is_alone)
-            if is_alone and self._finished and not supervisor.is_interrupted:
-                self._finish(self._finished.pop())  # it is done already
-                if (run.has_to_poll or run.steering) and await run.poll("steering"):
-                    self._steer()
-            if self.running or self._queued:
-                await self._wait_for_running()
+            while self._running or self._queued:
+                if self._queued:
+                    await self._start_queued()
+                if self._steering_deadline is not None:
+                    await supervisor.park(self._has_news, self._steering_deadline)
+                else:
+                    while not (self._finished or supervisor.is_interrupted or self._has_news()):
+                        try:
+                            await supervisor.nap()
+                        except asyncio.CancelledError as error:
+                            supervisor.take_cancellation(error)
+                if supervisor.is_interrupted:
+                    return
+                await self._take_news()
 
     def _those_that_run(self, calls: list[CallState]) -> list[CallState]:
         """Defers the calls that the application runs, and returns those that run here."""
         for call in calls:
             if call.options is not None and call.options.external and call not in self.deferred:
                 self._defer(call, "external")
-        return [call for call in calls if call in self.unresolved and call not in self.deferred]
+        return [call for call in calls if call.message is None and call not in self.deferred]
 
-    def _admitted(self, calls: list[CallState]) -> list[CallState]:
+    def _admitted(self, calls: Sequence[CallState]) -> list[CallState]:
         """Returns the calls that may start now. The others wait until fewer calls of their tools run."""
         admitted: list[CallState] = []
+        queued: list[CallState] = []
         for call in calls:
             most = None if call.options is None else call.options.max_concurrent
             if most is None or call.tool is None:
@@ -449,20 +464,21 @@ class Batch:
                 call.has_slot = True
                 admitted.append(call)
             else:
-                self._queued.append(call)
-        if self._queued:
+                queued.append(call)
+        if queued:
+            self._queued = (*self._queued, *queued)
             self.run.slots.tell(self.supervisor.wake_soon)
         return admitted
 
     async def _start_queued(self) -> None:
         """Starts the calls whose turn it is."""
-        queued, self._queued = self._queued, []
+        queued, self._queued = self._queued, ()
         admitted = self._admitted(queued)
         recorder = self.run.transcript.recorder
         if admitted and recorder is not None:
             self._record_starts(admitted, recorder)
             if not recorder.is_safe(self.run.state) and not await self._may_start():
-                self._queued.clear()
+                self._queued = ()
                 return
         for call in admitted:
             self._start(call, is_alone=False)
@@ -485,13 +501,13 @@ class Batch:
             await run.make_durable()
         except Exception as error:
             run.refusal = as_agent_error(error, "the journal")
-            for call in list(self.unresolved):
+            for call in self.unresolved:
                 self._refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN, str(run.refusal))
             return False
         return True
 
-    async def _groups(self, ready: list[CallState]) -> list[list[CallState]] | None:
-        """Returns the groups that the strategy makes; `None` if they are invalid, and then every call is an error."""
+    async def _groups(self, ready: list[CallState]) -> list[list[CallState]]:
+        """Returns the groups that the strategy makes; none if they are invalid, and then every call is an error."""
         strategy = self.run.config.tool_execution
         if isinstance(strategy, str):
             return [[call] for call in ready]
@@ -505,7 +521,7 @@ class Batch:
             for call in ready:
                 problem = f"tool execution strategy: {error}"
                 self._refuse(call, f"tool call not run: {problem}", ToolOutcome.NEVER_RAN, problem)
-            return None
+            return []
         return [[ready[index] for index in group] for group in groups]
 
     def _start(self, call: CallState, is_alone: bool) -> None:
@@ -525,7 +541,7 @@ class Batch:
             if self.supervisor.is_interrupted:
                 return  # a subscriber aborted the run
         call.context = context = self._context_for(call, call.report)
-        self.running[call] = None
+        self._running += 1
         work = self._invoke(call, tool, context)
         call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
 
@@ -569,34 +585,24 @@ class Batch:
             self._finished.append(call)
             self.supervisor.wake()
 
-    async def _wait_for_running(self) -> None:
-        """Handles results as they come, until nothing runs or the run is aborted.
-
-        Steering is polled after each result, and whenever it is queued.
-        """
-        while self.running or self._queued:
-            if self._queued:
-                await self._start_queued()
-            if not self._finished:
-                await self.supervisor.park(self._has_news, self._steering_deadline)
-            if self.supervisor.is_interrupted:
-                return
-            if self.run.backlog:
-                for relay in list(self.run.backlog):
-                    relay.pump()
-            while self._finished:
-                self._finish(self._finished.pop(0))
-                may_be_steered = not self.was_steered and (self.run.has_to_poll or self.run.steering)
-                if may_be_steered and await self.run.poll("steering"):
-                    self._steer()
-            if not self.was_steered and self.run.steering and await self.run.poll("steering"):
+    async def _take_news(self) -> None:
+        """Handles results as they come. Steering is polled after each, and whenever it is queued."""
+        run = self.run
+        if run.backlog:
+            for relay in list(run.backlog):
+                relay.pump()
+        while self._finished:
+            self._finish(self._finished.pop(0))
+            if not self.was_steered and (run.has_to_poll or run.steering) and await run.poll("steering"):
                 self._steer()
-            if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
-                self._steering_deadline = None
-                late = [call for call in self.running if not call.finishes_when_steered]
-                await self._stop(late, "steering", self.supervisor.loop.time() + GRACE)
-            if self.run.channel is not None and self.run.channel.is_full:
-                await self.supervisor.park(self.run.channel.has_room)
+        if not self.was_steered and run.steering and await run.poll("steering"):
+            self._steer()
+        if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
+            self._steering_deadline = None
+            late = [call for call in self.running if not call.finishes_when_steered]
+            await self._stop(late, "steering", self.supervisor.loop.time() + GRACE)
+        if run.channel is not None and run.channel.is_full:
+            await self.supervisor.park(run.channel.has_room)
 
     def _has_news(self) -> bool:
         """Whether a tool has finished, steering is queued, or the channel has space for delayed updates."""
@@ -614,7 +620,7 @@ class Batch:
     def _steer(self) -> None:
         """Cancels the tokens of running calls, except of tools that finish when steered."""
         self.was_steered = True
-        self._queued.clear()
+        self._queued = ()
         self._steering_deadline = self.supervisor.loop.time() + GRACE
         for call in self.running:
             if not call.finishes_when_steered:
@@ -655,12 +661,12 @@ class Batch:
 
     def _finish(self, call: CallState, forced: _Cancellation | None = None) -> None:
         """Gives a finished call its own result, unless it was ended by force."""
-        if call not in self.running:
-            return  # it was stopped, and has its result
-        del self.running[call]
         context = call.context
+        if context is None:
+            return  # it was stopped, and has its result
+        self._running -= 1
         call.close()
-        if self.run.delegations is not None and context is not None:
+        if self.run.delegations is not None:
             call.spent = self.run.delegations.spent_by(context)
         result, task = call.given, call.task
         if call.waits_for is not None and forced is None:

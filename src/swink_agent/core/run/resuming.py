@@ -106,7 +106,6 @@ class _AnsweredBatch(Batch):
         call.options = run.toolbox.options.get(asked.name)
         call.note = one.pending.note
         self.calls.append(call)
-        self.unresolved[call] = None
         self.waited[call] = one
         return call
 

@@ -68,7 +68,7 @@ def spawner(loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, An
     factory does. A run relies on the order, so such a task first waits for the next iteration.
     """
     if loop.get_task_factory() is None:
-        return partial(asyncio.Task, loop=loop)
+        return partial(asyncio.Task, loop=loop, name="swink")  # a number for each would cost more than the rest
 
     def spawn(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         is_made: list[bool] = []
@@ -154,6 +154,20 @@ class Supervisor:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    def nap(self) -> asyncio.Future[None]:
+        """Returns a future that the next `wake` resolves. Give `take_cancellation` the `CancelledError` that it raises.
+
+        For the waits of every turn: `park` is the same with a condition and a limit, and costs a coroutine more.
+        """
+        waiter: asyncio.Future[None] = asyncio.Future(loop=self.loop)
+        self._waiter = waiter
+        return waiter
+
+    def take_cancellation(self, error: asyncio.CancelledError) -> None:
+        """Makes an interrupt of a cancellation of the run's task. It is raised again when the run has ended."""
+        self.cancelled_from_outside = error.args
+        self.cancel.cancel()
+
     async def park(
         self, is_ready: Callable[[], bool], until: float | None = None, *, through_interrupt: bool = False
     ) -> None:
@@ -172,15 +186,12 @@ class Supervisor:
                 if late > _HELD_UP:
                     await self._make_up(is_ready)
                 return
-            self._waiter = self.loop.create_future()
             timer = None if until is None else self.loop.call_at(until, self.wake)
             try:
-                await self._waiter
+                await self.nap()
             except asyncio.CancelledError as error:
-                self.cancelled_from_outside = error.args
-                self.cancel.cancel()
+                self.take_cancellation(error)
             finally:
-                self._waiter = None
                 if timer is not None:
                     timer.cancel()
 
@@ -196,8 +207,7 @@ class Supervisor:
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as error:
-            self.cancelled_from_outside = error.args
-            self.cancel.cancel()
+            self.take_cancellation(error)
 
     async def rest(self) -> None:
         """Lets other tasks react to the last event before the run ends. A reader of the events has had its chance."""
@@ -228,13 +238,15 @@ class Supervisor:
 
         `grace` is the time in seconds that started work gets to end by itself when the run is cancelled.
         """
-        if not task.done():
-            if self.is_interrupted:
-                await self._wait_after_interrupt(task, work, last_words, grace)
-            else:
-                await self.park(task.done)
-                if not task.done():
-                    await self._end(task, work, grace)
+        if self.is_interrupted and not task.done():
+            await self._wait_after_interrupt(task, work, last_words, grace)
+        while not task.done():
+            try:
+                await self.nap()
+            except asyncio.CancelledError as error:
+                self.take_cancellation(error)
+            if self.is_interrupted and not task.done():
+                await self._end(task, work, grace)
         if task.cancelled():
             _close_unstarted(work)  # an ending event loop cancels every task
             raise RuntimeError("it was cancelled from within")
@@ -292,8 +304,7 @@ class Supervisor:
             try:
                 await asyncio.wait(tasks)
             except asyncio.CancelledError as error:
-                self.cancelled_from_outside = error.args
-                self.cancel.cancel()
+                self.take_cancellation(error)
 
     def _on_stopped(self, task: asyncio.Future[Any]) -> None:
         if not task.cancelled():
