@@ -178,7 +178,7 @@ class Batch:
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
         )
-        run.executing.discard(call.id)
+        run.executing.pop(call.id, None)
         if call.has_slot:
             self._free_slot(call)
         if self.deferred and self.deferred.pop(call, 0) is None and recorder is not None:
@@ -533,7 +533,7 @@ class Batch:
         if problem is not None:
             self._refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
             return
-        run.executing.add(call.id)
+        run.executing[call.id] = None
         call.began = monotonic()
         if run.audience.all:
             scope = None if call.grant is None else call.grant.scope

@@ -147,12 +147,12 @@ class Agent(ValueRuns[Deps]):
     ) -> None:
         self._claims = Claims()
         self._run: hints.Run | None = None
-        self._subscriptions = Subscriptions()
+        self._subscriptions = Subscriptions(self._claims.lock)
         self._spent = (Usage(), Cost())
         """Usage and cost of all runs that are over."""
         self._last_error: str | None = None
         self._last_result: AgentResult | None = None
-        self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
+        self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider, self._claims.lock)
         self._toolbox = as_toolbox(tools)
         history = as_history(messages)
         self.system_prompt: SystemPrompt[Deps] = system_prompt

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from ..events import AgentEvent
@@ -42,12 +42,12 @@ class Subscription:
 
 
 class Subscriptions:
-    """An agent's subscriptions."""
+    """An agent's subscriptions. `lock` guards changes: any thread may make one."""
 
     __slots__ = ("_lock", "all")
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
+    def __init__(self, lock: AbstractContextManager[object]) -> None:
+        self._lock = lock
         self.all: tuple[Subscription, ...] = ()  # a change during a dispatch makes a new tuple
 
     def add(self, callback: Callable[[AgentEvent], object]) -> Subscription:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import nullcontext
 from math import inf
 from types import TracebackType
 from typing import Any
@@ -46,7 +47,7 @@ class Channel:
     )
 
     def __init__(self, subscriptions: Subscriptions | None = None) -> None:
-        self.subscriptions = Subscriptions() if subscriptions is None else subscriptions
+        self.subscriptions = Subscriptions(nullcontext()) if subscriptions is None else subscriptions
         """They see each event before the reader does."""
         self.events: deque[AgentEvent] = deque()
         self.most: float = _MOST_EVENTS

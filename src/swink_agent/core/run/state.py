@@ -188,8 +188,9 @@ class Run:
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []
         """Messages that lead the next turn."""
-        self.executing: set[str] = set()
-        self.backlog: set[Relay] = set()
+        self.executing: dict[str, None] = {}
+        """The ids of the calls that run."""
+        self.backlog: dict[Relay, None] = {}
         """The relays of running tools with updates that did not fit into the channel."""
         self.assembler: MessageAssembler | None = None
         """The reply that is being streamed, if one is."""
