@@ -87,7 +87,7 @@ async def dispatch(
         await batch.execute()
     except Interrupted:
         pass
-    if batch.running or batch.unresolved:
+    if not batch.is_complete:
         await batch.leave()
     if run.delegations is not None:
         run.delegations.settle([call.spent for call in batch.calls])
@@ -148,6 +148,11 @@ class Batch:
                 else:
                     problem = not_an_object(block.partial_json)
                     self._refuse(call, f"invalid arguments for {block.name}: {problem}", _INVALID, problem)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every call has its result."""
+        return not self._running and all(map(_MESSAGE, self.calls))
 
     @property
     def unresolved(self) -> list[CallState]:
@@ -442,7 +447,12 @@ class Batch:
                             supervisor.take_cancellation(error)
                 if supervisor.is_interrupted:
                     return
-                await self._take_news()
+                while self._finished:
+                    self._finish(self._finished.pop(0))
+                    if run.has_to_poll and not self.was_steered and await run.poll("steering"):
+                        self._steer()
+                if run.steering or run.channel is not None or self._steering_deadline is not None:
+                    await self._take_news()
 
     def _those_that_run(self, calls: list[CallState]) -> list[CallState]:
         """Defers the calls that the application runs, and returns those that run here."""
@@ -586,15 +596,10 @@ class Batch:
             self.supervisor.wake()
 
     async def _take_news(self) -> None:
-        """Handles results as they come. Steering is polled after each, and whenever it is queued."""
+        """Handles what may come besides results: updates that the channel has room for, steering, and its deadline."""
         run = self.run
-        if run.backlog:
-            for relay in list(run.backlog):
-                relay.pump()
-        while self._finished:
-            self._finish(self._finished.pop(0))
-            if not self.was_steered and (run.has_to_poll or run.steering) and await run.poll("steering"):
-                self._steer()
+        for relay in list(run.backlog):
+            relay.pump()
         if not self.was_steered and run.steering and await run.poll("steering"):
             self._steer()
         if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:

@@ -371,7 +371,6 @@ class Toolbox(Mapping[str, AgentTool]):
             if (options := ToolOptions.of(item)) is not None:
                 self.options[name] = options
         self._is_without_deps = False
-        self.find: Callable[[str], AgentTool | None] = self._by_name.get
         self._validators: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> AgentTool:
@@ -382,6 +381,9 @@ class Toolbox(Mapping[str, AgentTool]):
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def find(self, name: str) -> AgentTool | None:
+        return self._by_name.get(name)
 
     def check_deps(self) -> None:
         """Raises `MissingDeps` if a tool cannot do without dependencies, for a run that has none."""

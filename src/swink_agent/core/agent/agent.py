@@ -72,6 +72,8 @@ from .value_runs import PromptOrAnswers, ValueRuns
 
 __all__ = ["Agent", "Prompt"]
 
+_NOTHING = Usage(), Cost()
+
 log = logging.getLogger("swink_agent")
 
 
@@ -148,7 +150,7 @@ class Agent(ValueRuns[Deps]):
         self._claims = Claims()
         self._run: hints.Run | None = None
         self._subscriptions = Subscriptions(self._claims.lock)
-        self._spent = (Usage(), Cost())
+        self._spent = _NOTHING
         """Usage and cost of all runs that are over."""
         self._last_error: str | None = None
         self._last_result: AgentResult | None = None

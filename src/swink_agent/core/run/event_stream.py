@@ -260,10 +260,10 @@ class EventStream(AsyncIterator[AgentEvent]):
 
     def _start(self) -> asyncio.Task[AgentResult]:
         if self._task is None:
-            from .supervisor import spawner  # on use: an agent may be made long before it runs
+            from .supervisor import new_task  # on use: an agent may be made long before it runs
 
             assert self._drive is not None
-            self._task = spawner(asyncio.get_running_loop())(self._drive(self._channel))
+            self._task = new_task(asyncio.get_running_loop(), self._drive(self._channel))
             self._drive = None
             channel = self._channel  # not self: the run must not keep its reader alive
             on_unstarted = self._on_unstarted

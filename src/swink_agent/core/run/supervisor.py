@@ -14,12 +14,11 @@ import inspect
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
 from typing import Any, TypeVar, cast
 
 from ..cancel import CancellationToken, call_in
 
-__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception", "call", "spawner"]
+__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception", "call", "new_task"]
 
 LAST_MOMENTS = 0.06
 """Seconds that all running code together gets to end after an interrupt."""
@@ -32,6 +31,9 @@ _HELD_UP = 0.005
 
 _TURNS = 20
 """Iterations of the event loop that make up for a wait during which it was blocked."""
+
+_NAME = "swink"
+"""The name of the tasks: a number for each would take longer to make than all else about it."""
 
 T = TypeVar("T")
 _ENDS_OF_THE_PROGRAM = (KeyboardInterrupt, SystemExit)
@@ -61,22 +63,18 @@ def call(hook: Callable[..., T], *arguments: Any) -> T:
         raise as_exception(error) from error
 
 
-def spawner(loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]:
-    """Returns a function that makes a task of a coroutine; the task takes its first step in the loop's next iteration.
+def new_task(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Makes a task of a coroutine, which takes its first step in the loop's next iteration.
 
-    If the application has set a task factory, that makes the tasks. It may start them eagerly, as asyncio's own eager
+    If the application has set a task factory, that makes the task. It may start it eagerly, as asyncio's own eager
     factory does. A run relies on the order, so such a task first waits for the next iteration.
     """
     if loop.get_task_factory() is None:
-        return partial(asyncio.Task, loop=loop, name="swink")  # a number for each would cost more than the rest
-
-    def spawn(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        is_made: list[bool] = []
-        task = loop.create_task(_after_creation(work, is_made))
-        is_made.append(True)
-        return task
-
-    return spawn
+        return asyncio.Task(work, loop=loop, name=_NAME)
+    is_made: list[bool] = []
+    task = loop.create_task(_after_creation(work, is_made))
+    is_made.append(True)
+    return task
 
 
 async def _after_creation(work: Coroutine[Any, Any, Any], is_made: Sequence[bool]) -> Any:
@@ -108,12 +106,10 @@ class Supervisor:
         "is_eager",
         "is_interrupted",
         "loop",
-        "spawn",
     )
 
     def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:
         self.loop = asyncio.get_running_loop()
-        self.spawn = spawner(self.loop)
         self._is_watched = is_watched
         self.is_eager = sys.version_info >= (3, 12) and not is_watched and self.loop.get_task_factory() is None
         """Whether foreign code takes its first step at once. A reader of the events must see each one first."""
@@ -130,12 +126,16 @@ class Supervisor:
     def close(self) -> None:
         self.cancel.remove_callback(self._key)
 
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Starts work in a new task, which takes its first step in the loop's next iteration."""
+        return new_task(self.loop, work)
+
     def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Starts work in a new task, which may be done already when this returns."""
         if sys.version_info < (3, 12) or not self.is_eager or self.is_interrupted:
             return self.spawn(work)
         try:
-            return asyncio.Task(work, loop=self.loop, eager_start=True)
+            return asyncio.Task(work, loop=self.loop, name=_NAME, eager_start=True)
         except (KeyboardInterrupt, SystemExit) as error:
             return self.spawn(_raise(error))  # the event loop raises it, as if the first step had not been eager
 
