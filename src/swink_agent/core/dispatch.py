@@ -120,7 +120,7 @@ class Batch:
         """How many calls run, or have ended and are not finished yet."""
         self._finished: list[CallState] = []
         """Calls that have ended and have no result yet."""
-        self._queued: Sequence[CallState] = ()
+        self._queued: list[CallState] = []
         """Calls that wait until fewer calls of their tool run."""
         self.deferred: dict[CallState, None] = {}
         """Calls that wait for an answer. They have their pending results when the batch ends."""
@@ -461,10 +461,9 @@ class Batch:
                 self._defer(call, "external")
         return [call for call in calls if call.message is None and call not in self.deferred]
 
-    def _admitted(self, calls: Sequence[CallState]) -> list[CallState]:
+    def _admitted(self, calls: list[CallState]) -> list[CallState]:
         """Returns the calls that may start now. The others wait until fewer calls of their tools run."""
         admitted: list[CallState] = []
-        queued: list[CallState] = []
         for call in calls:
             most = None if call.options is None else call.options.max_concurrent
             if most is None or call.tool is None:
@@ -474,21 +473,20 @@ class Batch:
                 call.has_slot = True
                 admitted.append(call)
             else:
-                queued.append(call)
-        if queued:
-            self._queued = (*self._queued, *queued)
+                self._queued.append(call)
+        if self._queued:
             self.run.slots.tell(self.supervisor.wake_soon)
         return admitted
 
     async def _start_queued(self) -> None:
         """Starts the calls whose turn it is."""
-        queued, self._queued = self._queued, ()
+        queued, self._queued = self._queued, []
         admitted = self._admitted(queued)
         recorder = self.run.transcript.recorder
         if admitted and recorder is not None:
             self._record_starts(admitted, recorder)
             if not recorder.is_safe(self.run.state) and not await self._may_start():
-                self._queued = ()
+                self._queued.clear()
                 return
         for call in admitted:
             self._start(call, is_alone=False)
@@ -625,7 +623,7 @@ class Batch:
     def _steer(self) -> None:
         """Cancels the tokens of running calls, except of tools that finish when steered."""
         self.was_steered = True
-        self._queued = ()
+        self._queued.clear()
         self._steering_deadline = self.supervisor.loop.time() + GRACE
         for call in self.running:
             if not call.finishes_when_steered:
