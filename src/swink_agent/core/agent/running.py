@@ -24,9 +24,9 @@ from ..types import AgentMessage, AgentResult
 from ..values import hints
 from ..values.parameters import Deps
 from ..values.value import copy_json
+from .agent_state import AgentState
 from .claim import Claim
 from .given import Given, check_given, config_of, given_to
-from .agent_state import AgentState
 
 __all__ = ["Order", "Running"]
 

@@ -172,8 +172,8 @@ class BubblewrapSandbox(Sandbox):
         (paths, absent), mounts = self._hidden.look(), self._mounts.now()
         if self._places[0] != paths or self._places[1] is not mounts:
             again = [place for path in paths for place in mounted_again(path, mounts)]
-            places = [path for path in dict.fromkeys((*paths, *again)) if self._is_in_view(path) or self._is_shown(path)]
-            self._places = paths, mounts, places
+            found = dict.fromkeys((*paths, *again))
+            self._places = paths, mounts, [path for path in found if self._is_in_view(path) or self._is_shown(path)]
         return [path for path in self._places[2] if not is_placeholder(path)], absent
 
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
