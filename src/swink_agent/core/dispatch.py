@@ -561,12 +561,14 @@ class Batch:
             run.state,
             run.config.execution_root,
             on_update,
-            grant=call.grant,
-            run_id=run.id,
-            conversation=run.transcript,
-            run=run,
-            deps=run.deps,
-            turn_index=run.turn_index,
+            None,
+            call.grant,
+            run.id,
+            run.transcript,
+            None,
+            run,
+            run.deps,
+            run.turn_index,
         )
 
     async def _invoke(self, call: CallState, tool: AgentTool, context: ToolContext) -> None:

@@ -132,7 +132,7 @@ class ToolContext(Generic[Deps_co]):
         """What a person or a rule approved for this call; `None` if no approval was needed."""
         self.conversation = conversation
         """The conversation that the call belongs to, if any."""
-        self.deps = cast("Deps_co", deps)
+        self.deps: Deps_co = deps  # pyright: ignore[reportAttributeAccessIssue] - `cast` would cost a call
         """What the application gave to the run: a database, the user, whatever its tools need."""
         self.turn_index = turn_index
         """The turn of the run that the call belongs to; the first is 0."""

@@ -204,7 +204,8 @@ class Run:
             or config.convert_to_llm is not default_convert_to_llm
         )
         """Whether hooks or policies come before the request."""
-        self.has_reserving_policies = any(getattr(policy, "every_call", False) for policy in config.pre_turn_policies)
+        policies = config.pre_turn_policies
+        self.has_reserving_policies = bool(policies) and any(getattr(one, "every_call", False) for one in policies)
         """Whether a policy wants to know the most that a request can hold."""
         self.has_recovered = False
         """Whether this turn has already recovered from an overflow."""

@@ -97,6 +97,7 @@ class Supervisor:
 
     __slots__ = (
         "_has_extended",
+        "_has_factory",
         "_is_watched",
         "_key",
         "_waiter",
@@ -111,7 +112,8 @@ class Supervisor:
     def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:
         self.loop = asyncio.get_running_loop()
         self._is_watched = is_watched
-        self.is_eager = sys.version_info >= (3, 12) and not is_watched and self.loop.get_task_factory() is None
+        self._has_factory = self.loop.get_task_factory() is not None
+        self.is_eager = sys.version_info >= (3, 12) and not is_watched and not self._has_factory
         """Whether foreign code takes its first step at once. A reader of the events must see each one first."""
         self.cancel = cancel
         self.is_interrupted = False
@@ -128,7 +130,7 @@ class Supervisor:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Starts work in a new task, which takes its first step in the loop's next iteration."""
-        return new_task(self.loop, work)
+        return new_task(self.loop, work) if self._has_factory else asyncio.Task(work, loop=self.loop, name=_NAME)
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Starts work in a new task, which may be done already when this returns."""
