@@ -360,8 +360,8 @@ class MessageAssembler:
 
     def _add(self, block_kind: type, event: AssistantMessageDelta) -> str | None:
         index, delta = event.index, event.delta
-        block = self._open_block(index, block_kind)
-        if block is None:
+        block = self._blocks[index] if type(index) is int and 0 <= index < len(self._blocks) else None
+        if block is None or block.kind is not block_kind or not block.is_open:
             return f"{type(event).__name__} for block {index}, which is not an open {block_kind.__name__}"
         if not isinstance(delta, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a stream may send anything
             return f"{type(event).__name__} whose delta is a {type(delta).__name__}"
@@ -370,13 +370,6 @@ class MessageAssembler:
         append(delta)
         return None
 
-    def _open_block(self, index: Any, block_kind: type) -> _OpenBlock | None:
-        """The open block of this index and kind, if there is one."""
-        if type(index) is not int or not 0 <= index < len(self._blocks):
-            return None
-        block = self._blocks[index]
-        return block if block.is_open and block.kind is block_kind else None
-
     def _begin(self, block_kind: type, event: Any) -> str | None:
         index, blocks = event.index, self._blocks
         if type(index) is not int or index != len(blocks):
@@ -384,11 +377,11 @@ class MessageAssembler:
         if block_kind is ToolCall:
             if type(event.id) is not str or type(event.name) is not str:
                 return "a tool call whose id or name is not a string"
-            if self._call_ids is None:
-                self._call_ids = {event.id}
-            elif event.id in self._call_ids:
-                return f"two tool calls with the id {event.id!r}"
-            else:
+            if blocks:  # most replies have one block, and their ids need no check
+                if self._call_ids is None:
+                    self._call_ids = {block.call.id for block in blocks if block.call is not None}
+                if event.id in self._call_ids:
+                    return f"two tool calls with the id {event.id!r}"
                 self._call_ids.add(event.id)
         block = _OpenBlock(block_kind, event if block_kind is ToolCall else None)
         blocks.append(block)
@@ -398,8 +391,8 @@ class MessageAssembler:
 
     def _close(self, block_kind: type, event: Any) -> str | None:
         index = event.index
-        block = self._open_block(index, block_kind)
-        if block is None:
+        block = self._blocks[index] if type(index) is int and 0 <= index < len(self._blocks) else None
+        if block is None or block.kind is not block_kind or not block.is_open:
             return f"end of block {index}, which is not an open {block_kind.__name__}"
         if block_kind is Thinking:
             if event.signature is not None and type(event.signature) is not str:
