@@ -134,7 +134,7 @@ class Supervisor:
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Starts work in a new task, which may be done already when this returns."""
-        if sys.version_info < (3, 12) or not self.is_eager or self.is_interrupted:
+        if not self.is_eager or self.is_interrupted or sys.version_info < (3, 12):
             return self.spawn(work)
         try:
             return asyncio.Task(work, loop=self.loop, name=_NAME, eager_start=True)
