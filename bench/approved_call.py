@@ -30,31 +30,25 @@ class Model:
     """Calls `bash` a number of times, with another comment each time, and then says that it is done."""
 
     def __init__(self, calls: int) -> None:
+        import swink_agent.core.stream as events
+        from swink_agent.core.types import StopReason
+
         self.left = calls
+        self.events = events
+        self.done = events.StreamDone(StopReason.TOOL_USE)
 
     async def __call__(self, *_: Any) -> AsyncIterator[Any]:
-        from swink_agent import (
-            StopReason,
-            StreamDone,
-            StreamStart,
-            TextDelta,
-            TextEnd,
-            TextStart,
-            ToolCallDelta,
-            ToolCallEnd,
-            ToolCallStart,
-        )
-
+        events = self.events
         self.left -= 1
-        yield StreamStart()
+        yield events.StreamStart()
         if self.left < 0:
-            for event in (TextStart(0), TextDelta(0, "done"), TextEnd(0), StreamDone()):
+            for event in (events.TextStart(0), events.TextDelta(0, "done"), events.TextEnd(0), events.StreamDone()):
                 yield event
             return
-        yield ToolCallStart(0, f"call_{self.left}", "bash")
-        yield ToolCallDelta(0, f'{{"command":"true # {self.left}","timeout":20}}')
-        yield ToolCallEnd(0)
-        yield StreamDone(StopReason.TOOL_USE)
+        yield events.ToolCallStart(0, f"call_{self.left}", "bash")
+        yield events.ToolCallDelta(0, f'{{"command":"true # {self.left}","timeout":20}}')
+        yield events.ToolCallEnd(0)
+        yield self.done
 
 
 async def run(calls: int) -> None:

@@ -89,7 +89,7 @@ async def dispatch(
         await batch.execute()
     except Interrupted:
         pass
-    if batch.running or batch.unresolved:
+    if not batch.is_complete:
         await batch.leave()
     if run.delegations is not None:
         run.delegations.settle([call.spent for call in batch.calls])
@@ -102,15 +102,14 @@ class Batch:
     __slots__ = (
         "_finished",
         "_queued",
+        "_running",
         "_steering_deadline",
         "calls",
         "deferred",
         "needs_approval",
         "needs_screening",
         "run",
-        "running",
         "supervisor",
-        "unresolved",
         "was_steered",
     )
 
@@ -119,9 +118,10 @@ class Batch:
         self.supervisor = run.supervisor
         self.calls: list[CallState] = []
         self.was_steered = False
-        self.unresolved: dict[CallState, None] = {}
-        self.running: dict[CallState, None] = {}
+        self._running = 0
+        """How many calls run, or have ended and are not finished yet."""
         self._finished: list[CallState] = []
+        """Calls that have ended and have no result yet."""
         self._queued: list[CallState] = []
         """Calls that wait until fewer calls of their tool run."""
         self.deferred: dict[CallState, None] = {}
@@ -138,7 +138,6 @@ class Batch:
             if options:
                 call.options = options.get(block.name)
             self.calls.append(call)
-            self.unresolved[call] = None
             if tool is None:
                 self.needs_screening = True
             elif is_all_asked or getattr(tool, "requires_approval", False):
@@ -151,6 +150,21 @@ class Batch:
                 else:
                     problem = not_an_object(block.partial_json)
                     self._refuse(call, f"invalid arguments for {block.name}: {problem}", _INVALID, problem)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every call has its result."""
+        return not self._running and all(map(_MESSAGE, self.calls))
+
+    @property
+    def unresolved(self) -> list[CallState]:
+        """The calls that have no result yet."""
+        return [call for call in self.calls if call.message is None]
+
+    @property
+    def running(self) -> list[CallState]:
+        """The calls that run, or have ended and are not finished yet."""
+        return [call for call in self.calls if call.context is not None] if self._running else []
 
     def _resolve(
         self, call: CallState, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
@@ -171,8 +185,7 @@ class Batch:
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
         )
-        del self.unresolved[call]
-        run.executing.discard(call.id)
+        run.executing.pop(call.id, None)
         if call.has_slot:
             self._free_slot(call)
         if self.deferred and self.deferred.pop(call, 0) is None and recorder is not None:
@@ -206,7 +219,7 @@ class Batch:
         stop = self.run.stopped_by
         if self.deferred and stop is None and not self.supervisor.is_interrupted:
             await self._suspend()
-        for call in list(self.unresolved):
+        for call in self.unresolved:
             if self.supervisor.is_interrupted:
                 self._cancel(call, "aborted")
             elif stop is None:
@@ -221,11 +234,11 @@ class Batch:
         """Shows every call to the pre-dispatch policies, before any call is approved."""
         if self.run.config.pre_dispatch_policies:
             snapshot = self.run.policy_context()
-            for call in list(self.unresolved):
+            for call in self.unresolved:
                 await self._screen_one(call, snapshot)
                 if self.run.stopped_by is not None:
                     return
-        for call in list(self.unresolved):
+        for call in self.unresolved:
             if call.tool is None:
                 names = ", ".join(self.run.toolbox) or "none"
                 problem = f"unknown tool {show(call.name)}"
@@ -255,7 +268,7 @@ class Batch:
     # -- approval ------------------------------------------------------------------------------------------------
 
     async def approve(self) -> None:
-        for call in list(self.unresolved):
+        for call in self.unresolved:
             if self.run.stopped_by is not None or self.supervisor.is_interrupted:
                 return
             if not self._needs_approval(call) or await self._is_foreseen(call):
@@ -401,21 +414,19 @@ class Batch:
             return
         for call in self.deferred:
             call.message = call.waiting
-            del self.unresolved[call]
         run.is_waiting = True
 
     # -- execution -----------------------------------------------------------------------------------------------
 
     async def execute(self) -> None:
+        """Runs the calls without a result, group by group."""
         run, supervisor = self.run, self.supervisor
         if run.stopped_by is not None:
             return
-        ready = list(self.unresolved)
+        ready = self.unresolved
         if self.deferred or run.toolbox.options:
             ready = self._those_that_run(ready)
         groups = [ready] if run.config.tool_execution == "concurrent" else await self._groups(ready)
-        if groups is None:
-            return
         for group in groups:
             if self.was_steered or supervisor.is_interrupted:
                 return
@@ -429,19 +440,32 @@ class Batch:
             is_alone = len(group) == 1  # else all start before the first one takes a step
             for call in group:
                 self._start(call, is_alone)
-            if is_alone and self._finished and not supervisor.is_interrupted:
-                self._finish(self._finished.pop())  # it is done already
-                if (run.has_to_poll or run.steering) and await run.poll("steering"):
-                    self._steer()
-            if self.running or self._queued:
-                await self._wait_for_running()
+            while self._running or self._queued:
+                if self._queued:
+                    await self._start_queued()
+                if self._steering_deadline is not None:
+                    await supervisor.park(self._has_news, self._steering_deadline)
+                else:
+                    while not (self._finished or supervisor.is_interrupted or self._has_news()):
+                        try:
+                            await supervisor.nap()
+                        except asyncio.CancelledError as error:
+                            supervisor.take_cancellation(error)
+                if supervisor.is_interrupted:
+                    return
+                while self._finished:
+                    self._finish(self._finished.pop(0))
+                    if run.has_to_poll and not self.was_steered and await run.poll("steering"):
+                        self._steer()
+                if run.steering or run.channel is not None or self._steering_deadline is not None:
+                    await self._take_news()
 
     def _those_that_run(self, calls: list[CallState]) -> list[CallState]:
         """Defers the calls that the application runs, and returns those that run here."""
         for call in calls:
             if call.options is not None and call.options.external and call not in self.deferred:
                 self._defer(call, "external")
-        return [call for call in calls if call in self.unresolved and call not in self.deferred]
+        return [call for call in calls if call.message is None and call not in self.deferred]
 
     def _admitted(self, calls: list[CallState]) -> list[CallState]:
         """Returns the calls that may start now. The others wait until fewer calls of their tools run."""
@@ -511,13 +535,13 @@ class Batch:
             await run.make_durable()
         except Exception as error:
             run.refusal = as_agent_error(error, "the journal")
-            for call in list(self.unresolved):
+            for call in self.unresolved:
                 self._refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN, str(run.refusal))
             return False
         return True
 
-    async def _groups(self, ready: list[CallState]) -> list[list[CallState]] | None:
-        """Returns the groups that the strategy makes; `None` if they are invalid, and then every call is an error."""
+    async def _groups(self, ready: list[CallState]) -> list[list[CallState]]:
+        """Returns the groups that the strategy makes; none if they are invalid, and then every call is an error."""
         strategy = self.run.config.tool_execution
         if isinstance(strategy, str):
             return [[call] for call in ready]
@@ -531,7 +555,7 @@ class Batch:
             for call in ready:
                 problem = f"tool execution strategy: {error}"
                 self._refuse(call, f"tool call not run: {problem}", ToolOutcome.NEVER_RAN, problem)
-            return None
+            return []
         return [[ready[index] for index in group] for group in groups]
 
     def _start(self, call: CallState, is_alone: bool) -> None:
@@ -543,7 +567,7 @@ class Batch:
         if problem is not None:
             self._refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
             return
-        run.executing.add(call.id)
+        run.executing[call.id] = None
         call.began = monotonic()
         if run.audience.all:
             scope = None if call.grant is None else call.grant.scope
@@ -551,7 +575,7 @@ class Batch:
             if self.supervisor.is_interrupted:
                 return  # a subscriber aborted the run
         call.context = context = self._context_for(call, call.report)
-        self.running[call] = None
+        self._running += 1
         work = self._invoke(call, tool, context)
         if run.observers:
             from .observer import observed  # on use: most runs have no observers
@@ -567,12 +591,14 @@ class Batch:
             run.state,
             run.config.execution_root,
             on_update,
-            grant=call.grant,
-            run_id=run.id,
-            conversation=run.transcript,
-            run=run,
-            deps=run.deps,
-            turn_index=run.turn_index,
+            None,
+            call.grant,
+            run.id,
+            run.transcript,
+            None,
+            run,
+            run.deps,
+            run.turn_index,
         )
 
     async def _invoke(self, call: CallState, tool: AgentTool, context: ToolContext) -> None:
@@ -599,34 +625,19 @@ class Batch:
             self._finished.append(call)
             self.supervisor.wake()
 
-    async def _wait_for_running(self) -> None:
-        """Handles results as they come, until nothing runs or the run is aborted.
-
-        Steering is polled after each result, and whenever it is queued.
-        """
-        while self.running or self._queued:
-            if self._queued:
-                await self._start_queued()
-            if not self._finished:
-                await self.supervisor.park(self._has_news, self._steering_deadline)
-            if self.supervisor.is_interrupted:
-                return
-            if self.run.backlog:
-                for relay in list(self.run.backlog):
-                    relay.pump()
-            while self._finished:
-                self._finish(self._finished.pop(0))
-                may_be_steered = not self.was_steered and (self.run.has_to_poll or self.run.steering)
-                if may_be_steered and await self.run.poll("steering"):
-                    self._steer()
-            if not self.was_steered and self.run.steering and await self.run.poll("steering"):
-                self._steer()
-            if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
-                self._steering_deadline = None
-                late = [call for call in self.running if not call.finishes_when_steered]
-                await self._stop(late, "steering", self.supervisor.loop.time() + GRACE)
-            if self.run.channel is not None and self.run.channel.is_full:
-                await self.supervisor.park(self.run.channel.has_room)
+    async def _take_news(self) -> None:
+        """Handles what may come besides results: updates that the channel has room for, steering, and its deadline."""
+        run = self.run
+        for relay in list(run.backlog):
+            relay.pump()
+        if not self.was_steered and run.steering and await run.poll("steering"):
+            self._steer()
+        if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
+            self._steering_deadline = None
+            late = [call for call in self.running if not call.finishes_when_steered]
+            await self._stop(late, "steering", self.supervisor.loop.time() + GRACE)
+        if run.channel is not None and run.channel.is_full:
+            await self.supervisor.park(run.channel.has_room)
 
     def _has_news(self) -> bool:
         """Whether a tool has finished, steering is queued, or the channel has space for delayed updates."""
@@ -681,12 +692,12 @@ class Batch:
 
     def _finish(self, call: CallState, forced: _Cancellation | None = None) -> None:
         """Gives a finished call its own result, unless it was ended by force."""
-        if call not in self.running:
-            return  # it was stopped, and has its result
-        del self.running[call]
         context = call.context
+        if context is None:
+            return  # it was stopped, and has its result
+        self._running -= 1
         call.close()
-        if self.run.delegations is not None and context is not None:
+        if self.run.delegations is not None:
             call.spent = self.run.delegations.spent_by(context)
         result, task = call.given, call.task
         if call.waits_for is not None and forced is None:

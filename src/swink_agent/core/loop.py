@@ -123,12 +123,13 @@ def _stream_of(
         prompt = context.system_prompt
         run = Run(config, transcript, toolbox, prompt, token, channel.push, run_loop, channel, deps=config.deps)
         run.answers = answers
-        run.announcer = Announcer(channel.subscriptions.notify)
-        run.announcer.begin(run)
+        announcer = Announcer(channel.subscriptions.notify)
+        run.announcing = lambda: announcer
+        announcer.begin(run)
         try:
             return await run_loop(run, prompts)
         finally:
-            run.announcer.end()
+            announcer.end()
 
     return EventStream(drive, token)
 

@@ -60,7 +60,6 @@ from .types import (
     LlmMessage,
     ModelSpec,
     Usage,
-    is_blank,
 )
 from .values.value import is_secret_name
 
@@ -133,7 +132,7 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         if options.api_key is not None or options.headers:
             register_secrets(run, options)
         conversation = run.transcript.conversation()
-        if is_blank(conversation):
+        if run.transcript.is_blank:
             raise StreamError(_NOTHING_TO_SEND, kind=ErrorKind.INVALID_REQUEST)
         tools = run.toolbox.tools
         if run.request is not None:

@@ -250,6 +250,7 @@ class _OpenBlock(msgspec.Struct):
 
     kind: type
     call: ToolCallStart | None = None
+    is_open: bool = True
     fragments: list[str] = []
     signature: str | None = None
     arguments: dict[str, Any] | None = None
@@ -271,7 +272,6 @@ class MessageAssembler:
         "_cost",
         "_delta_index",
         "_delta_type",
-        "_open",
         "_terminal",
         "_usage",
         "failure",
@@ -291,9 +291,7 @@ class MessageAssembler:
         self._accepts = _FIRST
         """The handler of each kind of event that may come now."""
         self._blocks: list[_OpenBlock] = []
-        self._open: dict[int, _OpenBlock] = {}
-        """The blocks that are not closed yet, by index."""
-        self._call_ids: set[str] = set()
+        self._call_ids: set[str] | None = None
         self._terminal: StreamDone | None = None
         # What the provider reported, which counts even if the reply fails.
         self._usage: Usage | None = None
@@ -362,8 +360,8 @@ class MessageAssembler:
 
     def _add(self, block_kind: type, event: AssistantMessageDelta) -> str | None:
         index, delta = event.index, event.delta
-        block = self._open.get(index) if type(index) is int else None
-        if block is None or block.kind is not block_kind:
+        block = self._blocks[index] if type(index) is int and 0 <= index < len(self._blocks) else None
+        if block is None or block.kind is not block_kind or not block.is_open:
             return f"{type(event).__name__} for block {index}, which is not an open {block_kind.__name__}"
         if not isinstance(delta, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a stream may send anything
             return f"{type(event).__name__} whose delta is a {type(delta).__name__}"
@@ -379,10 +377,13 @@ class MessageAssembler:
         if block_kind is ToolCall:
             if type(event.id) is not str or type(event.name) is not str:
                 return "a tool call whose id or name is not a string"
-            if event.id in self._call_ids:
-                return f"two tool calls with the id {event.id!r}"
-            self._call_ids.add(event.id)
-        block = self._open[index] = _OpenBlock(block_kind, event if block_kind is ToolCall else None)
+            if blocks:  # most replies have one block, and their ids need no check
+                if self._call_ids is None:
+                    self._call_ids = {block.call.id for block in blocks if block.call is not None}
+                if event.id in self._call_ids:
+                    return f"two tool calls with the id {event.id!r}"
+                self._call_ids.add(event.id)
+        block = _OpenBlock(block_kind, event if block_kind is ToolCall else None)
         blocks.append(block)
         # The next event is nearly always a delta of this block.
         self._delta_type, self._delta_index, self._append = _DELTA_OF[block_kind], index, block.fragments.append
@@ -390,8 +391,8 @@ class MessageAssembler:
 
     def _close(self, block_kind: type, event: Any) -> str | None:
         index = event.index
-        block = self._open.get(index) if type(index) is int else None
-        if block is None or block.kind is not block_kind:
+        block = self._blocks[index] if type(index) is int and 0 <= index < len(self._blocks) else None
+        if block is None or block.kind is not block_kind or not block.is_open:
             return f"end of block {index}, which is not an open {block_kind.__name__}"
         if block_kind is Thinking:
             if event.signature is not None and type(event.signature) is not str:
@@ -399,7 +400,7 @@ class MessageAssembler:
             block.signature = event.signature
         elif block_kind is ToolCall:
             block.arguments = _parsed("".join(block.fragments))
-        del self._open[index]
+        block.is_open = False
         if index == self._delta_index:
             self._delta_type = None
         return None
@@ -414,8 +415,8 @@ class MessageAssembler:
             text = f"the stream ended with stop reason {done.stop_reason}"
             self.fail(StreamFailed(text, kind, usage=done.usage, cost=done.cost))
             return None
-        for index, block in self._open.items():
-            if reason is not _LENGTH or block.kind is not ToolCall:
+        for index, block in enumerate(self._blocks):
+            if block.is_open and (reason is not _LENGTH or block.kind is not ToolCall):
                 return f"StreamDone while block {index} is open"
         self._terminal = done
         self._end()

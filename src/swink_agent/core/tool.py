@@ -132,7 +132,7 @@ class ToolContext(Generic[Deps_co]):
         """What a person or a rule approved for this call; `None` if no approval was needed."""
         self.conversation = conversation
         """The conversation that the call belongs to, if any."""
-        self.deps = cast("Deps_co", deps)
+        self.deps: Deps_co = deps  # pyright: ignore[reportAttributeAccessIssue] - `cast` would cost a call
         """What the application gave to the run: a database, the user, whatever its tools need."""
         self.turn_index = turn_index
         """The turn of the run that the call belongs to; the first is 0."""
@@ -187,7 +187,8 @@ class ToolContext(Generic[Deps_co]):
     @property
     def announcer(self) -> hints.Announcer | None:
         """Takes the events of what outlives the call, for tools of this library; `None` outside of a run."""
-        return None if isinstance(self._source, _OutsideRun) else self._source.announcer
+        announcing = None if isinstance(self._source, _OutsideRun) else self._source.announcing
+        return None if announcing is None else announcing()
 
     @property
     def is_listening(self) -> bool:
@@ -376,7 +377,6 @@ class Toolbox(Mapping[str, AgentTool]):
             if (options := ToolOptions.of(item)) is not None:
                 self.options[name] = options
         self._is_without_deps = False
-        self.find: Callable[[str], AgentTool | None] = self._by_name.get
         self._validators: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> AgentTool:
@@ -387,6 +387,9 @@ class Toolbox(Mapping[str, AgentTool]):
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def find(self, name: str) -> AgentTool | None:
+        return self._by_name.get(name)
 
     def check_deps(self) -> None:
         """Raises `MissingDeps` if a tool cannot do without dependencies, for a run that has none."""

@@ -12,7 +12,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from subprocess import DEVNULL
 from types import TracebackType
 from typing import cast
@@ -134,9 +134,9 @@ class Sandbox(ABC):
         self._owner = os.getpid()
         self._closed = False
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """A digest of the back end and its profile: what an approval is bound to."""
+        """A digest of the back end and its profile: what an approval is bound to. Neither changes."""
         return fingerprint_of(self.backend, self.profile)
 
     @abstractmethod

@@ -60,7 +60,7 @@ def writable_part(path: str, folders: Iterable[str]) -> str:
     What this program runs from does not count: it is read-only for commands, even in such a folder.
     """
     roots = _roots(folders)
-    return _part_in(path, roots, but=_held_in(roots))
+    return _part_in(path, roots, but=_held_in(roots)) if roots else ""
 
 
 def without_folders(entries: Iterable[str], folders: Iterable[str]) -> list[str]:

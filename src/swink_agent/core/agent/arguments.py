@@ -140,8 +140,8 @@ def arguments_of(
         "stream_fn": _given_or_none(config.stream_fn),
         "fallbacks": [(model, _given_or_none(stream_fn)) for model, stream_fn in config.fallbacks],
         "message_provider": queues.provider,
-        "steering_mode": queues.modes["steering"],
-        "follow_up_mode": queues.modes["follow_up"],
+        "steering_mode": queues.steering_mode,
+        "follow_up_mode": queues.follow_up_mode,
     }
     if "stream_fn" in given:
         arguments |= {"fallbacks": (), "get_api_key": None}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from ..cancel import CancellationToken, Signal, running_loop
 from ..errors import Aborted, AlreadyRunning
@@ -19,20 +20,31 @@ __all__ = ["Claim", "Claims"]
 class Claim:
     """The right to one run of an agent."""
 
-    __slots__ = ("idle", "is_left", "is_over", "loop", "predecessor", "token")
+    __slots__ = ("_lock", "is_left", "is_over", "loop", "made_idle", "predecessor", "token")
 
-    def __init__(self, predecessor: Claim | None) -> None:
+    def __init__(self, predecessor: Claim | None, lock: AbstractContextManager[object]) -> None:
         self.token = CancellationToken()
-        self.idle = Signal()
-        """Set when the run is over."""
+        self._lock = lock
+        self.made_idle: Signal | None = None
+        """`idle`, if anybody has asked for it."""
         self.is_over = False
-        """The same, for code that holds the lock of the claims."""
+        """Whether the run is over, for code that holds the lock of the claims."""
         self.is_left: Callable[[], bool] = bool
         """Whether the reader of the run's events has left: the token is cancelled a moment later."""
         self.predecessor = predecessor
         """The aborted or abandoned run that has not ended yet; this one starts after it."""
         self.loop = running_loop()
         """`None` for a stream that was made outside of an event loop, until it is read."""
+
+    @property
+    def idle(self) -> Signal:
+        """Set when the run is over. Made on first use: few runs are waited for in this way."""
+        with self._lock:
+            if self.made_idle is None:
+                self.made_idle = Signal()
+                if self.is_over:
+                    self.made_idle.set()
+            return self.made_idle
 
     @property
     def is_ending(self) -> bool:
@@ -88,7 +100,7 @@ class Claims:
                 if other.loop is blocked:
                     raise AlreadyRunning("the aborted run still ends in this event loop: await wait_for_idle() first")
                 other = other.last_before()
-            claim = self._latest = Claim(before)
+            claim = self._latest = Claim(before, self.lock)
             return claim
 
     def begin(self, claim: Claim) -> None:
@@ -107,7 +119,8 @@ class Claims:
             claim.is_over = True
             if self._latest is claim:
                 self._latest = claim.last_before()
-        claim.idle.set()
+        if claim.made_idle is not None:
+            claim.made_idle.set()
 
     def abort(self) -> None:
         """Cancels the current run, if there is one."""

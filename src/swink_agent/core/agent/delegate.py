@@ -130,7 +130,7 @@ class Delegate:
             )
             if caller is not None:
                 run.is_inside(caller, ctx.call_id)
-                run.announcer = caller.announcer
+                run.announcing = caller.announcing
             if waited is not None:
                 run.answers = waited[1]
             return run

@@ -5,9 +5,8 @@ Owns the two queues and the order in which a run takes from them. Any thread may
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal, TypeAlias
 
 from ..checks import is_not
@@ -21,28 +20,41 @@ QueueName: TypeAlias = Literal["steering", "follow_up"]
 
 
 class MessageQueues:
-    """An agent's message provider: its own queues first, then the provider that the application gave, if any."""
+    """An agent's message provider: its own queues first, then the provider that the application gave, if any.
 
-    __slots__ = ("_lock", "_queues", "modes", "on_steering", "provider", "steering")
+    `lock` guards the queues: any thread may add to them.
+    """
 
-    def __init__(self, steering: QueueMode, follow_up: QueueMode, provider: MessageProvider | None) -> None:
+    __slots__ = ("_follow_ups", "_lock", "follow_up_mode", "on_steering", "provider", "steering", "steering_mode")
+
+    def __init__(
+        self,
+        steering: QueueMode,
+        follow_up: QueueMode,
+        provider: MessageProvider | None,
+        lock: AbstractContextManager[object],
+    ) -> None:
         for mode in (steering, follow_up):
             if mode not in ("one_at_a_time", "all"):
                 raise ValueError(f"a queue's mode is 'one_at_a_time' or 'all', not {mode!r}")
         if provider is not None and (isinstance(provider, type) or not hasattr(provider, "poll_steering")):
             raise is_not("message_provider", provider, "a MessageProvider")
-        self.modes: dict[QueueName, QueueMode] = {"steering": steering, "follow_up": follow_up}
-        self.steering: deque[AgentMessage] = deque()
+        self.steering_mode = steering
+        self.follow_up_mode = follow_up
+        self.steering: list[AgentMessage] = []
         """Steering messages. Runs look at it often, so it is an attribute."""
-        self._queues: dict[QueueName, deque[AgentMessage]] = {"steering": self.steering, "follow_up": deque()}
-        self._lock = threading.Lock()
+        self._follow_ups: list[AgentMessage] = []
+        self._lock = lock
         self.provider = provider
         self.on_steering: Callable[[], None] | None = None
         """Called in any thread when steering arrives; the current run sets it."""
 
+    def _queue(self, name: QueueName) -> list[AgentMessage]:
+        return self.steering if name == "steering" else self._follow_ups
+
     def add(self, name: QueueName, messages: Sequence[AgentMessage]) -> None:
         with self._lock:
-            self._queues[name].extend(messages)
+            self._queue(name).extend(messages)
             on_steering = self.on_steering
         if name == "steering" and messages and on_steering is not None:
             on_steering()
@@ -50,23 +62,26 @@ class MessageQueues:
     def put_back(self, name: QueueName, messages: Sequence[AgentMessage]) -> None:
         """Returns messages to the head of their queue."""
         with self._lock:
-            self._queues[name].extendleft(reversed(messages))
+            self._queue(name)[:0] = messages
 
     def clear(self, *names: QueueName) -> None:
         with self._lock:
             for name in names:
-                self._queues[name].clear()
+                self._queue(name).clear()
 
     def has_messages(self) -> bool:
-        return any(self._queues.values())
+        return bool(self.steering or self._follow_ups)
 
-    def take(self, name: QueueName) -> list[AgentMessage]:
-        queue = self._queues[name]
+    def take(self, name: QueueName) -> Sequence[AgentMessage]:
+        queue = self._queue(name)
         if not queue:
-            return []
+            return ()
+        mode = self.steering_mode if name == "steering" else self.follow_up_mode
         with self._lock:
-            count = len(queue) if self.modes[name] == "all" else min(1, len(queue))
-            return [queue.popleft() for _ in range(count)]
+            count = len(queue) if mode == "all" else 1
+            taken = queue[:count]
+            del queue[:count]
+            return taken
 
     # Plain functions, which return the awaitable of the application's provider if it has one: most agents have no
     # provider, and these are called after every tool.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from ..events import AgentEvent
@@ -43,12 +43,15 @@ class Subscription:
 
 
 class Subscriptions:
-    """An agent's subscriptions, and its observers, whose `on_event` is among them."""
+    """An agent's subscriptions, and its observers, whose `on_event` is among them.
+
+    `lock` guards changes: any thread may make one.
+    """
 
     __slots__ = ("_lock", "all", "observers")
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
+    def __init__(self, lock: AbstractContextManager[object]) -> None:
+        self._lock = lock
         self.all: tuple[Subscription, ...] = ()  # a change during a dispatch makes a new tuple
         self.observers: tuple[hints.RunObserver, ...] = ()
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar, Unpack, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, Unpack, overload
 
-from ..run.event_stream import EventStream
-from ..types import AgentResult
 from ..values import hints
 from ..values.parameters import Deps
 from .arguments import Prompt
-from .given import PromptOptions
+from .given import PromptOptions, prompts_of
+from .running import Order, Running
 
 __all__ = ["PromptOrAnswers", "ValueOptions", "ValueRuns"]
 
@@ -25,7 +24,7 @@ class ValueOptions(PromptOptions[Deps], total=False):
     validate: hints.ValidateFn | Sequence[hints.ValidateFn]
 
 
-class ValueRuns(Generic[Deps]):
+class ValueRuns(Running[Deps]):
     """The part of `Agent` for structured values."""
 
     __slots__ = ()
@@ -142,14 +141,9 @@ class ValueRuns(Generic[Deps]):
 
         return StructuredOutput(target, max_retries, given.pop("validate", ()))
 
-    def _value_order(self, given: PromptOptions[Deps], prompt: PromptOrAnswers, request: hints.StructuredOutput) -> Any:
-        raise NotImplementedError
-
-    def _drive(self, order: Any) -> Awaitable[AgentResult]:
-        raise NotImplementedError
-
-    def _sync(self, order: Any) -> AgentResult:
-        raise NotImplementedError
-
-    def _stream(self, order: Any) -> EventStream:
-        raise NotImplementedError
+    def _value_order(
+        self, given: PromptOptions[Deps], prompt: PromptOrAnswers, request: hints.StructuredOutput
+    ) -> Order:
+        if isinstance(prompt, Mapping):
+            return self._order(given, None, request, prompt)
+        return self._order(given, prompts_of(prompt, given), request)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import nullcontext
 from math import inf
 from types import TracebackType
 from typing import Any
@@ -46,7 +47,7 @@ class Channel:
     )
 
     def __init__(self, subscriptions: Subscriptions | None = None) -> None:
-        self.subscriptions = Subscriptions() if subscriptions is None else subscriptions
+        self.subscriptions = Subscriptions(nullcontext()) if subscriptions is None else subscriptions
         """They see each event before the reader does."""
         self.events: deque[AgentEvent] = deque()
         self.most: float = _MOST_EVENTS
@@ -259,10 +260,10 @@ class EventStream(AsyncIterator[AgentEvent]):
 
     def _start(self) -> asyncio.Task[AgentResult]:
         if self._task is None:
-            from .supervisor import spawner  # on use: an agent may be made long before it runs
+            from .supervisor import new_task  # on use: an agent may be made long before it runs
 
             assert self._drive is not None
-            self._task = spawner(asyncio.get_running_loop())(self._drive(self._channel))
+            self._task = new_task(asyncio.get_running_loop(), self._drive(self._channel))
             self._drive = None
             channel = self._channel  # not self: the run must not keep its reader alive
             on_unstarted = self._on_unstarted

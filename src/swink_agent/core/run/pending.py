@@ -46,7 +46,7 @@ def keep_waiting(run: Run, call: CallState, pending: Pending) -> None:
     call.waiting = message = ToolResultMessage(
         call.id, _TEXTS[pending.kind], True, pending.as_details(), call.name, outcome=_PENDING
     )
-    run.executing.discard(call.id)
+    run.executing.pop(call.id, None)
     recorder = run.transcript.recorder
     if recorder is not None:
         recorder.resolved(message, call.index, run.state, call.facts(pending.reason, recorder.call_facts))

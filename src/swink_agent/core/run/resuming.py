@@ -66,7 +66,7 @@ class Resumption:
             await batch.execute()
         except Interrupted:
             pass
-        if batch.running or batch.unresolved:
+        if not batch.is_complete:
             await batch.leave()
         run.inside.clear()  # of calls that did not run: a later one with the same id begins anew
         if run.delegations is not None:
@@ -106,7 +106,6 @@ class _AnsweredBatch(Batch):
         call.options = run.toolbox.options.get(asked.name)
         call.note = one.pending.note
         self.calls.append(call)
-        self.unresolved[call] = None
         self.waited[call] = one
         return call
 

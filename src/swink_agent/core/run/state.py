@@ -76,7 +76,7 @@ class Run:
         "_redactor",
         "_slots",
         "_threads",
-        "announcer",
+        "announcing",
         "answers",
         "assembler",
         "audience",
@@ -161,8 +161,8 @@ class Run:
         self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel
         self.emit = emit
-        self.announcer: Announcer | None = None
-        """Where tools announce what outlives their calls. Delegates share that of their caller."""
+        self.announcing: Callable[[], Announcer] | None = None
+        """Gives what tools announce to that outlives their calls. Delegates share that of their caller."""
         self.loop = loop
         """The loop that runs it, for requests that a transform makes: those modules cannot import the loop."""
         self.audience = _SOMEBODY if audience is None else audience
@@ -196,8 +196,9 @@ class Run:
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []
         """Messages that lead the next turn."""
-        self.executing: set[str] = set()
-        self.backlog: set[Relay] = set()
+        self.executing: dict[str, None] = {}
+        """The ids of the calls that run."""
+        self.backlog: dict[Relay, None] = {}
         """The relays of running tools with updates that did not fit into the channel."""
         self.assembler: MessageAssembler | None = None
         """The reply that is being streamed, if one is."""
@@ -211,7 +212,8 @@ class Run:
             or config.convert_to_llm is not default_convert_to_llm
         )
         """Whether hooks or policies come before the request."""
-        self.has_reserving_policies = any(getattr(policy, "every_call", False) for policy in config.pre_turn_policies)
+        policies = config.pre_turn_policies
+        self.has_reserving_policies = bool(policies) and any(getattr(one, "every_call", False) for one in policies)
         """Whether a policy wants to know the most that a request can hold."""
         self.has_recovered = False
         """Whether this turn has already recovered from an overflow."""

@@ -14,12 +14,11 @@ import inspect
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
 from typing import Any, TypeVar, cast
 
 from ..cancel import CancellationToken, call_in
 
-__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception", "call", "spawner"]
+__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception", "call", "new_task"]
 
 LAST_MOMENTS = 0.06
 """Seconds that all running code together gets to end after an interrupt."""
@@ -32,6 +31,9 @@ _HELD_UP = 0.005
 
 _TURNS = 20
 """Iterations of the event loop that make up for a wait during which it was blocked."""
+
+_NAME = "swink"
+"""The name of the tasks: a number for each would take longer to make than all else about it."""
 
 T = TypeVar("T")
 _ENDS_OF_THE_PROGRAM = (KeyboardInterrupt, SystemExit)
@@ -61,22 +63,18 @@ def call(hook: Callable[..., T], *arguments: Any) -> T:
         raise as_exception(error) from error
 
 
-def spawner(loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]:
-    """Returns a function that makes a task of a coroutine; the task takes its first step in the loop's next iteration.
+def new_task(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Makes a task of a coroutine, which takes its first step in the loop's next iteration.
 
-    If the application has set a task factory, that makes the tasks. It may start them eagerly, as asyncio's own eager
+    If the application has set a task factory, that makes the task. It may start it eagerly, as asyncio's own eager
     factory does. A run relies on the order, so such a task first waits for the next iteration.
     """
     if loop.get_task_factory() is None:
-        return partial(asyncio.Task, loop=loop)
-
-    def spawn(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        is_made: list[bool] = []
-        task = loop.create_task(_after_creation(work, is_made))
-        is_made.append(True)
-        return task
-
-    return spawn
+        return asyncio.Task(work, loop=loop, name=_NAME)
+    is_made: list[bool] = []
+    task = loop.create_task(_after_creation(work, is_made))
+    is_made.append(True)
+    return task
 
 
 async def _after_creation(work: Coroutine[Any, Any, Any], is_made: Sequence[bool]) -> Any:
@@ -99,6 +97,7 @@ class Supervisor:
 
     __slots__ = (
         "_has_extended",
+        "_has_factory",
         "_is_watched",
         "_key",
         "_waiter",
@@ -108,14 +107,13 @@ class Supervisor:
         "is_eager",
         "is_interrupted",
         "loop",
-        "spawn",
     )
 
     def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:
         self.loop = asyncio.get_running_loop()
-        self.spawn = spawner(self.loop)
         self._is_watched = is_watched
-        self.is_eager = sys.version_info >= (3, 12) and not is_watched and self.loop.get_task_factory() is None
+        self._has_factory = self.loop.get_task_factory() is not None
+        self.is_eager = sys.version_info >= (3, 12) and not is_watched and not self._has_factory
         """Whether foreign code takes its first step at once. A reader of the events must see each one first."""
         self.cancel = cancel
         self.is_interrupted = False
@@ -130,12 +128,16 @@ class Supervisor:
     def close(self) -> None:
         self.cancel.remove_callback(self._key)
 
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Starts work in a new task, which takes its first step in the loop's next iteration."""
+        return new_task(self.loop, work) if self._has_factory else asyncio.Task(work, loop=self.loop, name=_NAME)
+
     def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Starts work in a new task, which may be done already when this returns."""
-        if sys.version_info < (3, 12) or not self.is_eager or self.is_interrupted:
+        if not self.is_eager or self.is_interrupted or sys.version_info < (3, 12):
             return self.spawn(work)
         try:
-            return asyncio.Task(work, loop=self.loop, eager_start=True)
+            return asyncio.Task(work, loop=self.loop, name=_NAME, eager_start=True)
         except (KeyboardInterrupt, SystemExit) as error:
             return self.spawn(_raise(error))  # the event loop raises it, as if the first step had not been eager
 
@@ -153,6 +155,20 @@ class Supervisor:
         """Lets the parked run check again what it waits for."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def nap(self) -> asyncio.Future[None]:
+        """Returns a future that the next `wake` resolves. Give `take_cancellation` the `CancelledError` that it raises.
+
+        For the waits of every turn: `park` is the same with a condition and a limit, and costs a coroutine more.
+        """
+        waiter: asyncio.Future[None] = asyncio.Future(loop=self.loop)
+        self._waiter = waiter
+        return waiter
+
+    def take_cancellation(self, error: asyncio.CancelledError) -> None:
+        """Makes an interrupt of a cancellation of the run's task. It is raised again when the run has ended."""
+        self.cancelled_from_outside = error.args
+        self.cancel.cancel()
 
     async def park(
         self, is_ready: Callable[[], bool], until: float | None = None, *, through_interrupt: bool = False
@@ -172,15 +188,12 @@ class Supervisor:
                 if late > _HELD_UP:
                     await self._make_up(is_ready)
                 return
-            self._waiter = self.loop.create_future()
             timer = None if until is None else self.loop.call_at(until, self.wake)
             try:
-                await self._waiter
+                await self.nap()
             except asyncio.CancelledError as error:
-                self.cancelled_from_outside = error.args
-                self.cancel.cancel()
+                self.take_cancellation(error)
             finally:
-                self._waiter = None
                 if timer is not None:
                     timer.cancel()
 
@@ -196,8 +209,7 @@ class Supervisor:
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as error:
-            self.cancelled_from_outside = error.args
-            self.cancel.cancel()
+            self.take_cancellation(error)
 
     async def rest(self) -> None:
         """Lets other tasks react to the last event before the run ends. A reader of the events has had its chance."""
@@ -228,13 +240,15 @@ class Supervisor:
 
         `grace` is the time in seconds that started work gets to end by itself when the run is cancelled.
         """
-        if not task.done():
-            if self.is_interrupted:
-                await self._wait_after_interrupt(task, work, last_words, grace)
-            else:
-                await self.park(task.done)
-                if not task.done():
-                    await self._end(task, work, grace)
+        if self.is_interrupted and not task.done():
+            await self._wait_after_interrupt(task, work, last_words, grace)
+        while not task.done():
+            try:
+                await self.nap()
+            except asyncio.CancelledError as error:
+                self.take_cancellation(error)
+            if self.is_interrupted and not task.done():
+                await self._end(task, work, grace)
         if task.cancelled():
             _close_unstarted(work)  # an ending event loop cancels every task
             raise RuntimeError("it was cancelled from within")
@@ -292,8 +306,7 @@ class Supervisor:
             try:
                 await asyncio.wait(tasks)
             except asyncio.CancelledError as error:
-                self.cancelled_from_outside = error.args
-                self.cancel.cancel()
+                self.take_cancellation(error)
 
     def _on_stopped(self, task: asyncio.Future[Any]) -> None:
         if not task.cancelled():

@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..context.context import SentMessages, Snapshot, is_empty, repair_pairs
-from ..types import FAILURES, LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolCall, ToolResultMessage
+from ..types import (
+    FAILURES,
+    LLM_MESSAGES,
+    AgentMessage,
+    AssistantMessage,
+    LlmMessage,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    is_blank,
+)
 
 if TYPE_CHECKING:
     from ..journal import MessageSource, Recorder
@@ -164,6 +174,12 @@ class Transcript:
         """Adds the converted form of the unconverted messages."""
         self._llm.extend(messages)
         self._converted = len(self._context)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing that `conversation` returned last has content."""
+        # After a tool call the last message tells.
+        return not self._sent or (type(self._sent[-1]) is UserMessage and is_blank(self._sent))
 
     def conversation(self) -> Snapshot[LlmMessage]:
         """What to send now: a valid conversation, which the next one begins with."""

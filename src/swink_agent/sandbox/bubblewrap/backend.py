@@ -198,7 +198,8 @@ class BubblewrapSandbox(Sandbox):
         (paths, absent), mounts = self._hidden.look(), self._mounts.now()
         if self._places[0] != paths or self._places[1] is not mounts:
             again = [place for path in paths for place in mounted_again(path, mounts)]
-            self._places = paths, mounts, list(dict.fromkeys((*paths, *again)))
+            found = dict.fromkeys((*paths, *again))
+            self._places = paths, mounts, [path for path in found if self._is_in_view(path) or self._is_shown(path)]
         return [path for path in self._places[2] if not is_placeholder(path)], absent
 
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
@@ -283,21 +284,25 @@ class BubblewrapSandbox(Sandbox):
                 return []
         return [f"--ro-bind{must}", path, path]
 
+    def _is_in_view(self, path: str) -> bool:
+        """Whether the path is in a folder that the profile lets commands write or read."""
+        return any(is_beneath(path, folder) for folder in (*self.profile.write, *(self.profile.read or ())))
+
+    def _is_shown(self, path: str) -> bool:
+        """Whether commands see the path though the profile does not name its folder."""
+        if any(is_beneath(path, folder) for folder in ("/tmp", "/proc", "/dev")):
+            return False  # they have their own
+        return self.profile.read is None or any(is_beneath(path, folder) for folder in _SYSTEM_FOLDERS)
+
     def _cover(self, path: str) -> list[str]:
-        """Covers a hidden path with something empty, unless the command does not see the path anyway."""
-        profile = self.profile
-        in_view = any(is_beneath(path, folder) for folder in (*profile.write, *(profile.read or ())))
-        is_replaced = any(is_beneath(path, folder) for folder in ("/tmp", "/proc", "/dev"))
-        is_shown = profile.read is None or any(is_beneath(path, folder) for folder in _SYSTEM_FOLDERS)
-        if not in_view and (is_replaced or not is_shown):
-            return []
+        """Covers a hidden path that commands would see with something empty."""
         try:
             state = os.lstat(path)
         except OSError:
             return []
         if stat.S_ISDIR(state.st_mode):
             return [*self._empty_folder("0000"), path]
-        return ["--ro-bind", self._nothing, path] if in_view or _may_read(state) else []
+        return ["--ro-bind", self._nothing, path] if _may_read(state) or self._is_in_view(path) else []
 
 
 def _end(running: Mapping[BubblewrapCommand, bool], private: PrivateFolder, owner: int) -> None:

@@ -257,7 +257,7 @@ class BubblewrapCommand:
         # Anybody can see the arguments of a process, so variables are passed like the mounts: bubblewrap itself is not
         # confined and must not load or look up what they name.
         variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
-        mounts = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in (*arguments, *variables)))
+        mounts = _file_of(os.fsencode("\0".join([*arguments, *variables, ""])))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
             line, inside = [bwrap, "--args", str(mounts), *own, "--", *argv], ()

@@ -25,7 +25,6 @@ __all__ = ["Placeholder", "is_a_file", "is_placeholder", "place"]
 
 _TRIES = 50
 
-_FILES = frozenset({"config", "config.worktree", "commondir"})
 _FOLDERS_IN_HOME = frozenset(
     name
     for name in HOME_PROTECTED
@@ -34,14 +33,14 @@ _FOLDERS_IN_HOME = frozenset(
     {".swink", ".ssh", ".gnupg", ".aws", ".kube", ".docker", "bin", ".oh-my-zsh", ".nvm", ".i3", ".vim", ".emacs.d"}
     | {".vscode", ".vscode-server", ".cargo/bin"}
 )
-_FILES_IN_HOME = frozenset(
+_FILES = frozenset({"config", "config.worktree", "commondir"}) | frozenset(
     os.path.basename(name) for name in HOME_PROTECTED if name not in (*_FOLDERS_IN_HOME, *DEFAULT_PROTECTED)
 )
 
 
 def is_a_file(path: str) -> bool:
     """Whether a missing path would be a file. All others are folders, because git ignores an empty folder."""
-    return os.path.basename(path) in _FILES | _FILES_IN_HOME
+    return os.path.basename(path) in _FILES
 
 
 def is_placeholder(path: str) -> bool:
@@ -125,7 +124,7 @@ def _open_parent(root: str, path: str) -> int:
     """Opens the folder of the path, from the root and without following a link."""
     try:
         current = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        for part in os.path.relpath(os.path.dirname(path), root).split(os.path.sep):
+        for part in path[len(root) + 1 :].split(os.path.sep)[:-1]:
             with _closing(current):
                 current = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
     except OSError as error:
