@@ -54,13 +54,14 @@ class PlainSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
+        stderr: int | None = None,
     ) -> SandboxedProcess:
-        self._check_spawn(argv, cwd, environment, stdin, pass_fds)
+        self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
         look = None if self.backend == "off" else await self._before_command()
         self._check_open()
         command = _PlainCommand(self.profile.limits, self._watch, self._ended)
         variables = self.child_environment(self._private.path, environment)
-        process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds)
+        process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds, stderr)
         self._running.add(command)
         if self._closed:  # in another thread
             command.abandon()
@@ -102,7 +103,13 @@ class _PlainCommand:
         self._is_swept = False
 
     def start(
-        self, argv: list[str], cwd: str, environment: dict[str, str], stdin: int, pass_fds: Sequence[int]
+        self,
+        argv: list[str],
+        cwd: str,
+        environment: dict[str, str],
+        stdin: int,
+        pass_fds: Sequence[int],
+        stderr: int | None,
     ) -> SandboxedProcess:
         loop = asyncio.get_running_loop()
         self._pipe = OutputPipe(loop)
@@ -113,7 +120,7 @@ class _PlainCommand:
                 cwd=cwd,
                 stdin=stdin,
                 stdout=self._pipe.write_end,
-                stderr=self._pipe.write_end,
+                stderr=self._pipe.write_end if stderr is None else stderr,
                 pass_fds=tuple(pass_fds),
                 start_new_session=True,
             )

@@ -101,8 +101,9 @@ class BubblewrapSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
+        stderr: int | None = None,
     ) -> SandboxedProcess:
-        self._check_spawn(argv, cwd, environment, stdin, pass_fds)
+        self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
         look = await self._before_command()
         self._check_open()
         command = BubblewrapCommand(self.profile.limits, self._watch, self._ended)
@@ -124,7 +125,9 @@ class BubblewrapSandbox(Sandbox):
             held = without(self._known(holds_all), unmade)
             if self._asks and (settings := settings_among(held, self.profile)):
                 command.renames = Renames(settings, self.profile.write)
-            process = await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
+            process = await command.start(
+                self._program, arguments, argv, self._filter, variables, stdin, pass_fds, stderr
+            )
             return self._under_watch(process, look, held)
         except BaseException as error:
             command.abandon()

@@ -100,23 +100,26 @@ class LandlockSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
+        stderr: int | None = None,
     ) -> SandboxedProcess:
-        self._check_spawn(argv, cwd, environment, stdin, pass_fds)
+        self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
         look = await self._before_command()
         self._check_open()
         protected = self._protected_now()
+        # The child's descriptor 2, in place of the output that it has otherwise.
+        errors = {} if stderr is None else {2: stderr}
         request: dict[str, Any] = {
             "argv": list(argv),
             "cwd": cwd,
             "environment": self.child_environment(self._private.path, environment),
             "protected": protected,
             "settings": settings_among(protected, self.profile),
-            "passed": list(pass_fds),
+            "passed": [*pass_fds, *errors],
         }
         command = _Command(self._running.discard)
         self._running.add(command)
         try:
-            process = await command.start(self._launcher, request, stdin, pass_fds)
+            process = await command.start(self._launcher, request, stdin, (*pass_fds, *errors.values()))
             return self._under_watch(process, look, protected)
         except BaseException as error:
             command.abandon()
