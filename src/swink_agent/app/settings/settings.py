@@ -402,7 +402,7 @@ def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
 
 def _tools_in(rules: Iterable[str]) -> Sequence[str]:
     """The tools that rules may name: the built-in ones and, if others are named, those of installed packages."""
-    named = {rule.partition(":")[0].strip() for rule in rules}
+    named = {rule.partition(":")[0].strip() for rule in rules if not rule.lstrip().startswith("mcp__")}
     if named <= set(STANDARD_TOOLS):
         return STANDARD_TOOLS
     from ..trust.extras import installed_extras
