@@ -33,6 +33,7 @@ COMMANDS = {
         "swink_agent.cli.commands.doctor:doctor",
         "Show what works on this machine, and what to do about the rest.",
     ),
+    "mcp": ("swink_agent.cli.commands.mcp:mcp", "List and test MCP servers; serve the agent's tools as one."),
     "proxy": ("swink_agent.cli.commands.proxy:proxy", "Serve models to machines that have no keys."),
     "completion": ("swink_agent.cli.completion.scripts:completion", "Print the completion script for a shell."),
     "help": ("swink_agent.cli.commands.about:help_command", "Show the help of swink, or of one of its commands."),
@@ -189,6 +190,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     shell_complete=offered("files"),
     help="A PDF or a picture to go with the prompt. Repeatable.",
 )
+@click.option("--no-mcp", is_flag=True, help="Start none of the MCP servers in the settings.")
 @click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
 @click.option(
     "--add-dir",

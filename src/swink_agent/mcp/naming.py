@@ -1,4 +1,4 @@
-"""The names of servers, and the names under which a model sees their tools."""
+"""The names of servers, the names under which a model sees their tools, and our own version, for both sides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-__all__ = ["check_server_name", "tool_names"]
+__all__ = ["check_server_name", "own_version", "tool_names"]
 
 _SERVER = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{0,32}", re.ASCII)
@@ -45,3 +45,13 @@ def tool_names(server: str, tools: Iterable[str], prefix: str | None = None) -> 
 def _hashed(name: str, true: str) -> str:
     digest = hashlib.sha256(true.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGITS]
     return f"{name[: _LONGEST - _DIGITS - 1]}_{digest}"
+
+
+def own_version() -> str:
+    """The version that we tell the other side."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("swink-agent")
+    except PackageNotFoundError:
+        return "0"

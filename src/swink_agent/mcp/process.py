@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
+from msgspec import structs
+
 from swink_agent.core.values.value import Value
 from swink_agent.sandbox import (
     Sandbox,
@@ -55,6 +57,8 @@ class Command(Value, frozen=True, kw_only=True):
     network: bool = False
     write: tuple[str, ...] = ()
     """Further folders that it may write."""
+    hidden: tuple[str, ...] = ()
+    """What it may not read, besides what no confined program may."""
 
 
 class ServerSandbox:
@@ -75,6 +79,7 @@ class ServerSandbox:
             self.folder = os.path.realpath(os.path.expanduser(command.cwd or self._private))
             write = (self.folder, *map(os.path.expanduser, command.write))
             profile = SandboxProfile(write=write, network=command.network)
+            profile = structs.replace(profile, hidden=(*profile.hidden, *command.hidden))
             if command.sandbox == "off":
                 self._sandbox = open_unconfined(profile)
             else:

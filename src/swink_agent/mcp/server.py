@@ -26,7 +26,7 @@ from swink_agent.sandbox import SandboxError
 
 from .errors import McpError
 from .listing import Listing, ToolDefinition, read_listing
-from .naming import check_server_name, tool_names
+from .naming import check_server_name, own_version, tool_names
 from .process import Command, ServerProcess, ServerSandbox
 from .results import progress_text, result_of
 from .schemas import shown_text
@@ -110,6 +110,7 @@ class McpServer:
         sandbox: str = "auto",
         network: bool = False,
         write: str | Iterable[str | os.PathLike[str]] = (),
+        hidden: Iterable[str] = (),
         start_timeout: float = 30,
         timeout: float = 120,
         trust_annotations: bool = False,
@@ -117,9 +118,9 @@ class McpServer:
         """A program that is started and speaks over its stdin and stdout.
 
         It runs in the sandbox with a clean environment and `env`. It may write in `cwd` (a private folder unless
-        given) and in the folders of `write`, and has no network unless `network`. `sandbox` is "auto", a back end, or
-        "off". `start_timeout` are seconds for the start, `timeout` those of a call since its last sign of life. With
-        `trust_annotations`, tools that the server says only read run without a question.
+        given) and in the folders of `write`, cannot read `hidden`, and has no network unless `network`. `sandbox` is
+        "auto", a back end, or "off". `start_timeout` are seconds for the start, `timeout` those of a call since its
+        last sign of life. With `trust_annotations`, tools that the server says only read run without a question.
         """
         if not isinstance(command, str) or not command:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError("command is the program to start, such as 'uvx'")
@@ -132,6 +133,7 @@ class McpServer:
             sandbox=sandbox,
             network=network,
             write=tuple(os.fspath(folder) for folder in folders),
+            hidden=tuple(hidden),
         )
         return cls(
             name,
@@ -325,7 +327,7 @@ class McpServer:
         try:
             async with asyncio.timeout(self._start_timeout):
                 connection = await self._connect()
-                capabilities = await connection.greet(_version())
+                capabilities = await connection.greet(own_version())
                 self._listing = await self._read_tools(connection, must="tools" in capabilities)
         except MissingExtra:
             raise
@@ -461,15 +463,6 @@ class McpServer:
 def _load() -> None:
     require("mcp", extra="mcp")
     import_module(f"{__package__}.connection")  # in a thread, for whoever needs it then
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("swink-agent")
-    except PackageNotFoundError:
-        return "0"
 
 
 def _indented(text: str) -> str:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from swink_agent.approvals import SessionTrust
     from swink_agent.approvals.approvals import AskFn
 
+    from .servers import McpServers
+
 __all__ = ["SETTING_FLAGS", "Opening", "OpeningOptions"]
 
 SETTING_FLAGS = (
@@ -62,6 +64,8 @@ class OpeningOptions(Value, frozen=True, kw_only=True):
     cwd: str | None = None
     added: tuple[str, ...] = ()
     session: WantedSession = WantedSession()
+    uses_servers: bool = True
+    """Whether the MCP servers of the settings are started."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> OpeningOptions:
@@ -72,6 +76,7 @@ class OpeningOptions(Value, frozen=True, kw_only=True):
             cwd=options["cwd"],
             added=tuple(options["add_dir"]),
             session=WantedSession(is_kept=not options["no_session"], newest=options["continue"], id=options["resume"]),
+            uses_servers=not options["no_mcp"],
         )
 
 
@@ -135,6 +140,7 @@ class Opening:
         trust: SessionTrust | None = None,
         model: ModelSpec | None = None,
         stream_fn: StreamFn | None = None,
+        servers: McpServers | None = None,
     ) -> StandardAgent:
         """The standard agent, not yet attached to the session. Raises `NoModel` and `UsageProblem`."""
         options = AgentOptions(
@@ -150,6 +156,8 @@ class Opening:
             trust=trust,
             model=self.model_of(session) if model is None else model,
             stream_fn=stream_fn,
+            uses_servers=self.options.uses_servers,
+            servers=servers,
         )
         try:
             return standard_agent(options)

@@ -21,7 +21,9 @@ from swink_agent.core.values.value import Value
 from ..errors import UsageProblem
 from ..keys.credentials import Credentials
 from ..runs.headless import PrepareFn
+from ..runs.sessions import sessions_folder
 from ..runs.undo import open_checkpoints
+from ..settings.paths import config_folder, data_folder
 from ..settings.settings import Settings
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from swink_agent.approvals.approvals import AskFn
     from swink_agent.core.policy import Policy
     from swink_agent.sandbox import Sandbox
+
+    from .servers import McpServers, ToolsWithServers
 
 __all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
 
@@ -70,6 +74,10 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     """Answers that the user gave before, if another agent continues the conversation."""
     policies: tuple[Policy, ...] = ()
     """In addition to the standard ones, and asked after them. The agent of `task` has them too."""
+    uses_servers: bool = False
+    """Whether the MCP servers of the settings are started."""
+    servers: McpServers | None = None
+    """Those that run already, if another agent continues the conversation."""
 
 
 class StandardAgent:
@@ -85,6 +93,7 @@ class StandardAgent:
         prepare: PrepareFn | None = None,
         sandbox: Sandbox | None = None,
         warnings: tuple[str, ...] = (),
+        servers: McpServers | None = None,
     ) -> None:
         self.agent = agent
         self.model_source = model_source
@@ -95,14 +104,23 @@ class StandardAgent:
         self.sandbox = sandbox
         self.warnings = warnings
         """What the user should read before the run."""
+        self.servers = servers
+        """The MCP servers, if the settings have any."""
 
     def __repr__(self) -> str:
         return f"<StandardAgent {self.agent.model}>"
 
     def close(self) -> None:
         """Ends what was started. Safe to call again, and from a signal handler."""
+        if self.servers is not None:
+            self.servers.close_soon()
         if self.sandbox is not None:
             self.sandbox.close()
+
+    async def end_servers(self) -> None:
+        """Ends the MCP servers in the event loop that they were started in, before that ends."""
+        if self.servers is not None:
+            await self.servers.close()
 
     def __enter__(self) -> StandardAgent:
         return self
@@ -158,10 +176,11 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
             **shared,
         )
         tools.append(helper.as_tool("task", _TASK_DESCRIPTION))
+    servers = _servers(options, root, redactor, warnings)
     agent = Agent(
         model,
         system_prompt=system,
-        tools=tools,
+        tools=tools if servers is None else _with_servers(tools, servers, rules),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
         # Policies of packages come first: what they rewrite is then compared and counted as it will be sent.
         policies=[
@@ -182,6 +201,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         prepare=None if options.stream_fn else local_fetch(model, settings, options.on_local_state),
         sandbox=sandbox,
         warnings=tuple(warnings),
+        servers=servers,
     )
 
 
@@ -245,6 +265,32 @@ def _tools(
     except OSError as error:
         raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
     return [tool for tool in tools if tool.name in wanted], opened
+
+
+def _servers(options: AgentOptions, root: Path, redactor: Redactor, warnings: list[str]) -> McpServers | None:
+    """The MCP servers, if there are any. Warns of those that cannot be used."""
+    if not options.uses_servers:
+        return None
+    found, secrets = options.settings.servers()
+    for secret in secrets:
+        redactor.register(secret)
+    if options.servers is not None:
+        return options.servers
+    for server in found:
+        if server.enabled and server.problem:
+            warnings.append(f"{server.source}: the MCP server {server.name} is not used: {server.problem}")
+    if not any(server.enabled for server in found):
+        return None
+    from .servers import McpServers
+
+    private = (config_folder(), data_folder(), sessions_folder(options.settings))
+    return McpServers(found, folder=root, hidden=[str(folder) for folder in private])
+
+
+def _with_servers(tools: list[AgentTool], servers: McpServers, rules: CallRules) -> ToolsWithServers:
+    from .servers import ToolsWithServers
+
+    return ToolsWithServers(tools, servers, rules.denies_tool)
 
 
 def _rules(root: Path, settings: Settings) -> CallRules:
