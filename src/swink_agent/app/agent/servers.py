@@ -115,9 +115,8 @@ class McpServers:
 
     def close_soon(self) -> None:
         """Ends every server, without waiting. Any thread, and a signal handler, may call it."""
-        self._is_closed = True
         loop = self._loop
-        if loop is not None and not loop.is_closed():
+        if not self._is_closed and loop is not None and not loop.is_closed():
             with suppress(RuntimeError):  # it closes just now
                 loop.call_soon_threadsafe(lambda: loop.create_task(self.close()))
 
