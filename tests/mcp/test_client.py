@@ -307,7 +307,7 @@ async def test_a_changed_list_is_read_again_and_a_tool_that_is_gone_is_an_error(
         await server.settled()
         assert [tool.true_name for tool in server.tools()] == ["echo2", "kept"]
         assert named(server, "kept") is kept
-        with pytest.raises(Exception, match="does not offer echo any more"):
+        with pytest.raises(Exception, match="no longer offers echo"):
             await gone.execute({}, ToolContext())
 
 

@@ -188,7 +188,7 @@ class _Stream:
 
 
 class _Incoming(_Stream):
-    """Messages from a server. What is not one, and what nobody here wants to hear, is dropped."""
+    """Messages from a server. Drops other lines, and notifications that do not matter here."""
 
     def __init__(self, process: ServerProcess) -> None:
         super().__init__(process)

@@ -1,6 +1,6 @@
 """What a server says about its tools, made safe: each tool that can be used, and why the others cannot.
 
-Reads the answers to `tools/list` as they are, tool by tool, so that one bad tool does not lose all.
+Reads the server's answers as they are, tool by tool, so that one bad tool does not lose all.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Listing(Value, frozen=True):
 
 
 async def read_listing(ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]) -> Listing:
-    """Reads every page of a server's tools. `ask` sends `tools/list` with these parameters."""
+    """Reads every page of a server's tools. `ask` asks for the page with these parameters."""
     tools: dict[str, ToolDefinition] = {}
     warnings: list[str] = []
     cursor: str | None = None

@@ -186,7 +186,7 @@ class McpServer:
         return self._listing.warnings
 
     def tools(self, only: str | Iterable[str] | None = None, prefix: str | None = None) -> list[McpTool]:
-        """The tools as they are now, or those with the true names in `only`: `mcp__NAME__TOOL`, or with `prefix`.
+        """The tools as they are now, or those with the true names in `only`. `prefix` replaces "mcp__SERVER__".
 
         A tool that has not changed is the same object each time. Raises `ValueError` for a name that it does not offer.
         """

@@ -62,7 +62,7 @@ class McpTool:
     def _now(self) -> ToolDefinition:
         definition = self._server.definition(self.true_name)
         if definition is None:
-            raise ToolError(f"the MCP server {self.server} does not offer {self.true_name} any more")
+            raise ToolError(f"the MCP server {self.server} no longer offers {self.true_name}")
         return definition
 
     def _asks(self, definition: ToolDefinition) -> bool:
