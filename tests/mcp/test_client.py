@@ -51,9 +51,31 @@ def on_list(id, params):
         assert extract_text((await call(server, "do it 1")).content) == "do it 1"
 
 
+_REFUSES = "def on_initialize(id, params): fail(id, -32601, 'unheard of')\n"
+
+
+async def test_a_server_that_knows_only_the_newest_version_is_used_too() -> None:
+    newest = """
+def on_initialize(id, params): fail(id, -32022, "only 2026-07-28")
+def on_other(message):
+    if message["method"] == "server/discover":
+        assert message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+        say(id=message["id"], result={"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
+def on_call(id, name, arguments, meta):
+    tools.append(tool("grown"))
+    say(method="notifications/tools/list_changed")
+    text(id, meta["io.modelcontextprotocol/clientInfo"]["name"])
+"""
+    async with raw_server(newest) as server:
+        assert extract_text((await call(server, "echo")).content) == "swink-agent"
+        await server.settled()
+        assert [tool.true_name for tool in server.tools()] == ["echo", "grown"]
+
+
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
+        (f"{_REFUSES}def on_other(message): fail(message.get('id'), -32601, 'no')", "unheard of"),
         ("print('no such file', file=sys.stderr); sys.exit(3)", "it ended with exit code 3\n  no such file"),
         ("def on_initialize(id, params): fail(id, -32603, 'not today')", "not today"),
         ("def on_initialize(id, params): say(id=id, result={'protocolVersion': '1999'})", "version '1999'"),
@@ -154,6 +176,14 @@ async def test_stderr_goes_to_the_log_alone_without_what_is_secret(
     assert record.getMessage().startswith("key is ")
     assert "4f9a8b7c" not in record.getMessage()
     assert "key is" not in "".join(capfd.readouterr())
+
+
+async def test_what_a_server_was_given_as_a_secret_is_masked_in_its_results() -> None:
+    tells = "def on_call(id, name, arguments, meta): text(id, 'it is ' + os.environ['API_KEY'])"
+    async with raw_server(tells, env={"API_KEY": "4f9a8b7c6d5e4f3a2b1c"}) as server:
+        said = extract_text((await call(server, "echo")).content)
+    assert said.startswith("it is ")
+    assert "4f9a8b7c" not in said
 
 
 # -- calls -----------------------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ def test_a_prefix_is_plain_too() -> None:
         lambda: McpServer.http("", name="a"),
         lambda: McpServer.stdio("", name="a"),
         lambda: McpServer.stdio("x", name="a", timeout=0),
+        lambda: McpServer.stdio("x", name="a", sandbox="none"),
         lambda: McpServer.stdio("x", name="a", start_timeout=-1),
     ],
 )

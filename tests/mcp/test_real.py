@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -139,6 +140,35 @@ async def test_nothing_at_the_address() -> None:
         pass
     with pytest.raises(McpError, match="MCP server real"):
         await McpServer.http(url, name="real", start_timeout=10).__aenter__()
+
+
+async def test_a_session_that_the_server_forgot_is_begun_anew() -> None:
+    sessions = 0
+
+    def answer(request: bytes) -> bytes:
+        nonlocal sessions
+        head, _, body = request.partition(b"\r\n\r\n")
+        message = json.loads(body or b"{}")
+        match message.get("method"):
+            case "initialize":
+                sessions += 1
+                result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+                more = f"mcp-session-id: {sessions}\r\n"
+            case "tools/list":
+                result, more = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}, ""
+            case "tools/call" if b"mcp-session-id: 1" in head.lower():
+                return _http("404 Not Found")
+            case "tools/call":
+                result, more = {"content": [{"type": "text", "text": "here"}]}, ""
+            case _:
+                return _http("202 Accepted" if message else "405 Method Not Allowed")
+        said = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+        return _http("200 OK", said, "application/json", more)
+
+    async with answering(answer) as url, McpServer.http(url, name="real") as server:
+        assert (await call(server, "t")).is_error
+        assert extract_text((await call(server, "t")).content) == "here"
+        assert sessions == 2
 
 
 async def test_headers_are_sent_and_never_shown() -> None:

@@ -19,12 +19,22 @@ from anyio.abc import TaskStatus
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import CallOptions, DispatchContext, ProgressFnT
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    encode_header_value,
+)
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
     CONNECTION_CLOSED,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
@@ -32,7 +42,7 @@ from mcp_types import (
     JSONRPCRequest,
     jsonrpc_message_adapter,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
 from .process import LONGEST_LINE, ServerProcess
@@ -58,6 +68,8 @@ class Connection:
         self._closing = asyncio.Event()
         self._dispatcher: JSONRPCDispatcher | None = None
         self._calls: set[asyncio.Task[Any]] = set()
+        self._envelope: dict[str, Any] = {}
+        """What each request says about us, if the server wants that."""
         self.failure: BaseException | None = None
         """Why the transport failed, if it did."""
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -71,16 +83,39 @@ class Connection:
         await self._ready.wait()
         info = {"name": "swink-agent", "version": version}
         said = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": info}
-        answer = await self.start("initialize", said)
+        try:
+            answer = await self.start("initialize", said)
+        except MCPError as error:
+            if error.code not in (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION):
+                raise
+            return await self._greet_newer(info, error)
         spoken = answer.get("protocolVersion")
         if spoken not in HANDSHAKE_PROTOCOL_VERSIONS:
             known = ", ".join(HANDSHAKE_PROTOCOL_VERSIONS)
             raise ValueError(f"it speaks version {str(spoken)[:40]!r} of the protocol, and known are {known}")
         if self._dispatcher is not None:
-            headers: CallOptions = {"headers": {"mcp-protocol-version": str(spoken)}}
+            headers: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: str(spoken)}}
             await self._dispatcher.notify("notifications/initialized", None, headers)
-        capabilities = answer.get("capabilities")
-        return cast("dict[str, Any]", capabilities) if isinstance(capabilities, dict) else {}
+        return _capabilities(answer)
+
+    async def _greet_newer(self, info: dict[str, Any], refusal: MCPError) -> dict[str, Any]:
+        """Speaks to a server that knows only the version without an introduction: each request has one instead."""
+        version = LATEST_MODERN_VERSION
+        self._envelope = {
+            PROTOCOL_VERSION_META_KEY: version,
+            CLIENT_INFO_META_KEY: info,
+            CLIENT_CAPABILITIES_META_KEY: {},
+        }
+        try:
+            answer = await self.start("server/discover", {})
+        except MCPError as error:
+            raise refusal from error
+        if version not in (answer.get("supportedVersions") or ()):
+            raise refusal
+        # It stays open until the server or we end; changes of the list are announced meanwhile.
+        listening = self.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        listening.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return _capabilities(answer)
 
     def start(
         self, method: str, params: Mapping[str, Any], on_progress: ProgressFnT | None = None
@@ -112,7 +147,16 @@ class Connection:
         if self._dispatcher is None:
             raise MCPError(code=CONNECTION_CLOSED, message="the connection failed")
         options: CallOptions = {}
-        if method == "initialize":
+        if self._envelope:
+            params = {**params, "_meta": self._envelope}
+            headers = {
+                MCP_PROTOCOL_VERSION_HEADER: str(self._envelope[PROTOCOL_VERSION_META_KEY]),
+                MCP_METHOD_HEADER: method,
+            }
+            if isinstance(name := params.get("name"), str):
+                headers[MCP_NAME_HEADER] = encode_header_value(name)
+            options["headers"] = headers
+        if method in ("initialize", "server/discover"):
             options["cancel_on_abandon"] = False
         if on_progress is not None:
             options["on_progress"] = on_progress
@@ -154,6 +198,11 @@ class Connection:
     async def _notice(self, context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None) -> None:
         if method == _LIST_CHANGED:
             self._on_list_changed()
+
+
+def _capabilities(answer: Mapping[str, Any]) -> dict[str, Any]:
+    capabilities = answer.get("capabilities")
+    return cast("dict[str, Any]", capabilities) if isinstance(capabilities, dict) else {}
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -269,7 +318,8 @@ async def http_streams(
     """The messages of a server behind an address. `on_status` is told the status of each response."""
 
     async def look(response: httpx2.Response) -> None:
-        on_status(response.status_code)
+        if response.request.method == "POST":  # the others only listen, and a server need not take them
+            on_status(response.status_code)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.DecodingError("the answer is compressed, which was not asked for", request=response.request)
         kind = response.headers.get("content-type", "")

@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -66,34 +67,39 @@ class ServerSandbox:
 
     def __init__(self, command: Command) -> None:
         self._command = command
+        self._lock = threading.Lock()
         self._private = ""
         self._sandbox: Sandbox | None = None
         self.folder = ""
 
     def open(self) -> Sandbox:
         """Raises `SandboxError`, `OSError` or `ValueError` if there can be none."""
-        if self._sandbox is None:
-            command = self._command
-            if command.cwd is None:
-                self._private = self._private or tempfile.mkdtemp(prefix="swink-mcp-")
-            self.folder = os.path.realpath(os.path.expanduser(command.cwd or self._private))
-            write = (self.folder, *map(os.path.expanduser, command.write))
-            profile = SandboxProfile(write=write, network=command.network)
-            profile = structs.replace(profile, hidden=(*profile.hidden, *command.hidden))
-            if command.sandbox == "off":
-                self._sandbox = open_unconfined(profile)
-            else:
-                self._sandbox = open_sandbox(profile, backend=command.sandbox)
-        return self._sandbox
+        with self._lock:
+            if self._sandbox is None:
+                self._sandbox = self._opened()
+            return self._sandbox
+
+    def _opened(self) -> Sandbox:
+        command = self._command
+        if command.cwd is None:
+            self._private = self._private or tempfile.mkdtemp(prefix="swink-mcp-")
+        self.folder = os.path.realpath(os.path.expanduser(command.cwd or self._private))
+        write = (self.folder, *map(os.path.expanduser, command.write))
+        profile = SandboxProfile(write=write, network=command.network)
+        profile = structs.replace(profile, hidden=(*profile.hidden, *command.hidden))
+        if command.sandbox == "off":
+            return open_unconfined(profile)
+        return open_sandbox(profile, backend=command.sandbox)
 
     def close(self) -> None:
         """Ends every process of the server. Idempotent."""
-        sandbox, self._sandbox = self._sandbox, None
-        if sandbox is not None:
-            sandbox.close()
-        if self._private:
-            shutil.rmtree(self._private, ignore_errors=True)
-            self._private = ""
+        with self._lock:
+            sandbox, self._sandbox = self._sandbox, None
+            if sandbox is not None:
+                sandbox.close()
+            if self._private:
+                shutil.rmtree(self._private, ignore_errors=True)
+                self._private = ""
 
 
 class ServerProcess:

@@ -30,6 +30,10 @@ _NOTE = 160
 
 def result_of(answer: dict[str, Any], server: str, tool: str, redactor: Redactor | None) -> AgentToolResult:
     """The result of a call, with at most 100 KiB of text, masked before it is cut."""
+    if answer.get("resultType") == "input_required":
+        return AgentToolResult.error(
+            "the server asks for input, which is not offered", {"server": server, "tool": tool}
+        )
     content = answer.get("content")
     items = cast("list[object]", content) if isinstance(content, list) else []
     blocks: list[UserBlock] = [_block(cast("dict[str, Any]", item)) for item in items if isinstance(item, dict)]

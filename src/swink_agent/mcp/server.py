@@ -47,6 +47,8 @@ _FETCHERS = frozenset(
     {"uvx", "uv", "npx", "npm", "pnpm", "yarn", "bunx", "bun", "pipx", "deno", "docker", "podman", "go"}
 )
 
+_SANDBOXES = ("auto", "bubblewrap", "landlock", "sandbox-exec", "off")
+
 log = logging.getLogger("swink_agent.mcp")
 
 
@@ -82,8 +84,10 @@ class McpServer:
         self._start_timeout = start_timeout
         self._timeout = timeout
         self._clock = clock
-        # Only what this server was given: the run's own redactor masks results.
-        self._redactor = Redactor(environment={**({} if command is None else command.env), **self._headers})
+        given = {**({} if command is None else command.env), **self._headers}
+        self._redactor = Redactor(environment=given)
+        # For results, which the run's own redactor masks too: only what this server was given.
+        self._own_secrets = Redactor(environment=given, patterns=False)
         self._place = None if command is None else ServerSandbox(command)
         self._process: ServerProcess | None = None
         self._connection: Connection | None = None
@@ -124,6 +128,8 @@ class McpServer:
         """
         if not isinstance(command, str) or not command:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError("command is the program to start, such as 'uvx'")
+        if sandbox not in _SANDBOXES:
+            raise ValueError(f"sandbox is {sandbox!r}; it is one of {', '.join(_SANDBOXES)}")
         folders = (write,) if isinstance(write, (str, os.PathLike)) else tuple(write)
         started = Command(
             program=command,
@@ -289,7 +295,8 @@ class McpServer:
                         "so the call was cancelled"
                     )
                 await asyncio.wait([task], timeout=left)
-            return result_of(task.result(), self.name, true_name, ctx.redactor)
+            answer = self._own_secrets.redact_value(task.result())
+            return result_of(answer, self.name, true_name, ctx.redactor)
         except (ToolError, asyncio.CancelledError):
             raise
         except Exception as error:
@@ -300,7 +307,7 @@ class McpServer:
     async def _reason(self, error: Exception, connection: Connection) -> str:
         """Why a call failed, for the model."""
         if connection.is_open and self._status not in (401, 403):
-            told = shown_text(getattr(error, "message", None) or str(error)) or type(error).__name__
+            told = self._told(error)
             if self._status == 404:  # the session is over: the next call begins another
                 await self._disconnect()
             return f"the MCP server {self.name} answered with an error: {told}"

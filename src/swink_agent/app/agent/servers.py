@@ -14,7 +14,7 @@ from pathlib import Path
 
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.values.value import Value
-from swink_agent.mcp import McpServer, McpTool
+from swink_agent.mcp import McpError, McpServer, McpTool
 
 from ..errors import UsageProblem
 from ..settings.mcp_servers import ServerSettings
@@ -127,7 +127,7 @@ class McpServers:
         try:
             await server.open()
         except Exception as error:  # also what is missing: the run goes on without it
-            log.warning("%s", error)
+            log.warning("%s", error if isinstance(error, McpError) else f"MCP server {server.name}: {error}")
             return
         for warning in server.warnings[:5]:
             log.warning("MCP server %s: %s", server.name, warning)
