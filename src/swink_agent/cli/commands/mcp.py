@@ -36,7 +36,7 @@ Examples:
 )
 @click.pass_context
 def mcp(ctx: click.Context) -> None:
-    """List and test the MCP servers of the settings; be one.
+    """List and test MCP servers; serve the agent's tools as one.
 
     A server is a table [mcp.servers.NAME] of the settings: command and args, or url and headers.
     """
