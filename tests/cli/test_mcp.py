@@ -56,6 +56,7 @@ async def test_list_shows_the_servers_and_starts_none(swink: Any) -> None:
     assert "disabled" in shown.stdout
 
 
+@pytest.mark.sweep  # loads the package in each of three processes
 async def test_test_starts_one_server_and_tells_its_tools(swink: Any) -> None:
     _settings(swink, _table("one", "tools.append({'name': 'bad'})"), _table("bad", "sys.exit(9)"))
     done = await swink("mcp", "test", "one", "--json")
@@ -105,6 +106,7 @@ async def _session(process: asyncio.subprocess.Process, *requests: tuple[str, di
     return results[1:]
 
 
+@pytest.mark.sweep  # loads the package in a process that shares nothing
 async def test_serve_offers_the_tools_and_the_agent(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n")
     async with FakeProvider("anthropic", ["the answer"]) as provider:

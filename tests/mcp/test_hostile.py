@@ -109,15 +109,16 @@ def on_call(id, name, arguments, meta):
         assert await said(server, text="x") == "fine"
 
 
-async def test_a_large_result_is_cut_and_a_flood_of_notifications_is_survived() -> None:
-    flood = """
+@pytest.mark.parametrize("size", [1000, pytest.param(20_000, marks=pytest.mark.sweep)])
+async def test_a_large_result_is_cut_and_a_flood_of_notifications_is_survived(size: int) -> None:
+    flood = f"""
 def on_call(id, name, arguments, meta):
     if arguments.get("text"):
         return text(id, "y" * 5_000_000)
-    for n in range(20_000):
-        say(method="notifications/message", params={"level": "info", "data": "x" * 100})
-        say(method="notifications/progress", params={"progressToken": "other", "progress": n})
-        say(id=f"q{n}", method="sampling/createMessage", params={})
+    for n in range({size}):
+        say(method="notifications/message", params={{"level": "info", "data": "x" * 100}})
+        say(method="notifications/progress", params={{"progressToken": "other", "progress": n}})
+        say(id=f"q{{n}}", method="sampling/createMessage", params={{}})
     text(id, "after the flood")
 """
     async with raw_server(flood) as server:
@@ -210,6 +211,7 @@ def on_call(id, name, arguments, meta):
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.sweep  # it waits for an end that does not come
 async def test_a_server_that_closes_its_output_is_a_server_that_ended() -> None:
     closes = """
 def on_call(id, name, arguments, meta):
