@@ -18,7 +18,7 @@ from swink_agent.mcp import McpError, McpServer
 from swink_agent.testing import call as calling
 from swink_agent.testing import scripted
 from swink_agent.testing import text as saying
-from tests.mcp.raw_server import call, named, raw_server
+from tests.mcp.raw_server import call, named, program, raw_server
 from tests.sandbox.back_ends import gone, lives
 
 # -- the start -------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ async def test_a_program_that_fetches_is_told_what_it_lacks_in_the_sandbox(tmp_p
         await server.__aenter__()
     assert "no route to host" in str(caught.value)
     assert "network = true" in str(caught.value)
-    assert 'write = ["~/.cache"]' in str(caught.value)
+    assert 'write = ["~/.cache/uv"]' in str(caught.value)
 
 
 async def test_a_missing_package_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +153,15 @@ async def test_a_server_is_confined_and_has_a_clean_environment(
     assert (seen["here"], seen["there"], allowed["there"]) == (True, False, True)
     assert seen["given"] == "yes"
     assert "OPENAI_API_KEY" not in seen["environment"]
+
+
+async def test_a_server_in_the_temporary_folder_is_found_with_the_files_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("WORD = 'from beside'")
+    script = tmp_path / "server.py"
+    lines = "import beside\ndef on_call(id, name, arguments, meta): text(id, beside.WORD)"
+    script.write_text(program(lines))
+    async with McpServer.stdio(sys.executable, str(script), name="raw") as server:
+        assert extract_text((await call(server, "echo")).content) == "from beside"
 
 
 async def test_a_server_without_a_folder_has_a_private_one_that_is_removed() -> None:

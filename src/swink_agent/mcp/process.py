@@ -22,20 +22,25 @@ from swink_agent.core.values.value import Value
 from swink_agent.sandbox import (
     Sandbox,
     SandboxedProcess,
+    SandboxError,
     SandboxProfile,
     find_program,
     open_sandbox,
     open_unconfined,
 )
+from swink_agent.sandbox.profile import is_beneath
 
 __all__ = ["LONGEST_LINE", "Command", "ServerProcess", "ServerSandbox"]
 
 LONGEST_LINE = 16 * 1024 * 1024
 """Bytes of one message. A server that writes a longer one is ended."""
 _CHUNK = 64 * 1024
+_TMP = "/tmp"
 _GRACE = 2.0
 """Seconds between the end of its input and the end of its processes."""
 _WAITING_WRITES = 64
+_CACHES = {"UV_CACHE_DIR": "~/.cache/uv", "npm_config_cache": "~/.npm"}
+"""Where programs keep what they fetched. In the sandbox that is a temporary folder, unless this one may be written."""
 _KEPT_LINES = 12
 _LONGEST_KEPT = 400
 _PATIENCE = 10.0
@@ -84,8 +89,11 @@ class ServerSandbox:
         if command.cwd is None:
             self._private = self._private or tempfile.mkdtemp(prefix="swink-mcp-")
         self.folder = os.path.realpath(os.path.expanduser(command.cwd or self._private))
-        write = (self.folder, *map(os.path.expanduser, command.write))
-        profile = SandboxProfile(write=write, network=command.network)
+        write = (self.folder, *[os.path.join(self.folder, os.path.expanduser(folder)) for folder in command.write])
+        for folder in write:
+            os.makedirs(folder, exist_ok=True)
+        shown = _in_tmp(command, self.folder)
+        profile = SandboxProfile(write=write, read=("/", *shown) if shown else None, network=command.network)
         profile = structs.replace(profile, hidden=(*profile.hidden, *command.hidden))
         if command.sandbox == "off":
             return open_unconfined(profile)
@@ -134,7 +142,7 @@ class ServerProcess:
             process = await sandbox.spawn(
                 [program, *command.args],
                 cwd=place.folder,
-                environment=command.env,
+                environment={**_caches(sandbox.profile), **command.env},
                 stdin=their_in,
                 stderr=their_err,
             )
@@ -205,7 +213,10 @@ class ServerProcess:
 
     async def _end_with_it(self) -> None:
         """Notes how it ends, and then ends what it left running, which would hold its output open."""
-        self.code = await self._process.wait(look=False)
+        try:
+            self.code = await self._process.wait(look=False)
+        except SandboxError as error:  # which ended before the program began
+            self.flaw = str(error)
         self._process.kill()
         for warning in await self._process.look_behind():
             log.warning("%s", warning)
@@ -303,3 +314,23 @@ def _program(command: Command, profile: SandboxProfile, folder: str) -> str:
     if (inside := find()) is not None:
         raise FileNotFoundError(f"{name} is only found as {inside}, where commands may write: give that path in full")
     raise FileNotFoundError(f"{name} is not installed, or is not in PATH")
+
+
+def _caches(profile: SandboxProfile) -> dict[str, str]:
+    """The variables of caches that the server may write."""
+    places = {name: os.path.realpath(os.path.expanduser(folder)) for name, folder in _CACHES.items()}
+    return {name: place for name, place in places.items() if any(is_beneath(place, root) for root in profile.write)}
+
+
+def _in_tmp(command: Command, folder: str) -> list[str]:
+    """What the command line names beneath `/tmp`, with the files beside it: a sandbox may have its own `/tmp`."""
+    found: dict[str, None] = {}
+    for word in (command.program, *command.args):
+        path = os.path.realpath(os.path.join(folder, os.path.expanduser(word.rpartition("=")[2])))
+        if not is_beneath(path, _TMP) or path == _TMP or "\0" in word or not os.path.exists(path):
+            continue
+        beside = path if os.path.isdir(path) else os.path.dirname(path)
+        if word == command.program and os.path.basename(beside) == "bin":
+            beside = os.path.dirname(beside)  # an environment with its packages
+        found[path if beside == _TMP else beside] = None
+    return list(found)

@@ -416,7 +416,8 @@ class McpServer:
         if not command.network:
             lacks.append("no network (network = true allows it)")
         if not command.write:
-            lacks.append('no cache that it may write (write = ["~/.cache"] allows it)')
+            cache = "~/.npm" if "np" in os.path.basename(command.program) else "~/.cache/uv"
+            lacks.append(f'no cache that it may write (write = ["{cache}"] allows it)')
         return f"\nIn the sandbox {command.program} has {' and '.join(lacks)}." if lacks else ""
 
     async def _disconnect(self) -> None:
