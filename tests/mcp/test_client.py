@@ -327,6 +327,15 @@ child = subprocess.Popen(["sleep", "601.25"])
     assert await gone("601.25")
 
 
+async def test_nobody_is_asked_about_a_call_of_a_server_that_was_left() -> None:
+    async with raw_server() as server:
+        tools = server.tools()
+    agent = Agent("scripted:x", stream_fn=scripted(calling("mcp__raw__echo"), saying("ready")), tools=tools)
+    result = await agent.prompt("go")
+    assert result.text == "ready"
+    assert "the MCP server raw is not running" in str(agent.messages[2])
+
+
 # -- the list --------------------------------------------------------------------------------------------------------
 
 _CHANGES = """

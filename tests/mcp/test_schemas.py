@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from swink_agent.core.schemas.validation import compile_schema
 from swink_agent.mcp.schemas import UnusableSchema, shown_text, tame_schema
 
 TEXT = {"type": "string"}
@@ -20,7 +23,7 @@ def _nested(levels: int) -> dict[str, Any]:
 
 @pytest.mark.table
 @pytest.mark.parametrize(
-    ("given", "tame"),
+    ("written", "tame"),
     [
         ({}, {"type": "object", "properties": {}}),
         ({"type": ["object", "null"]}, {"type": "object", "properties": {}}),
@@ -86,8 +89,8 @@ def _nested(levels: int) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_schema_becomes_one_that_providers_take(given: dict[str, Any], tame: dict[str, Any]) -> None:
-    assert tame_schema(given) == tame
+def test_a_schema_becomes_one_that_providers_take(written: dict[str, Any], tame: dict[str, Any]) -> None:
+    assert tame_schema(written) == tame
 
 
 _LAUGHS = {f"L{n}": {"properties": {c: {"$ref": f"#/$defs/L{n + 1}"} for c in "abcdefgh"}} for n in range(12)}
@@ -95,7 +98,7 @@ _LAUGHS = {f"L{n}": {"properties": {c: {"$ref": f"#/$defs/L{n + 1}"} for c in "a
 
 @pytest.mark.table
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("written", "why"),
     [
         (None, "missing"),
         (True, "missing"),
@@ -114,9 +117,40 @@ _LAUGHS = {f"L{n}": {"properties": {c: {"$ref": f"#/$defs/L{n + 1}"} for c in "a
         ({"properties": 3}, "not describe an object"),
     ],
 )
-def test_a_schema_that_no_provider_takes_is_refused_with_the_reason(given: object, why: str) -> None:
+def test_a_schema_that_no_provider_takes_is_refused_with_the_reason(written: object, why: str) -> None:
     with pytest.raises(UnusableSchema, match=why):
-        tame_schema(given)
+        tame_schema(written)
+
+
+_NAMES = st.sampled_from(["a", "b", "c d", "properties", "$ref", "anyOf"])
+_SCHEMAS = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(0, 3), st.sampled_from(["string", "object", "#", "#/$defs/a", "x"])
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(_NAMES, inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(["type", "properties", "$ref", "$defs", "anyOf", "oneOf", "allOf", "required", "items"]),
+            inner,
+            max_size=5,
+        ),
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=300)
+@given(_SCHEMAS)
+def test_whatever_is_given_is_refused_or_made_to_fit(written: Any) -> None:
+    try:
+        tame = tame_schema(written)
+    except UnusableSchema:
+        return
+    assert tame["type"] == "object"
+    assert not {"anyOf", "oneOf", "allOf", "$ref", "$defs"} & tame.keys()
+    assert set(tame.get("required", ())) <= tame["properties"].keys()
+    compile_schema(tame)
 
 
 def test_descriptions_are_cut_and_show_all_that_they_hold() -> None:

@@ -7,6 +7,7 @@ shape: the package would refuse a whole list because of one tool in it.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -241,20 +242,23 @@ class _Incoming(_Stream):
 
     def __init__(self, process: ServerProcess) -> None:
         super().__init__(process)
-        self._waiting: list[JSONRPCMessage] = []
+        self._waiting: deque[JSONRPCMessage] = deque()
 
     def __aiter__(self) -> _Incoming:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
         while True:
+            await asyncio.sleep(0)  # a server that writes without a pause must not keep all others waiting
             if self._waiting:
-                return SessionMessage(self._waiting.pop(0))
+                message = self._waiting.popleft()
+                if not self._is_dealt_with(message):
+                    return SessionMessage(message)
+                continue
             line = await self._process.read_line()
             if line is None:
                 raise StopAsyncIteration
-            await asyncio.sleep(0)  # a server that writes without a pause must not keep all others waiting
-            self._waiting = [message for message in _messages(line) if not self._is_dealt_with(message)]
+            self._waiting.extend(_messages(line))
 
     async def receive(self) -> SessionMessage | Exception:
         try:

@@ -30,23 +30,21 @@ _NOTE = 160
 
 def result_of(answer: dict[str, Any], server: str, tool: str, redactor: Redactor | None) -> AgentToolResult:
     """The result of a call, with at most 100 KiB of text, masked before it is cut."""
-    if answer.get("resultType") == "input_required":
-        return AgentToolResult.error(
-            "the server asks for input, which is not offered", {"server": server, "tool": tool}
-        )
-    content = answer.get("content")
-    items = cast("list[object]", content) if isinstance(content, list) else []
-    blocks: list[UserBlock] = [_block(cast("dict[str, Any]", item)) for item in items if isinstance(item, dict)]
     structured = answer.get("structuredContent")
     encoded = b"" if structured is None else msgspec.json.encode(structured)
-    if not blocks and structured is not None:
-        blocks = [Text(encoded.decode())]
-    kept = _within_limit(blocks, redactor) or [Text("(no content)")]
     details = {
         "server": server,
         "tool": tool,
         "structured": structured if len(encoded) <= _MOST_STRUCTURED else None,
     }
+    if answer.get("resultType") == "input_required":
+        return AgentToolResult.error("the server asks for input, which is not offered", details)
+    content = answer.get("content")
+    items = cast("list[object]", content) if isinstance(content, list) else []
+    blocks: list[UserBlock] = [_block(cast("dict[str, Any]", item)) for item in items if isinstance(item, dict)]
+    if not blocks and structured is not None:
+        blocks = [Text(encoded.decode())]
+    kept = _within_limit(blocks, redactor) or [Text("(no content)")]
     return AgentToolResult(kept, details, answer.get("isError") is True)
 
 

@@ -47,6 +47,12 @@ class McpTool:
         """What an approval is bound to: the server, the true name and a digest of the tool's definition."""
         return self._scope(self._now())
 
+    def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
+        """Refuses a call of a server that was left, so that no one is asked about it."""
+        if self._server.state == "closed":
+            return AgentToolResult.error(f"the MCP server {self.server} is not running")
+        return None
+
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         """Calls the tool, and starts the server anew first if it ended."""
         await self._server.connected()

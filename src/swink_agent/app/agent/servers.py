@@ -75,6 +75,7 @@ class McpServers:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told: set[str] = set()
         self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self.settings)
@@ -118,7 +119,10 @@ class McpServers:
         loop = self._loop
         if not self._is_closed and loop is not None and not loop.is_closed():
             with suppress(RuntimeError):  # it closes just now
-                loop.call_soon_threadsafe(lambda: loop.create_task(self.close()))
+                loop.call_soon_threadsafe(self._begin_closing, loop)
+
+    def _begin_closing(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._closing = loop.create_task(self.close())
 
     async def _open_all(self) -> None:
         await asyncio.gather(*[self._open(server) for server in self._servers.values()])
