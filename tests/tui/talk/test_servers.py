@@ -61,10 +61,12 @@ async def test_the_panel_shows_states_and_tools_and_starts_a_server_anew(talk: T
     await conversation.close()
 
 
-async def test_another_model_keeps_the_servers_and_plan_mode_leaves_their_tools_out(talk: Talk, tmp_path: Path) -> None:
+async def test_another_model_and_session_keep_the_servers_and_plan_mode_leaves_their_tools_out(
+    talk: Talk, tmp_path: Path
+) -> None:
     count = tmp_path / "starts"
     _settings(tmp_path, one=f"with open({str(count)!r}, 'a') as file: file.write('x')")
-    stream = scripted(text("one"), text("two"), text("three"), text("four"))
+    stream = scripted(text("one"), text("two"), text("three"), text("four"), text("five"))
     conversation = await talk.open(stream, tools=["read_file"])
     await conversation.submit("go")
     await conversation.settled()
@@ -79,6 +81,10 @@ async def test_another_model_keeps_the_servers_and_plan_mode_leaves_their_tools_
     offered = [[tool.name for tool in request.context.tools] for request in stream.requests]
     both = ["read_file", "mcp__one__echo"]
     assert offered == [both, both, ["read_file"], both]
+    await conversation.submit("/reset")
+    await conversation.submit("in another session")
+    await conversation.settled()
+    assert [tool.name for tool in stream.requests[-1].context.tools] == both
     assert count.read_text() == "x"
     await conversation.close()
 

@@ -257,10 +257,14 @@ class Conversation:
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
         """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""
         before = self.opened
+        servers = None if before is None else before.made.servers
         with self.holding():
-            opened = await asyncio.to_thread(OpenAgent.open, self.opening, self.around, wanted, model=model)
+            opened = await asyncio.to_thread(
+                OpenAgent.open, self.opening, self.around, wanted, model=model, servers=servers
+            )
             if before is not None:
                 opened.made.approvals.mode = before.made.approvals.mode
+                before.made.servers = None  # the new agent has them
             self.adopt(opened)
         if before is not None and (problem := await asyncio.to_thread(before.close)):
             self.notice(problem, "warning")

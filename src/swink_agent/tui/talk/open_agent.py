@@ -82,8 +82,9 @@ class OpenAgent:
         *,
         model: ModelSpec | None = None,
         trust: SessionTrust | None = None,
+        servers: McpServers | None = None,
     ) -> OpenAgent:
-        """Opens the session, unless an open one is given, and creates the agent.
+        """Opens the session, unless an open one is given, and creates the agent. `servers` are those that run already.
 
         Raises `ApplicationError`, and leaves nothing open then.
         """
@@ -91,10 +92,12 @@ class OpenAgent:
             session = opening.session(wanted)
             session.__enter__()
         try:
-            made = around.agent(opening, session, opening.redactor(session), model=model, trust=trust)
+            redactor = opening.redactor(session)
+            made = around.agent(opening, session, redactor, model=model, trust=trust, servers=servers)
             try:
                 session.attach(made.agent)
             except BaseException:
+                made.servers = None if servers is not None else made.servers
                 made.close()
                 raise
         except BaseException:
