@@ -121,6 +121,21 @@ async def test_a_missing_package_names_the_command_that_installs_it(monkeypatch:
         await raw_server().__aenter__()
 
 
+async def test_a_server_that_stays_open_without_the_package_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    from swink_agent.core.extras import MissingExtra
+
+    server = raw_server()
+    with monkeypatch.context() as missing:
+        missing.setitem(sys.modules, "mcp", None)
+        with pytest.raises(MissingExtra):
+            await server.open()
+    assert server.state == "failed"
+    assert "pip install" in server.problem
+    await server.restart()
+    assert server.state == "running"
+    await server.close()
+
+
 # -- confinement -----------------------------------------------------------------------------------------------------
 
 _LOOKS = """

@@ -269,12 +269,16 @@ class McpServer:
             await self._start_once()
         except (McpError, MissingExtra) as error:
             raise ToolError(str(error)) from error
+        except asyncio.CancelledError:
+            if self._is_inside:
+                raise
+            raise ToolError(f"the MCP server {self.name} is not running") from None  # it was left meanwhile
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
     async def call(self, true_name: str, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         """The result of one call. Progress becomes updates. A cancelled call does not wait for the server."""
-        connection = self._connection
+        connection, process = self._connection, self._process
         if connection is None:
             raise ToolError(f"the MCP server {self.name} is not running")
         loop = asyncio.get_running_loop()
@@ -300,18 +304,19 @@ class McpServer:
         except (ToolError, asyncio.CancelledError):
             raise
         except Exception as error:
-            raise ToolError(await self._reason(error, connection)) from error
+            raise ToolError(await self._reason(error, connection, process)) from error
         finally:
             task.cancel()
 
-    async def _reason(self, error: Exception, connection: Connection) -> str:
-        """Why a call failed, for the model."""
-        if connection.is_open and self._status not in (401, 403):
-            told = self._told(error)
-            if self._status == 404:  # the session is over: the next call begins another
-                await self._disconnect()
-            return f"the MCP server {self.name} answered with an error: {told}"
-        return f"the MCP server {self.name} ended: {await self._why(error)}. The next call starts it anew."
+    async def _reason(self, error: Exception, connection: Connection, process: ServerProcess | None) -> str:
+        """Why a call failed, for the model. Meanwhile another call may have started the server anew."""
+        if not connection.is_open:
+            why = await self._why(error, connection, process)
+            return f"the MCP server {self.name} ended: {why}\nThe next call starts it anew."
+        why = self._of_status(self._told(error))
+        if self._status == 404 and self._connection is connection:  # the session is over: the next call begins another
+            await self._disconnect()
+        return f"the MCP server {self.name} answered with an error: {why}"
 
     # -- starting ------------------------------------------------------------------------------------------------
 
@@ -336,14 +341,16 @@ class McpServer:
                 connection = await self._connect()
                 capabilities = await connection.greet(own_version())
                 self._listing = await self._read_tools(connection, must="tools" in capabilities)
-        except MissingExtra:
-            raise
         except asyncio.CancelledError:
             await self._disconnect()
             raise
+        except MissingExtra as error:
+            await self._failed(str(error))
+            raise
         except Exception as error:
-            message = await self._failed(error)
-            raise McpError(self.name, message) from error
+            why = await self._why(error, self._connection, self._process) + self._hint()
+            await self._failed(str(McpError(self.name, why)))
+            raise McpError(self.name, why) from error
         self._failures, self._not_before, self.problem = 0, 0.0, ""
         return connection
 
@@ -368,39 +375,35 @@ class McpServer:
     def _saw_status(self, status: int) -> None:
         self._status = status
 
-    async def _failed(self, error: Exception) -> str:
-        """Ends what was started and returns why it failed."""
-        if isinstance(error, TimeoutError):
-            why = f"it was not ready after {self._start_timeout:g} s"
-            if self._process is not None and self._process.last_words:
-                why += f"\n{_indented(self._process.last_words)}"
-        else:
-            why = await self._why(error)
+    async def _failed(self, problem: str) -> None:
+        """Ends what was started, and says when it may be tried again."""
         await self._disconnect()
+        self.problem = problem
         self._failures += 1
         self._not_before = self._clock() + min(2.0 ** (self._failures - 1), _LONGEST_WAIT)
-        why += self._hint()
-        self.problem = str(McpError(self.name, why))
-        return why
 
-    async def _why(self, error: Exception) -> str:
+    async def _why(self, error: Exception, connection: Connection | None, process: ServerProcess | None) -> str:
         """What is known of a failure: the exit and the last words of a process, the status of an address."""
-        if self._process is not None:
-            if self._connection is None or not self._connection.is_open:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_ENDING):
-                        await self._process.ended()
-            code, words = self._process.code, self._process.last_words
-            why = self._process.flaw or ("" if code is None else f"it ended with exit code {code}")
-            why = why or self._told(error)
-            return f"{why}\n{_indented(words)}" if words else why
+        is_late = isinstance(error, TimeoutError)
+        why = f"it was not ready after {self._start_timeout:g} s" if is_late else self._told(error)
+        if process is None:
+            failure = None if connection is None or is_late else connection.failure
+            return self._of_status(why if failure is None else self._told(failure))
+        if not is_late and (connection is None or not connection.is_open):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ENDING):
+                    await process.ended()
+        if process.flaw or process.code is not None:
+            why = process.flaw or f"it ended with exit code {process.code}"
+        return f"{why}\n{_indented(process.last_words)}" if process.last_words else why
+
+    def _of_status(self, why: str) -> str:
+        """The same with the status of the last answer over HTTP, if that says more."""
         if self._status == 401:
             return "HTTP 401: it wants a login, or another one: give it in headers"
-        failure = getattr(self._connection, "failure", None)
-        why = self._told(failure if isinstance(failure, Exception) else error)
         return f"HTTP {self._status}: {why}" if self._status >= 400 else why
 
-    def _told(self, error: Exception) -> str:
+    def _told(self, error: BaseException) -> str:
         said = getattr(error, "message", None) or getattr(error, "strerror", None) or str(error)
         kind = "" if isinstance(error, (SandboxError, OSError, ValueError)) and said else f"{type(error).__name__}: "
         if hasattr(error, "code"):
@@ -461,7 +464,7 @@ class McpServer:
     def _tool(self, name: str, definition: ToolDefinition) -> McpTool:
         key = (name, definition.digest)
         made = self._made.get(key)
-        if made is None or made.parameters_schema != definition.schema:
+        if made is None:
             if len(self._made) > 1000:  # a server that changes its tools all the time
                 self._made.clear()
             made = self._made[key] = McpTool(self, name, definition)
