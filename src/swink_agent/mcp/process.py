@@ -29,6 +29,7 @@ from swink_agent.sandbox import (
     open_unconfined,
 )
 from swink_agent.sandbox.profile import is_beneath
+from swink_agent.sandbox.programs import own_folders
 
 __all__ = ["LONGEST_LINE", "Command", "ServerProcess", "ServerSandbox"]
 
@@ -323,8 +324,11 @@ def _caches(profile: SandboxProfile) -> dict[str, str]:
 
 
 def _in_tmp(command: Command, folder: str) -> list[str]:
-    """What the command line names beneath `/tmp`, with the files beside it: a sandbox may have its own `/tmp`."""
-    found: dict[str, None] = {}
+    """What the command line names beneath `/tmp`, with the files beside it: a sandbox may have its own `/tmp`.
+
+    Also this program's own packages, which a server may need.
+    """
+    found: dict[str, None] = {place: None for place in own_folders() if place != _TMP and is_beneath(place, _TMP)}
     for word in (command.program, *command.args):
         path = os.path.realpath(os.path.join(folder, os.path.expanduser(word.rpartition("=")[2])))
         if not is_beneath(path, _TMP) or path == _TMP or "\0" in word or not os.path.exists(path):
