@@ -81,16 +81,20 @@ class McpServers:
         return len(self.settings)
 
     async def tools(self) -> list[McpTool]:
-        """The tools of all servers that run, as they are now. The first call starts the servers, all at once."""
+        """The tools of all servers that run, as they are now. Starts the servers if nothing did so before."""
         if self._is_closed:
             return []
+        # An abort of the run does not abort the start, which the next run then finds done.
+        await asyncio.shield(self.begin())
+        await asyncio.gather(*[server.settled() for server in self._servers.values()])
+        return [tool for name in self._servers for tool in self._tools_of(name)]
+
+    def begin(self) -> asyncio.Task[None]:
+        """Starts all servers at once, if that was not done before. The task ends when each runs or has failed."""
         if self._opening is None:
             self._loop = asyncio.get_running_loop()
             self._opening = self._loop.create_task(self._open_all())
-        # An abort of the run does not abort the start, which the next run then finds done.
-        await asyncio.shield(self._opening)
-        await asyncio.gather(*[server.settled() for server in self._servers.values()])
-        return [tool for name in self._servers for tool in self._tools_of(name)]
+        return self._opening
 
     async def restart(self, name: str) -> None:
         """Starts one server anew. Raises `McpError`, `MissingExtra`, or `UsageProblem` for an unknown name."""
@@ -98,8 +102,7 @@ class McpServers:
         if server is None:
             there = ", ".join(self._servers) or "none"
             raise UsageProblem(f"no MCP server {name[:40]!r} can be started; there are: {there}")
-        if self._opening is None:
-            await self.tools()
+        await asyncio.shield(self.begin())
         await server.restart()
 
     def statuses(self) -> list[ServerStatus]:
@@ -156,7 +159,8 @@ class McpServers:
         if self._opening is None:
             return ServerStatus(item.name, "waiting", item.target)
         tools = tuple(self._tools_of(item.name))
-        return ServerStatus(item.name, server.state, item.target, server.problem, tools, server.warnings)
+        state = "starting" if server.state == "closed" and not self._opening.done() else server.state
+        return ServerStatus(item.name, state, item.target, server.problem, tools, server.warnings)
 
 
 class ToolsWithServers:

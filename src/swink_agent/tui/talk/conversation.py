@@ -190,6 +190,8 @@ class Conversation:
             self.notice(str(error), "error")
             self.front.changed()
             return
+        if opened.made.servers is not None:
+            opened.made.servers.begin()  # while the user writes the first prompt
         early = tuple(self.transcript.blocks)  # blocks that the user asked for meanwhile, such as #help
         self.adopt(opened)
         for text, kind in first_words(opened):

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
 
 _CHOICES = (("restart", "start it anew"), ("no", "leave it"))
-_STATES = {"waiting": "starts with the next prompt", "ended": "ended; the next call starts it"}
+_STATES = {
+    "waiting": "starts with the next prompt",
+    "starting": "is starting",
+    "ended": "ended; the next call starts it",
+}
 _SHOWN_TOOLS = 60
 
 
