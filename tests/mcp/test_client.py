@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent import Agent
+from swink_agent import Agent, ToolResultMessage
 from swink_agent.approvals import ApprovalChoice, Approvals
 from swink_agent.core.approval import Grant
 from swink_agent.core.tool import ToolContext
@@ -282,6 +282,20 @@ async def test_an_abort_of_the_run_does_not_wait_for_a_server_that_does_not_read
         agent.abort()
         await asyncio.wait([running])
         assert asyncio.get_running_loop().time() - before < 1
+
+
+async def test_steering_tells_the_server_too() -> None:
+    async with raw_server(_REMEMBERS) as server:
+        stream = scripted(calling("mcp__raw__echo"), calling("mcp__raw__echo", text="heard"), saying("ready"))
+        agent = Agent("scripted:x", stream_fn=stream, tools=server.tools(), approve=lambda request: True)
+        running = asyncio.create_task(agent.prompt("go"))
+        while not agent.pending_tool_calls:  # noqa: ASYNC110 - the call itself tells nobody
+            await asyncio.sleep(0.01)
+        agent.steer("something else")
+        await running
+        said = [extract_text(message.content) for message in agent.messages if isinstance(message, ToolResultMessage)]
+        assert "user requested steering interrupt" in said[0]
+        assert said[1].endswith("notifications/cancelled")
 
 
 # -- the end ---------------------------------------------------------------------------------------------------------

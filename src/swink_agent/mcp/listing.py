@@ -19,7 +19,7 @@ __all__ = ["MOST_TOOLS", "Listing", "ToolDefinition", "read_listing"]
 
 MOST_TOOLS = 128
 _MOST_PAGES = 1000
-_LONGEST_NAME = 512
+_LONGEST_NAME = 16 * 1024
 _MOST_WARNINGS = 50
 
 
@@ -29,6 +29,7 @@ class ToolDefinition(Value, frozen=True):
     name: str
     """Its true name, which the server hears."""
     title: str
+    """What people see of it: one line."""
     description: str
     schema: dict[str, Any]
     digest: str
@@ -100,7 +101,7 @@ def _definition(name: str, fields: dict[str, Any]) -> ToolDefinition:
     hints = cast("dict[str, Any]", annotations) if isinstance(annotations, dict) else {}
     return ToolDefinition(
         name=name,
-        title=shown_text(fields.get("title") or hints.get("title"), 80).replace("\n", " "),
+        title=" ".join(shown_text(fields.get("title") or hints.get("title") or name, 80).split()),
         description=shown_text(fields.get("description")),
         schema=tame,
         digest=hashlib.sha256(said).hexdigest(),

@@ -27,7 +27,7 @@ class McpTool:
         self._definition = definition
         self.name = name
         self.true_name = definition.name
-        self.label = definition.title or definition.name
+        self.label = definition.title
         self.description = definition.description
         self.parameters_schema = definition.schema
 
