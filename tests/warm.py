@@ -26,7 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-NOT_LOADED = {"local", "tui"}
+NOT_LOADED = {"local", "mcp", "tui"}
 """Rooms that few programs need, and that take long."""
 
 SWINK = "import sys\nfrom swink_agent.cli import main\nsys.exit(main())"

@@ -89,6 +89,10 @@ async def test_what_is_denied_does_not_run_in_any_mode_nor_where_nobody_would_as
         ("bash: *", "the program is not named"),
         ("bash: A=b x", "the assignment"),
         ("read_file: ../x", r"has \.\. in its path"),
+        ("mcp__*", r"names no tool of an MCP server: mcp__SERVER__TOOL, or mcp__SERVER__\*"),
+        ("mcp__git__l*", "names no tool of an MCP server"),
+        ("mcp__*__log", "names no tool of an MCP server"),
+        ("read_*", "names no tool"),
     ],
 )
 def test_a_rule_that_says_nothing_is_refused_with_the_grammar(rule: str, problem: str) -> None:
@@ -97,6 +101,25 @@ def test_a_rule_that_says_nothing_is_refused_with_the_grammar(rule: str, problem
     if "=" not in rule:  # what cannot be allowed can be denied
         with pytest.raises(ValueError, match="rule"):
             CallRules("/", tools=["bash", "read_file"], deny=[rule])
+
+
+def test_a_star_behind_the_name_of_an_mcp_server_is_all_of_its_tools(tmp_path: Path) -> None:
+    rules = CallRules(tmp_path, tools=["bash"], allow=["mcp__git__*"], deny=["mcp__web__*", "mcp__git__push"])
+    verdicts = {
+        name: decision and decision.verdict
+        for name in ("mcp__git__log", "mcp__git__push", "mcp__web__get", "mcp__git2__log", "mcp__web", "bash")
+        for decision in [rules.decide(ProposedCall("1", name, {}))]
+    }
+    assert verdicts == {
+        "mcp__git__log": "allow",
+        "mcp__git__push": "deny",
+        "mcp__web__get": "deny",
+        "mcp__git2__log": None,
+        "mcp__web": None,
+        "bash": None,
+    }
+    denied = [name for name in ("mcp__git__log", "mcp__git__push", "mcp__web__get", "bash") if rules.denies_tool(name)]
+    assert denied == ["mcp__git__push", "mcp__web__get"]
 
 
 def test_a_call_that_no_rule_is_about_is_left_to_others(tmp_path: Path) -> None:

@@ -249,6 +249,7 @@ NOT_POSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"environment": {"A": "a\0b"}}, "variable 'A' contains a NUL"),
     ({"stdin": -5}, "stdin is a descriptor"),
     ({"stdin": 9999}, "9999 is not an open descriptor"),
+    ({"stderr": -1}, "stderr is a descriptor or None"),
     ({"pass_fds": (9999,)}, "9999 is not an open descriptor"),
     ({"pass_fds": "3"}, "numbers of descriptors"),
 ]

@@ -66,6 +66,14 @@ async def test_a_descriptor_that_is_passed_is_open_and_no_other(sandbox: Sandbox
         os.close(descriptor)
 
 
+async def test_errors_go_to_a_descriptor_of_their_own_if_one_is_given(sandbox: Sandbox) -> None:
+    read, write = os.pipe()
+    assert await run(sandbox, "echo out; echo err >&2; exit 3", stderr=write) == (3, b"out\n")
+    os.close(write)
+    assert os.read(read, 100) == b"err\n"
+    os.close(read)
+
+
 async def test_the_environment_is_the_profile_s_and_what_is_added(name: str, tmp_path: Path) -> None:
     profile = SandboxProfile(write=(str(tmp_path),), environment={"PATH": os.environ["PATH"], "ONE": "1"})
     with open_any(name, profile) as sandbox:

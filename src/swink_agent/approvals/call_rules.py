@@ -23,13 +23,16 @@ __all__ = ["CallRules"]
 
 _GRAMMAR = "a rule is TOOL or TOOL: PATTERN, such as 'bash: pytest *', 'write_file: src/**' or 'edit_file'"
 _TOOL = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+_OF_A_SERVER = re.compile(r"mcp__[a-z0-9_-]{1,20}__(?:\*|[\w-]+)", re.ASCII)
+"""A tool of an MCP server, or all of them. Which there are is known when the server runs."""
 _PATH = "path"
 
 
 class CallRules:
     """Rules that allow or deny calls: `CallRules("src", allow=["bash: npm test"], deny=["bash: git push"])`.
 
-    A rule is a tool's name, for all of its calls, or the name, a colon and a pattern. For a tool that runs commands the
+    A rule is a tool's name, for all of its calls, or the name, a colon and a pattern; `mcp__git__*` is all tools of the
+    MCP server `git`. For a tool that runs commands the
     pattern is one of `CommandRules`: `pytest *` is `pytest` with any arguments, `npm test` is exactly that command;
     several commands in a row are allowed if each one is. For other tools the pattern is a path relative to `root`: `*`
     matches part of a name, `**` folders too. Allow rules compare the path as the tool resolved it; deny rules compare
@@ -68,8 +71,12 @@ class CallRules:
 
     @property
     def denied_tools(self) -> frozenset[str]:
-        """The tools that are denied with any arguments. An agent need not have them."""
+        """The tools that are denied with any arguments, by the names in the rules. An agent need not have them."""
         return frozenset([rule.tool for rule in self._deny if not rule.pattern])
+
+    def denies_tool(self, name: str) -> bool:
+        """Whether a tool is denied with any arguments, by its name or with all tools of its MCP server."""
+        return any(rule.is_about(name) for rule in self._deny if not rule.pattern)
 
     def decide(self, request: ProposedCall) -> Decision | None:
         """The decision on the call, or `None` if no rule matches. Command patterns are left to `commands`."""
@@ -110,7 +117,7 @@ class CallRules:
 
     def _match(self, rules: list[_Rule], tool: str, places: list[str], *, fold: bool = False) -> _Rule | None:
         for rule in rules:
-            if rule.tool == tool and (
+            if rule.is_about(tool) and (
                 not rule.pattern
                 or (not rule.is_command and any(rule.covers(place, self._root, fold=fold) for place in places))
             ):
@@ -149,7 +156,10 @@ class _Rule(NamedTuple):
     def parse(cls, text: str, tools: Collection[str] | None, command_tools: Mapping[str, str]) -> _Rule:
         tool, colon, pattern = (part.strip() for part in text.partition(":"))
         shown = safe_display(text, 120)
-        if not _TOOL.fullmatch(tool) or (tools is not None and tool not in tools):
+        is_of_a_server = _OF_A_SERVER.fullmatch(tool) is not None
+        if tool.startswith("mcp__") and not is_of_a_server:
+            raise ValueError(f"the rule '{shown}' names no tool of an MCP server: mcp__SERVER__TOOL, or mcp__SERVER__*")
+        if not is_of_a_server and (not _TOOL.fullmatch(tool) or (tools is not None and tool not in tools)):
             there_are = "" if tools is None else f" (there are {', '.join(tools)})"
             raise ValueError(f"the rule '{shown}' names no tool{there_are}: {_GRAMMAR}")
         if colon and not pattern:
@@ -163,6 +173,9 @@ class _Rule(NamedTuple):
         if pattern and not is_command and (".." in pattern.split("/") or "\0" in pattern):
             raise ValueError(f"the rule '{shown}' has .. in its path: name the folder itself")
         return cls(tool, pattern, is_command)
+
+    def is_about(self, tool: str) -> bool:
+        return tool.startswith(self.tool[:-1]) if self.tool.endswith("__*") else tool == self.tool
 
     def covers(self, place: str, root: str, *, fold: bool) -> bool:
         pattern = os.path.expanduser(self.pattern)

@@ -35,6 +35,7 @@ COMMANDS = {
         "Show what works on this machine, and what to do about the rest.",
     ),
     "acp": ("swink_agent.cli.commands.acp:acp", "Serve the agent to an editor over stdin and stdout."),
+    "mcp": ("swink_agent.cli.commands.mcp:mcp", "List and test MCP servers; serve the agent's tools as one."),
     "proxy": ("swink_agent.cli.commands.proxy:proxy", "Serve models to machines that have no keys."),
     "completion": ("swink_agent.cli.completion.scripts:completion", "Print the completion script for a shell."),
     "help": ("swink_agent.cli.commands.about:help_command", "Show the help of swink, or of one of its commands."),
@@ -204,6 +205,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 )
 @click.option("--skill", metavar="NAME", help="Put the text of this skill before the prompt; see `swink skills`.")
 @click.option("--command", metavar="NAME", help="A command of your own, with the prompt as its words.")
+@click.option("--no-mcp", is_flag=True, help="Start none of the MCP servers in the settings.")
 @click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
 @click.option(
     "--add-dir",

@@ -72,7 +72,8 @@ class TurnTools:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.takes_context = takes_context(function, "tools")
         self.function = function
-        self.last = Toolbox()
+        # A function may know some of its tools before its first turn, for whoever lists them.
+        self.last = Toolbox(getattr(function, "known", ()))
 
     def __len__(self) -> int:
         return len(self.last)
@@ -102,14 +103,17 @@ def as_toolbox(tools: Any) -> Toolbox | TurnTools:
     return TurnTools(tools)
 
 
-def wrapped_tools(tools: Tools, wrap: Callable[[AgentTool], AgentTool]) -> Tools:
-    """Returns the same list or function of the turn, with every tool wrapped."""
+def wrapped_tools(tools: Tools, wrap: Callable[[AgentTool], AgentTool | None]) -> Tools:
+    """Returns the same list or function of the turn, with every tool wrapped, or left out if that gives `None`."""
     if not callable(tools):
-        return [wrap(tool) for tool in tools]
+        return [made for tool in tools if (made := wrap(tool)) is not None]
     takes = takes_context(tools, "tools")
 
     async def wrapped(ctx: PolicyContext) -> Iterable[AgentTool]:
         given: Any = cast("Any", tools)(*([ctx] if takes else []))
-        return [wrap(tool) for tool in (await given if inspect.isawaitable(given) else given)]
+        found = await given if inspect.isawaitable(given) else given
+        return [made for tool in found if (made := wrap(tool)) is not None]
 
+    known: Iterable[AgentTool] = getattr(tools, "known", ())
+    wrapped.__dict__["known"] = [made for tool in known if (made := wrap(tool)) is not None]
     return wrapped

@@ -68,8 +68,9 @@ class PlainSandbox(Sandbox):
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
         background: bool = False,
+        stderr: int | None = None,
     ) -> SandboxedProcess:
-        self._check_spawn(argv, cwd, environment, stdin, pass_fds)
+        self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
         look = None if self.backend == "off" else await self._before_command()
         self._check_open()
         if background:
@@ -77,7 +78,7 @@ class PlainSandbox(Sandbox):
         proxy = self.proxy()
         command = _PlainCommand(self.profile, self._watch, self._ended, self._mark, proxy)
         variables = self.child_environment(self._private.path, environment, proxy and proxy.variables)
-        process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds)
+        process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds, stderr)
         self._running.add(command)
         self._guard.add(process.pid)
         if self._closed:  # in another thread
@@ -136,7 +137,13 @@ class _PlainCommand:
         return self._process.pid
 
     def start(
-        self, argv: list[str], cwd: str, environment: dict[str, str], stdin: int, pass_fds: Sequence[int]
+        self,
+        argv: list[str],
+        cwd: str,
+        environment: dict[str, str],
+        stdin: int,
+        pass_fds: Sequence[int],
+        stderr: int | None,
     ) -> SandboxedProcess:
         self._loop = loop = asyncio.get_running_loop()
         self._pipe = OutputPipe(loop)
@@ -147,7 +154,7 @@ class _PlainCommand:
                 cwd=cwd,
                 stdin=stdin,
                 stdout=self._pipe.write_end,
-                stderr=self._pipe.write_end,
+                stderr=self._pipe.write_end if stderr is None else stderr,
                 pass_fds=tuple(pass_fds),
                 start_new_session=True,
             )

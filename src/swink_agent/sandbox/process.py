@@ -34,7 +34,8 @@ _CACHES = {"GOCACHE": ".cache/go", "UV_CACHE_DIR": ".cache/uv", "npm_config_cach
 class SandboxedProcess:
     """A command that was started in a sandbox.
 
-    `output` is the stdout and stderr of the command and its children, in one stream. After a `kill()`, everything that
+    `output` is the stdout and stderr of the command and its children, in one stream, unless `spawn` was given a
+    descriptor for stderr. After a `kill()`, everything that
     the command started has ended when `output` ends.
     """
 
@@ -149,12 +150,13 @@ class Sandbox(ABC):
         stdin: int = DEVNULL,
         pass_fds: Sequence[int] = (),
         background: bool = False,
+        stderr: int | None = None,
     ) -> SandboxedProcess:
         """Starts `argv` in `cwd`. `environment` is added to the profile's; `pass_fds` stay open in the child.
 
         With `background`, commands that are started while this one runs are in its network, where the back end gives
         each command its own, so they reach its servers; and it ends with this process, however that ends. Start such
-        commands one after the other.
+        commands one after the other. `stderr` is a descriptor for the child's errors, which are then not in `output`.
 
         Raises `SandboxClosed` after `close()`, `SandboxError` if the sandbox cannot be built or this process is a fork
         of the one that opened it, and `TypeError` or `ValueError` for wrong arguments. Then nothing runs.
@@ -174,6 +176,7 @@ class Sandbox(ABC):
         environment: Mapping[str, str] | None,
         stdin: int,
         pass_fds: Sequence[int],
+        stderr: int | None = None,
     ) -> None:
         """For back ends, first: raises unless a process can be started here with these arguments."""
         if self._is_a_fork:
@@ -184,6 +187,8 @@ class Sandbox(ABC):
             )
         self._check_open()
         _check_request(argv, cwd, environment, stdin, pass_fds)
+        if stderr is not None:
+            _check_descriptor("stderr is a descriptor or None", stderr)
 
     def _check_open(self) -> None:
         """For back ends, after every await: raises `SandboxClosed` after `close()`."""

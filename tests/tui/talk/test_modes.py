@@ -228,6 +228,7 @@ async def test_every_command_is_there() -> None:
         "#answer",
         "/skill",
         "/work",
+        "/mcp",
         "/queue",
         "/tasks",
     }  # which is Tab, in lines

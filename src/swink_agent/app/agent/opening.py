@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from swink_agent.approvals import SessionTrust
     from swink_agent.approvals.approvals import AskFn
 
+    from .servers import McpServers
+
 __all__ = ["SETTING_FLAGS", "Opening", "OpeningOptions"]
 
 SETTING_FLAGS = (
@@ -64,6 +66,8 @@ class OpeningOptions(Value, frozen=True, kw_only=True):
     cwd: str | None = None
     added: tuple[str, ...] = ()
     session: WantedSession = WantedSession()
+    uses_servers: bool = True
+    """Whether the MCP servers of the settings are started."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> OpeningOptions:
@@ -74,6 +78,7 @@ class OpeningOptions(Value, frozen=True, kw_only=True):
             cwd=options["cwd"],
             added=tuple(options["add_dir"]),
             session=WantedSession(is_kept=not options["no_session"], newest=options["continue"], id=options["resume"]),
+            uses_servers=not options["no_mcp"],
         )
 
 
@@ -140,6 +145,7 @@ class Opening:
         trust: SessionTrust | None = None,
         model: ModelSpec | None = None,
         stream_fn: StreamFn | None = None,
+        servers: McpServers | None = None,
     ) -> StandardAgent:
         """The standard agent, not yet attached to the session. Raises `NoModel` and `UsageProblem`."""
         options = AgentOptions(
@@ -155,6 +161,8 @@ class Opening:
             trust=trust,
             model=self.model_of(session) if model is None else model,
             stream_fn=stream_fn,
+            uses_servers=self.options.uses_servers,
+            servers=servers,
         )
         try:
             made = standard_agent(options)

@@ -22,8 +22,10 @@ from swink_agent.core.values.value import Value
 from ..errors import UsageProblem
 from ..keys.credentials import Credentials
 from ..runs.headless import PrepareFn
+from ..runs.sessions import sessions_folder
 from ..runs.undo import open_checkpoints, why_unkept
 from ..settings.definitions import TOOLS_OF_BASH
+from ..settings.paths import config_folder, data_folder
 from ..settings.settings import Settings, add_hosts, settings_file
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from swink_agent.skills import Skill
     from swink_agent.tools import BashTool
     from swink_agent.tools.commands.tasks import BackgroundTasks
+
+    from .servers import McpServers, ToolsWithServers
 
 __all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
 
@@ -77,6 +81,10 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     """Answers that the user gave before, if another agent continues the conversation."""
     policies: tuple[Policy, ...] = ()
     """In addition to the standard ones, and asked after them. The agent of `task` has them too."""
+    uses_servers: bool = False
+    """Whether the MCP servers of the settings are started."""
+    servers: McpServers | None = None
+    """Those that run already, if another agent continues the conversation."""
 
 
 class StandardAgent:
@@ -94,6 +102,7 @@ class StandardAgent:
         sandbox: Sandbox | None = None,
         shell: BashTool | None = None,
         warnings: tuple[str, ...] = (),
+        servers: McpServers | None = None,
     ) -> None:
         self.agent = agent
         self.model_source = model_source
@@ -109,6 +118,8 @@ class StandardAgent:
         """The background commands of bash; `None` if the agent has no bash."""
         self.warnings = warnings
         """What the user should read before the run."""
+        self.servers = servers
+        """The MCP servers, if the settings have any."""
 
     def __repr__(self) -> str:
         return f"<StandardAgent {self.agent.model}>"
@@ -117,8 +128,15 @@ class StandardAgent:
         """Ends what was started. Safe to call again, and from a signal handler."""
         if self._shell is not None:
             self._shell.close()
+        if self.servers is not None:
+            self.servers.close_soon()
         if self.sandbox is not None:
             self.sandbox.close()
+
+    async def end_servers(self) -> None:
+        """Ends the MCP servers in the event loop that they were started in, before that ends."""
+        if self.servers is not None:
+            await self.servers.close()
 
     def __enter__(self) -> StandardAgent:
         return self
@@ -183,10 +201,11 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
             **shared,
         )
         tools.append(helper.as_tool("task", _TASK_DESCRIPTION))
+    servers = _servers(options, root, redactor, warnings)
     agent = Agent(
         model,
         system_prompt=system,
-        tools=tools,
+        tools=tools if servers is None else _with_servers(tools, servers, rules),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
         # Policies of packages come first: what they rewrite is then compared and counted as it will be sent.
         policies=[
@@ -209,6 +228,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         sandbox=sandbox,
         shell=_shell_among(tools),
         warnings=tuple(warnings),
+        servers=servers,
     )
 
 
@@ -298,6 +318,32 @@ def _shell_among(tools: Sequence[AgentTool]) -> BashTool | None:
     from swink_agent.tools import BashTool
 
     return found[0] if isinstance(found[0], BashTool) else None
+
+
+def _servers(options: AgentOptions, root: Path, redactor: Redactor, warnings: list[str]) -> McpServers | None:
+    """The MCP servers, if there are any. Warns of those that cannot be used."""
+    if not options.uses_servers:
+        return None
+    found, secrets = options.settings.servers()
+    for secret in secrets:
+        redactor.register(secret)
+    if options.servers is not None:
+        return options.servers
+    for server in found:
+        if server.enabled and server.problem:
+            warnings.append(f"{server.source}: the MCP server {server.name} is not used: {server.problem}")
+    if not any(server.enabled for server in found):
+        return None
+    from .servers import McpServers
+
+    private = (config_folder(), data_folder(), sessions_folder(options.settings))
+    return McpServers(found, folder=root, hidden=[str(folder) for folder in private])
+
+
+def _with_servers(tools: list[AgentTool], servers: McpServers, rules: CallRules) -> ToolsWithServers:
+    from .servers import ToolsWithServers
+
+    return ToolsWithServers(tools, servers, rules.denies_tool)
 
 
 def _rules(root: Path, settings: Settings) -> CallRules:

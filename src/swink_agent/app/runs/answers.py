@@ -23,8 +23,6 @@ from ..errors import UsageProblem
 from .telling import summary_of
 
 if TYPE_CHECKING:
-    from swink_agent.core.agent.agent import Agent
-
     from ..agent.standard import StandardAgent
 
 __all__ = [
@@ -116,15 +114,21 @@ def check_approved(answers: Answers, pending: Sequence[PendingCall], made: Stand
         denial = made.approvals.denial(call)
         if denial is not None:
             raise UsageProblem(f"the call {_quoted(call.call_id)} cannot be approved here: {denial} (--answer)")
-        if missing := missing_tool(call, made.agent):
+        if missing := missing_tool(call, made):
             warnings.append(f"the call {_quoted(call.call_id)} cannot run here: there is no tool {_quoted(missing)}")
     return warnings
 
 
-def missing_tool(call: PendingCall, agent: Agent) -> str:
-    """The tool that the call would need and the agent does not have; empty if it has it."""
+def missing_tool(call: PendingCall, made: StandardAgent) -> str:
+    """The tool that the call would need and the agent does not have; empty if it has it.
+
+    What an MCP server offers is known when it runs.
+    """
     needed = call.delegates[0] if call.delegates else call.name
-    return "" if needed in {tool.name for tool in agent.tools} else needed
+    servers = () if made.servers is None else made.servers.settings
+    if any(needed.startswith(f"mcp__{item.name}__") for item in servers):
+        return ""
+    return "" if needed in {tool.name for tool in made.agent.tools} else needed
 
 
 # -- words ---------------------------------------------------------------------------------------------------

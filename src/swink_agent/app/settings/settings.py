@@ -25,6 +25,7 @@ from .definitions import (
     definition_in_file,
     definition_of,
 )
+from .mcp_servers import ServerSettings, expanded, joined_servers, read_servers
 from .paths import config_folder, write_whole
 from .toml_file import LARGEST as LARGEST_FILE
 from .toml_file import TomlFile
@@ -70,6 +71,8 @@ class SettingsFile(Value, frozen=True):
     lines: Mapping[str, int]
     problems: Mapping[str, str] = {}
     """Invalid addresses, each with the reason: they disable one provider, not the program."""
+    servers: Mapping[str, ServerSettings] = {}
+    """The MCP servers by name."""
 
     def source(self, name: str) -> str:
         return f"{self.path}:{self.lines.get(name, 1)}"
@@ -79,9 +82,15 @@ class Settings:
     """All settings, each with its source. `notes` are messages for the user about how they were combined."""
 
     def __init__(
-        self, values: Mapping[str, SourcedValue], notes: Iterable[str] = (), *, environ: Mapping[str, str] | None = None
+        self,
+        values: Mapping[str, SourcedValue],
+        notes: Iterable[str] = (),
+        *,
+        environ: Mapping[str, str] | None = None,
+        servers: Mapping[str, ServerSettings] | None = None,
     ) -> None:
         self._values = dict(values)
+        self._servers = dict(servers or {})
         self._environ: Mapping[str, str] = {} if environ is None else environ
         self.notes = tuple(notes)
 
@@ -107,6 +116,11 @@ class Settings:
     def aliases(self) -> dict[str, SourcedValue]:
         """The aliases, each with the model or the other alias that it refers to."""
         return {alias: item for name, item in self._values.items() if (alias := alias_of(name)) is not None}
+
+    def servers(self) -> tuple[list[ServerSettings], list[str]]:
+        """The MCP servers, with what they take from the environment put in, and those values: they are secret."""
+        found = [expanded(server, self._environ) for server in self._servers.values()]
+        return [server for server, _ in found], [secret for _, secrets in found for secret in secrets]
 
     def items(self) -> Iterable[tuple[str, SourcedValue]]:
         """In the order of the definitions."""
@@ -142,8 +156,10 @@ def load_settings(
         allow = definition_of("allow")
         checked = SourcedValue(check(allow, list(kept.value), kept.source), kept.source)
         values["allow"] = _joined(allow, values["allow"], checked)
-    for file in (project,) if isinstance(project, SettingsFile) else project or ():
+    projects = (project,) if isinstance(project, SettingsFile) else tuple(project or ())
+    for file in projects:
         _add_project(values, file, notes)
+    servers = joined_servers({} if user is None else user.servers, [(file.path, file.servers) for file in projects])
     for definition in [definition_of(name, item.source) for name, item in values.items() if alias_of(name) is None]:
         given = _in_environment(definition, environ)
         if given is not None:
@@ -154,7 +170,7 @@ def load_settings(
             definition = definition_of(name)
             checked = parse_value(definition, value, flag) if isinstance(value, str) else check(definition, value, flag)
             values[name] = _joined(definition, values[name], SourcedValue(checked, f"flag {flag}"))
-    return Settings(values, notes, environ=environ)
+    return Settings(values, notes, environ=environ, servers=servers)
 
 
 def _in_environment(definition: Definition, environ: Mapping[str, str]) -> SourcedValue | None:
@@ -214,7 +230,11 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
     lines = {name: found.get(name, 1) for name in file.values}
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
+    tables = file.table("mcp")
+    servers = {} if tables is None else read_servers(path, tables, file.line_near)
     for name, value in file.values.items():
+        if name.startswith("mcp."):
+            continue
         place = f"{path}, line {lines[name]}"
         definition = definition_in_file(name, place)
         try:
@@ -224,7 +244,7 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
                 raise
             problems[name] = str(error)
     _refuse_circles(path, values, lines)
-    return SettingsFile(path, values, lines, problems)
+    return SettingsFile(path, values, lines, problems, servers)
 
 
 def _refuse_circles(path: str, values: Mapping[str, Any], lines: Mapping[str, int]) -> None:
@@ -438,7 +458,7 @@ def _hosts(hosts: list[str], place: str) -> tuple[str, ...]:
 
 def _tools_in(rules: Iterable[str]) -> Sequence[str]:
     """The tools that rules may name: the built-in ones and, if others are named, those of installed packages."""
-    named = {rule.partition(":")[0].strip() for rule in rules}
+    named = {rule.partition(":")[0].strip() for rule in rules if not rule.lstrip().startswith("mcp__")}
     if named <= set(STANDARD_TOOLS):
         return STANDARD_TOOLS
     from ..trust.extras import installed_extras

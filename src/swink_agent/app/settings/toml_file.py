@@ -51,7 +51,8 @@ class TomlFile:
     def __init__(self, text: str) -> None:
         self.text = text
         self._is_open = _open_lines(text)  # first: it refuses what would take the reader too long
-        self.values = flatten(_loads(text))
+        self._document = _loads(text)
+        self.values = flatten(self._document)
         """Values by dotted key."""
         self._lines = re.split(r"(?<=\n)(?!\Z)", text) if text else []
         self._newline = "\r\n" if "\r\n" in text else "\n"
@@ -67,6 +68,20 @@ class TomlFile:
             for key in statement.keys:
                 found.setdefault(key, statement.start + 1)
         return found
+
+    def table(self, name: str) -> Any:
+        """What the file has under a name, as it is; `None` if it has nothing there."""
+        return self._document.get(name)
+
+    def line_near(self, key: str) -> int:
+        """The line of a key or of the table of that name; else that of the first key in it, else 1."""
+        inside = f"{key}."
+        for statement in self._statements():
+            if key in statement.keys or (statement.is_header and statement.table.removesuffix("[]") == key):
+                return statement.start + 1
+            if any(name.startswith(inside) for name in statement.keys):
+                return statement.start + 1
+        return 1
 
     def with_value(self, key: str, value: object) -> str:
         """The text with the key set. Raises `ValueError` if that cannot be done safely."""

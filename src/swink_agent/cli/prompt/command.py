@@ -162,9 +162,9 @@ class _Prompt:
         self, pending: Sequence[PendingCall], made: StandardAgent, session_id: str | None, reporter: Reporter
     ) -> None:
         """Says how the calls that wait can be answered."""
-        for name in dict.fromkeys([missing for call in pending if (missing := missing_tool(call, made.agent))]):
+        for name in dict.fromkeys([missing for call in pending if (missing := missing_tool(call, made))]):
             reporter.note(f"there is no tool {safe_display(name, 60)} here: its application continues the session")
-        here = [call for call in pending if not missing_tool(call, made.agent)]
+        here = [call for call in pending if not missing_tool(call, made)]
         if session_id is not None and (command := how_to_answer(here, session_id, cwd=self._options["cwd"])):
             reporter.offer("to approve what waits:", command)
 
@@ -185,10 +185,13 @@ class _Prompt:
         made: StandardAgent, run: HeadlessRun, prompt: PromptFn | None, output: Output, reporter: Reporter
     ) -> Outcome:
         async def run_all() -> Outcome:
-            outcome = await run.run(prompt)
-            if made.tasks is not None:  # here, so that their end is among the events
-                await asyncio.to_thread(made.tasks.close)
-            return outcome
+            try:
+                outcome = await run.run(prompt)
+                if made.tasks is not None:  # here, so that their end is among the events
+                    await asyncio.to_thread(made.tasks.close)
+                return outcome
+            finally:
+                await made.end_servers()
 
         with made.agent.subscribe(reporter.on_event), made.agent.subscribe(output.on_event):
             return asyncio.run(wakeable(run_all()))

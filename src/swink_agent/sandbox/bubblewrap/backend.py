@@ -114,8 +114,9 @@ class BubblewrapSandbox(Sandbox):
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
         background: bool = False,
+        stderr: int | None = None,
     ) -> SandboxedProcess:
-        self._check_spawn(argv, cwd, environment, stdin, pass_fds)
+        self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
         look = await self._before_command()
         self._check_open()
         command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write=self.profile.write)
@@ -146,7 +147,9 @@ class BubblewrapSandbox(Sandbox):
             variables = self.child_environment(self._temporary, environment, proxy)
             if self._asks and (settings := settings_among(held, self.profile)):
                 command.renames = Renames(settings, self.profile.write)
-            process = await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
+            process = await command.start(
+                self._program, arguments, argv, self._filter, variables, stdin, pass_fds, stderr
+            )
             return self._under_watch(process, look, held)
         except BaseException as error:
             command.abandon()

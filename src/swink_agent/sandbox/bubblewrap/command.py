@@ -105,12 +105,13 @@ class BubblewrapCommand:
         environment: Mapping[str, str],
         stdin: int,
         pass_fds: Sequence[int],
+        stderr: int | None,
     ) -> SandboxedProcess:
         """Starts `bwrap`, limits the first process of the namespace while it waits for us, and lets it continue."""
         self._check_wanted()
         block, go = os.pipe()
         try:
-            self._open(bwrap, arguments, argv, program, block, environment, stdin, pass_fds)
+            self._open(bwrap, arguments, argv, program, block, environment, stdin, pass_fds, stderr)
             async with asyncio.timeout(_START_DEADLINE):
                 self._first_pid = await self._read_first_pid()
             self._check_wanted()
@@ -250,6 +251,7 @@ class BubblewrapCommand:
         environment: Mapping[str, str],
         stdin: int,
         pass_fds: Sequence[int],
+        stderr: int | None,
     ) -> None:
         self._status, status = os.pipe()
         os.set_blocking(self._status, False)
@@ -270,7 +272,7 @@ class BubblewrapCommand:
                 environ={},
                 stdin=stdin,
                 stdout=self._pipe.write_end,
-                stderr=self._pipe.write_end,
+                stderr=self._pipe.write_end if stderr is None else stderr,
                 pass_fds=(rules, mounts, status, block, *inside, *pass_fds),
                 new_session=True,
             )

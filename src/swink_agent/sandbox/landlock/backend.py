@@ -94,26 +94,29 @@ class LandlockSandbox(Sandbox):
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
         background: bool = False,
+        stderr: int | None = None,
     ) -> SandboxedProcess:
-        self._check_spawn(argv, cwd, environment, stdin, pass_fds)
+        self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
         look = await self._before_command()
         self._check_open()
         with self._starting:
             protected = self._protected_now()
         proxy = self._shared_proxy()
         variables = None if proxy is None else proxy.variables
+        # The child's descriptor 2, in place of the output that it has otherwise.
+        errors = {} if stderr is None else {2: stderr}
         request: dict[str, Any] = {
             "argv": list(argv),
             "cwd": cwd,
             "environment": self.child_environment(self._private.path, environment, variables),
             "protected": protected,
             "settings": settings_among(protected, self.profile),
-            "passed": list(pass_fds),
+            "passed": [*pass_fds, *errors],
         }
         command = _Command(self._running.discard, proxy)
         self._running.add(command)
         try:
-            process = await command.start(self._launcher, request, stdin, pass_fds)
+            process = await command.start(self._launcher, request, stdin, (*pass_fds, *errors.values()))
             return self._under_watch(process, look, protected)
         except BaseException as error:
             command.abandon()

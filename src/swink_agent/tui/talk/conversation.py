@@ -219,6 +219,8 @@ class Conversation:
             self.notice(str(error), "error")
             self.front.changed()
             return
+        if opened.made.servers is not None:
+            opened.made.servers.begin()  # while the user writes the first prompt
         early = tuple(self.transcript.blocks)  # blocks that the user asked for meanwhile, such as #help
         self.adopt(opened)
         for text, kind in first_words(opened):
@@ -327,10 +329,14 @@ class Conversation:
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
         """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""
         before, left = self.opened, len(self.tasks)
+        servers = None if before is None else before.made.servers
         with self.holding():
-            opened = await asyncio.to_thread(OpenAgent.open, self.opening, self.around, wanted, model=model)
+            opened = await asyncio.to_thread(
+                OpenAgent.open, self.opening, self.around, wanted, model=model, servers=servers
+            )
             if before is not None:
                 opened.made.approvals.mode = before.made.approvals.mode
+                before.made.servers = None  # the new agent has them
             self.adopt(opened)
         if left:
             self.notice(f"{left} background command{'s' * (left > 1)} of the other session ended with it")
@@ -698,6 +704,7 @@ class Conversation:
             opened = self._opening.result() if found and self._opening.exception() is None else None
         problem = resume = ""
         if opened is not None:
+            await opened.made.end_servers()
             problem = await asyncio.to_thread(opened.close)
             session_id = opened.session.short_id
             resume = resuming(session_id, self.opening.options.cwd) if session_id else ""

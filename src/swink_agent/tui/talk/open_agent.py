@@ -18,6 +18,7 @@ from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec
 
 if TYPE_CHECKING:
+    from swink_agent.app.agent.servers import McpServers
     from swink_agent.approvals import SessionTrust
     from swink_agent.approvals.approvals import AskFn
 
@@ -40,6 +41,7 @@ class SharedAgentOptions:
         *,
         model: ModelSpec | None = None,
         trust: SessionTrust | None = None,
+        servers: McpServers | None = None,
     ) -> StandardAgent:
         return opening.agent(
             session,
@@ -50,6 +52,7 @@ class SharedAgentOptions:
             trust=trust,
             model=model,
             stream_fn=self.stream_fn,
+            servers=servers,
         )
 
 
@@ -79,8 +82,9 @@ class OpenAgent:
         *,
         model: ModelSpec | None = None,
         trust: SessionTrust | None = None,
+        servers: McpServers | None = None,
     ) -> OpenAgent:
-        """Opens the session, unless an open one is given, and creates the agent.
+        """Opens the session, unless an open one is given, and creates the agent. `servers` are those that run already.
 
         Raises `ApplicationError`, and leaves nothing open then.
         """
@@ -88,10 +92,12 @@ class OpenAgent:
             session = opening.session(wanted)
             session.__enter__()
         try:
-            made = around.agent(opening, session, opening.redactor(session), model=model, trust=trust)
+            redactor = opening.redactor(session)
+            made = around.agent(opening, session, redactor, model=model, trust=trust, servers=servers)
             try:
                 session.attach(made.agent)
             except BaseException:
+                made.servers = None if servers is not None else made.servers
                 made.close()
                 raise
         except BaseException:
@@ -104,19 +110,24 @@ class OpenAgent:
 
         Raises `ApplicationError`, and changes nothing then.
         """
-        trust = self.made.approvals.trust
-        made = around.agent(opening, self.session, self.redactor, model=model, trust=trust)
+        trust, servers = self.made.approvals.trust, self.made.servers
+        if servers is not None and servers.settings != tuple(opening.settings.servers()[0]):
+            servers = None  # the settings changed: others are started, and these end below
+        made = around.agent(opening, self.session, self.redactor, model=model, trust=trust, servers=servers)
         made.approvals.mode = self.made.approvals.mode
         before = list(self.agent.messages)
         self.session.detach()
         try:
             self.session.attach(made.agent)
         except BaseException:
+            made.servers = None if servers is not None else made.servers
             made.close()
             self.session.attach(self.agent)
             raise
         if len(made.agent.messages) != len(before):  # an unrecorded session could not supply them
             made.agent.messages = before
+        if servers is not None:
+            self.made.servers = None  # the new agent has them
         self.made.close()
         return OpenAgent(opening, self.session, made)
 

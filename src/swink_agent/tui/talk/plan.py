@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from swink_agent.app.settings.definitions import TOOLS_OF_BASH
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.tool import AgentTool
+from swink_agent.core.turn import Tools, wrapped_tools
 
 __all__ = ["ENTERED", "LABEL", "LEFT", "OFFER", "Mode", "PlanMode", "carrying_out"]
 
@@ -34,7 +34,7 @@ class PlanMode:
         self.mode: Mode = "Execute"
         self.plan = ""
         """The last plan, until it is sent or dropped."""
-        self._tools: tuple[AgentTool, ...] = ()
+        self._tools: Tools = ()
         self._prompt = ""
 
     @property
@@ -44,7 +44,7 @@ class PlanMode:
 
     def adopt(self, agent: Agent) -> None:
         """Uses a new agent, which has all of its tools, and restricts it if plan mode is on."""
-        self._tools = agent.tools
+        self._tools = agent.given_tools
         self._prompt = agent.system_prompt if isinstance(agent.system_prompt, str) else ""
         if self.mode == "Plan":
             self._restrict(agent)
@@ -52,7 +52,7 @@ class PlanMode:
     def enter(self, agent: Agent) -> None:
         """Removes the tools that need approval, from the next run on."""
         self.mode, self.plan = "Plan", ""
-        self._tools = agent.tools
+        self._tools = agent.given_tools
         self._prompt = agent.system_prompt if isinstance(agent.system_prompt, str) else ""
         self._restrict(agent)
 
@@ -65,7 +65,10 @@ class PlanMode:
         return plan
 
     def _restrict(self, agent: Agent) -> None:
-        agent.tools = [tool for tool in self._tools if not tool.requires_approval and tool.name not in TOOLS_OF_BASH]
+        agent.tools = wrapped_tools(
+            self._tools,
+            lambda tool: None if tool.requires_approval or tool.name in TOOLS_OF_BASH else tool,
+        )
         agent.system_prompt = f"{self._prompt}{_NOTE}"
 
 

@@ -78,7 +78,7 @@ def _obstacle(call: PendingCall, opened: OpenAgent) -> str:
     """Returns why a call cannot be approved here; empty if it can."""
     if call.kind == "external":
         return _OUTSIDE
-    if tool := missing_tool(call, opened.agent):
+    if tool := missing_tool(call, opened.made):
         return _MISSING.format(tool=tool)
     denial = opened.made.approvals.denial(call)
     return f"it cannot be approved here: {denial}" if denial else ""

@@ -1,0 +1,99 @@
+"""The standard agent as a tool for clients of `swink mcp serve`: a prompt, an answer, a session to go on in."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from swink_agent.core.errors import ToolError
+from swink_agent.core.tool import AgentToolResult, ToolContext
+from swink_agent.core.types import Text
+
+from ..errors import ApplicationError, ExitCode
+from ..runs.headless import HeadlessRun, Outcome
+from ..runs.sessions import RunSession, WantedSession
+from .opening import Opening
+from .standard import StandardAgent
+
+__all__ = ["ServedAgent"]
+
+
+class ServedAgent:
+    """Each call runs the standard agent once. Nobody is asked: the rules and the mode of approvals decide."""
+
+    name = "agent"
+    label = "Agent"
+    description = (
+        "Gives a task to an agent that works in this folder with its own tools and model. It answers with its last "
+        "message, and with the id of its session: give that id to go on there."
+    )
+    requires_approval = False
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self.parameters_schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {
+                "prompt": {"type": "string", "minLength": 1, "description": "The task, or what to do next."},
+                "session": {"type": ["string", "null"], "description": "The session to continue; none for a new one."},
+            },
+            "required": ["prompt"],
+            "additionalProperties": False,
+        }
+
+    def __repr__(self) -> str:
+        return f"<tool agent in {self._opening.folder}>"
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
+        """Runs the prompt to its end. A cancelled call interrupts the run."""
+        wanted = WantedSession(is_kept=True, id=arguments.get("session"))
+        try:
+            session, made = await asyncio.to_thread(self._open, wanted)
+        except ApplicationError as error:
+            raise ToolError(str(error)) from error
+        run = HeadlessRun(made.agent, timeout=self._opening.settings.value("timeout"), prepare=made.prepare)
+        try:
+            outcome = await run.run(arguments["prompt"])
+        except asyncio.CancelledError:
+            run.interrupt()
+            raise
+        finally:
+            await asyncio.shield(asyncio.to_thread(_close, session, made))
+        return _result(outcome, session.id)
+
+    def _open(self, wanted: WantedSession) -> tuple[RunSession, StandardAgent]:
+        session = self._opening.session(wanted)
+        session.__enter__()
+        try:
+            made = self._opening.agent(session, self._opening.redactor(session))
+            try:
+                session.attach(made.agent)
+            except BaseException:
+                made.close()
+                raise
+        except BaseException:
+            session.close()
+            raise
+        return session, made
+
+
+def _close(session: RunSession, made: StandardAgent) -> None:
+    made.close()
+    session.close()
+
+
+def _result(outcome: Outcome, session: str | None) -> AgentToolResult:
+    is_done = outcome.exit_code == ExitCode.DONE
+    text = outcome.text if is_done else "\n".join(part for part in (outcome.text, _why(outcome)) if part)
+    structured = {"text": outcome.text, "session": session, "stop_reason": str(outcome.stop_reason)}
+    return AgentToolResult((Text(text or "(no answer)"),), {"structured": structured}, not is_done)
+
+
+def _why(outcome: Outcome) -> str:
+    if outcome.error:
+        return f"the run failed: {outcome.error}"
+    if outcome.pending:
+        return "calls wait for an answer: swink --resume answers them"
+    if outcome.stopped_by is not None:
+        return f"the run was stopped: {outcome.stopped_by.reason}"
+    return f"the run ended early: {outcome.stop_reason}"

@@ -1,0 +1,219 @@
+"""The tables `[mcp.servers.NAME]` of a settings file: MCP servers whose tools the agent has.
+
+Owns what such a table may say, what of it a trusted project may say, and where secrets come from. Starting servers is
+in `agent.servers`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import structs
+
+from swink_agent.core.values.value import Value
+from swink_agent.mcp.naming import check_server_name
+
+from ..errors import SettingsError
+
+__all__ = ["ServerSettings", "expanded", "joined_servers", "read_servers"]
+
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_BACK_ENDS = ("auto", "bubblewrap", "landlock", "sandbox-exec", "off")
+_OF_A_PROJECT = frozenset({"command", "args", "env", "cwd", "url", "headers", "tools", "enabled"})
+_OF_A_PROCESS = ("args", "env", "cwd", "network", "write", "sandbox")
+
+
+class ServerSettings(Value, frozen=True, kw_only=True):
+    """One server, as a file describes it."""
+
+    hidden_fields = frozenset({"env", "headers"})
+
+    name: str
+    source: str
+    """The file and the line of its table."""
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    cwd: str | None = None
+    url: str = ""
+    headers: Mapping[str, str] = {}
+    tools: tuple[str, ...] | None = None
+    """The true names of the tools to use; `None` for all."""
+    network: bool = False
+    write: tuple[str, ...] = ()
+    sandbox: str = "auto"
+    timeout: float = 120.0
+    start_timeout: float = 30.0
+    trust_annotations: bool = False
+    enabled: bool = True
+    keys: tuple[str, ...] = ()
+    """What the file says, by name."""
+    problem: str = ""
+    """Why it is not used, although it is enabled."""
+
+    @property
+    def transport(self) -> str:
+        return "stdio" if self.command else "http"
+
+    @property
+    def target(self) -> str:
+        """The command line or the address, without a login and without what may be a key."""
+        if self.command:
+            return " ".join([self.command, *self.args])
+        return re.sub(r"(://)[^\s/@]*@|\?.*", r"\1", self.url)
+
+
+def read_servers(path: str, tables: object, line_of: Callable[[str], int]) -> dict[str, ServerSettings]:
+    """The servers of a file. `tables` is its table `mcp`. Raises `SettingsError` with the file and the line."""
+
+    def refuse(key: str, problem: str) -> SettingsError:
+        return SettingsError(f"{path}, line {line_of(key)}: {key} {problem}")
+
+    if not isinstance(tables, dict):
+        raise refuse("mcp", "is a table: [mcp.servers.NAME]")
+    for key in cast("dict[str, Any]", tables):
+        if key != "servers":
+            raise refuse(f"mcp.{key}", "is not a setting; there is [mcp.servers.NAME]")
+    servers = cast("dict[str, Any]", tables).get("servers", {})
+    if not isinstance(servers, dict):
+        raise refuse("mcp.servers", "is a table: [mcp.servers.NAME]")
+    found: dict[str, ServerSettings] = {}
+    for name, table in cast("dict[str, Any]", servers).items():
+        place = f"mcp.servers.{name}"
+        try:
+            check_server_name(name)
+        except ValueError as error:
+            raise refuse(place, f"cannot be used: {error}") from error
+        if not isinstance(table, dict):
+            raise refuse(place, "is a table with command or url")
+        fields = cast("dict[str, Any]", table)
+        values: dict[str, Any] = {}
+        for key, value in fields.items():
+            try:
+                values[key] = _checked(key, value)
+            except ValueError as error:
+                raise refuse(f"{place}.{key}", str(error)) from None
+        if ("command" in values) == ("url" in values):
+            raise refuse(place, "needs either command or url")
+        for key in _OF_A_PROCESS if "url" in values else ("headers",):
+            if key in values:
+                raise refuse(f"{place}.{key}", f"does not go with {'url' if 'url' in values else 'command'}")
+        found[name] = ServerSettings(name=name, source=f"{path}:{line_of(place)}", keys=tuple(values), **values)
+    return found
+
+
+def joined_servers(
+    user: Mapping[str, ServerSettings], projects: Iterable[tuple[str, Mapping[str, ServerSettings]]]
+) -> dict[str, ServerSettings]:
+    """All servers by name: the user's, then those of trusted projects, the innermost last. The user's count.
+
+    A project is the path of its file and its servers. What a project may not say makes its server unusable.
+    """
+    found: dict[str, ServerSettings] = {}
+    for path, servers in projects:
+        folder = Path(path).parent.parent
+        found |= {name: _of_a_project(server, folder) for name, server in servers.items()}
+    return {**found, **user}
+
+
+def expanded(server: ServerSettings, environ: Mapping[str, str]) -> tuple[ServerSettings, tuple[str, ...]]:
+    """The server with each `${NAME}` of `env` and `headers` put in, and those values, which are secret.
+
+    Its `problem` says which variables are not set.
+    """
+    used: dict[str, str] = {}
+    missing: dict[str, None] = {}
+
+    def put_in(found: re.Match[str]) -> str:
+        name = found[1].strip()
+        if not environ.get(name):
+            missing[name] = None
+            return ""
+        used[name] = environ[name]
+        return used[name]
+
+    env = {name: _VARIABLE.sub(put_in, value) for name, value in server.env.items()}
+    headers = {name: _VARIABLE.sub(put_in, value) for name, value in server.headers.items()}
+    problem = server.problem
+    if missing and not problem:
+        names = " and ".join(missing)
+        problem = f"{names} {'is' if len(missing) == 1 else 'are'} not set in the environment"
+    return structs.replace(server, env=env, headers=headers, problem=problem), tuple(used.values())
+
+
+def _of_a_project(server: ServerSettings, folder: Path) -> ServerSettings:
+    others = [key for key in server.keys if key not in _OF_A_PROJECT]
+    problem = ""
+    if others:
+        problem = f"a project may not set {' and '.join(others)}: that belongs into your own settings"
+    elif any(_VARIABLE.search(value) for value in (*server.env.values(), *server.headers.values())):
+        problem = "a project may not take values from the environment (${…}): that belongs into your own settings"
+    cwd = str(folder) if server.cwd is None else os.path.realpath(folder / server.cwd)
+    real = os.path.realpath(folder)
+    if not problem and server.cwd is not None and cwd != real and not cwd.startswith(real.rstrip(os.sep) + os.sep):
+        problem = "its cwd is not in the project's folder"
+    return structs.replace(server, cwd=cwd if server.command else None, problem=problem)
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
+
+
+def _are_texts(value: object) -> bool:
+    items = cast("list[object]", value) if isinstance(value, list) else None
+    return items is not None and all(isinstance(item, str) and "\0" not in item for item in items)
+
+
+def _is_table_of_texts(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return all(isinstance(item, str) for item in cast("dict[str, object]", value).values())
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 86_400 * 365
+
+
+def _is_address(value: object) -> bool:
+    from swink_agent.adapters.addresses import address_problem  # on use: most settings have no server
+
+    return isinstance(value, str) and not address_problem(value)
+
+
+_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "command": (_is_text, "the program to start"),
+    "args": (_are_texts, "a list of texts"),
+    "env": (_is_table_of_texts, "a table of texts"),
+    "cwd": (_is_text, "a folder"),
+    "url": (_is_address, "an http:// or https:// address"),
+    "headers": (_is_table_of_texts, "a table of texts"),
+    "tools": (_are_texts, "a list of the server's own names of tools"),
+    "network": (lambda value: isinstance(value, bool), "true or false"),
+    "write": (_are_texts, "a list of folders"),
+    "sandbox": (lambda value: value in _BACK_ENDS, f"one of {', '.join(_BACK_ENDS)}"),
+    "timeout": (_is_seconds, "a number of seconds, above 0"),
+    "start_timeout": (_is_seconds, "a number of seconds, above 0"),
+    "trust_annotations": (lambda value: isinstance(value, bool), "true or false"),
+    "enabled": (lambda value: isinstance(value, bool), "true or false"),
+}
+
+
+def _checked(key: str, value: object) -> Any:
+    """The value, if a server can have it. Raises `ValueError` that does not repeat it: it may be a key."""
+    if key not in _KINDS:
+        from swink_agent.core.texts.likeness import close_names
+
+        near = close_names(key, list(_KINDS))
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_KINDS)}"
+        raise ValueError(f"is not a setting of a server; {hint}")
+    fits, wanted = _KINDS[key]
+    if not fits(value):
+        raise ValueError(f"must be {wanted}")
+    return tuple(cast("list[str]", value)) if isinstance(value, list) else value

@@ -1,0 +1,180 @@
+"""`swink mcp`: shows and tries the MCP servers of the settings, and serves the agent's own tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+
+from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.agent.servers import server_of
+from swink_agent.app.errors import ApplicationError, ExitCode, NoModel, UsageProblem
+from swink_agent.app.settings.mcp_servers import ServerSettings
+from swink_agent.approvals.display import safe_display
+
+from ..process.groups import offered
+from ..prompt.reporter import Reporter
+from ..screen.screen import Screen
+from ..screen.table import table
+
+__all__ = ["mcp"]
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+Examples:
+  swink mcp list                      what the settings name; nothing is started
+  swink mcp test time                 start one, list its tools, end it
+  swink mcp serve --approve all       be a server, over stdin and stdout""",
+)
+@click.pass_context
+def mcp(ctx: click.Context) -> None:
+    """List and test MCP servers; serve the agent's tools as one.
+
+    A server is a table [mcp.servers.NAME] of the settings: command and args, or url and headers.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_servers)
+
+
+_CWD = click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
+
+
+@mcp.command("list")
+@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
+@_CWD
+def list_servers(as_json: bool = False, cwd: str | None = None) -> None:
+    """List the servers. Starts nothing."""
+    opening = Opening(OpeningOptions(cwd=cwd))
+    redact = opening.credentials.redactor().redact
+    found, _ = opening.settings.servers()
+    rows = [
+        {
+            "name": item.name,
+            "transport": item.transport,
+            "target": redact(item.target),
+            "source": item.source,
+            "enabled": item.enabled,
+            "problem": item.problem or None,
+        }
+        for item in found
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        click.echo("There is no MCP server: [mcp.servers.NAME] in the settings names one.", err=True)
+        return
+    cells = [
+        [item.name, item.transport, redact(item.target), item.problem or ("" if item.enabled else "disabled")]
+        for item in found
+    ]
+    click.echo(table([["NAME", "TRANSPORT", "TARGET", ""], *cells], whole=[0]))
+
+
+@mcp.command("test")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="As one object.")
+@_CWD
+def test_server(name: str, as_json: bool, cwd: str | None) -> int:
+    """Start one server, list its tools and end it. Exit code 1 if it fails."""
+    opening = Opening(OpeningOptions(cwd=cwd))
+    found, secrets = opening.settings.servers()
+    chosen = next((item for item in found if item.name == name), None)
+    if chosen is None:
+        there = ", ".join([item.name for item in found]) or "none"
+        raise UsageProblem(f"no MCP server is called {safe_display(name, 40)!r}; there are: {there}")
+    if chosen.problem:
+        raise ApplicationError(f"the MCP server {name} cannot be used ({chosen.source}): {chosen.problem}")
+    redactor = opening.credentials.redactor()
+    for secret in secrets:
+        redactor.register(secret)
+    tools, warnings = asyncio.run(_tried(chosen, opening))
+    if as_json:
+        click.echo(redactor.redact(json.dumps({"tools": tools, "warnings": warnings}, indent=2)))
+        return int(ExitCode.DONE)
+    rows = [[tool["name"], tool["description"].partition("\n")[0]] for tool in tools]
+    click.echo(redactor.redact(table(rows, whole=[0])) if rows else "It offers no tools.")
+    for warning in warnings:
+        click.echo(f"warning: {safe_display(redactor.redact(warning), None)}", err=True)
+    return int(ExitCode.DONE)
+
+
+async def _tried(chosen: ServerSettings, opening: Opening) -> tuple[list[dict[str, str]], list[str]]:
+    from swink_agent.mcp import McpError
+
+    try:
+        async with server_of(chosen, folder=opening.folder) as server:
+            offered = [tool for tool in server.tools() if chosen.tools is None or tool.true_name in chosen.tools]
+            return [{"name": tool.name, "description": tool.description} for tool in offered], list(server.warnings)
+    except McpError as error:
+        raise ApplicationError(str(error)) from error
+
+
+@mcp.command("serve")
+@click.option(
+    "--approve",
+    type=click.Choice(["none", "ask", "smart", "all"]),
+    help="Which calls may run. Nobody is asked: what would need a question is refused.",
+)
+@click.option("--allow", multiple=True, metavar="RULE", help="Calls that may run: 'bash: pytest *'. Repeatable.")
+@click.option("--deny", multiple=True, metavar="RULE", help="Calls that never run. Repeatable.")
+@click.option("--tools", metavar="NAMES", help="Built-in tools, with commas between them, or none. Default: all.")
+@_CWD
+def serve(
+    approve: str | None, allow: tuple[str, ...], deny: tuple[str, ...], tools: str | None, cwd: str | None
+) -> int:
+    """Offer the agent's tools, and the agent itself, to an MCP client over stdin and stdout.
+
+    Runs until stdin ends. Nobody is asked about a call: what the rules do not allow is refused.
+    """
+    flags: dict[str, Any] = {"approve": approve, "allow": list(allow) or None, "deny": list(deny) or None}
+    options = OpeningOptions(flags={**flags, "tools": tools}, cwd=cwd, uses_servers=False)
+    return asyncio.run(_serve(Opening(options)))
+
+
+async def _serve(opening: Opening) -> int:
+    from swink_agent.app.agent.served import ServedAgent
+    from swink_agent.app.runs.sessions import WantedSession
+    from swink_agent.core.types import ModelSpec
+    from swink_agent.mcp import serve_stdio
+
+    session = opening.session(WantedSession(is_kept=False))
+    redactor = opening.redactor(session)
+    reporter = Reporter(Screen(sys.stderr), redactor)
+    logging.getLogger("swink_agent").addHandler(reporter.log_handler())
+    has_model = True
+    try:
+        made = await asyncio.to_thread(opening.agent, session, redactor)
+    except NoModel as error:
+        has_model = False
+        reporter.warn(f"the tool agent is not offered: {error}")
+        made = opening.agent(session, redactor, model=ModelSpec("none", "none"), stream_fn=_no_model)
+    for warning in made.warnings:
+        reporter.warn(warning)
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    with made:
+        tools = [tool for tool in made.agent.tools if tool.name != "task" or has_model]
+        served = made.agent.replaced(tools=[*tools, ServedAgent(opening)] if has_model else tools)
+        serving = loop.create_task(serve_stdio(served, redactor=redactor))
+        stopping = loop.create_task(ended.wait())
+        await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        # A thread waits for the next line of stdin, and nothing but that line would end it.
+        os._exit(int(ExitCode.INTERRUPTED))
+    stopping.cancel()
+    serving.result()
+    return int(ExitCode.DONE)
+
+
+def _no_model(*_: Any) -> Any:
+    raise NoModel("there is no model")

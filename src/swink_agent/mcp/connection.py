@@ -1,0 +1,357 @@
+"""A connection to a server: messages over its transport, requests and their answers.
+
+Uses the package `mcp`, so it is loaded when a server starts. Answers are given as they are, without a check of their
+shape: the package would refuse a whole list because of one tool in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, cast
+
+import anyio
+import httpx2
+import msgspec
+from anyio.abc import TaskStatus
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import CallOptions, DispatchContext, ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    encode_header_value,
+)
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    jsonrpc_message_adapter,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
+from pydantic import ValidationError
+
+from .process import LONGEST_LINE, ServerProcess
+
+__all__ = ["Connection", "MCPError", "http_streams", "stdio_streams"]
+
+_LIST_CHANGED = "notifications/tools/list_changed"
+_HEARD = frozenset({_LIST_CHANGED, "notifications/progress", "notifications/cancelled"})
+_CLOSING = 2.0
+_NOTED = 0.5
+
+_Streams = tuple[Any, Any]
+"""Messages from a server, and messages to it."""
+
+
+class Connection:
+    """One connection, in a task of its own: whoever opens it, any task may use and close it."""
+
+    def __init__(self, transport: AbstractAsyncContextManager[_Streams], on_list_changed: Callable[[], None]) -> None:
+        self._transport = transport
+        self._on_list_changed = on_list_changed
+        self._ready = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._dispatcher: JSONRPCDispatcher | None = None
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._envelope: dict[str, Any] = {}
+        """What each request says about us, if the server wants that."""
+        self.failure: BaseException | None = None
+        """Why the transport failed, if it did."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def is_open(self) -> bool:
+        return not self._task.done() and not self._closing.is_set()
+
+    async def greet(self, version: str) -> dict[str, Any]:
+        """Introduces us to the server and returns its capabilities. Raises `MCPError` or `ValueError`."""
+        await self._ready.wait()
+        info = {"name": "swink-agent", "version": version}
+        said = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": info}
+        try:
+            answer = await self.start("initialize", said)
+        except MCPError as error:
+            if error.code not in (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION):
+                raise
+            return await self._greet_newer(info, error)
+        spoken = answer.get("protocolVersion")
+        if spoken not in HANDSHAKE_PROTOCOL_VERSIONS:
+            known = ", ".join(HANDSHAKE_PROTOCOL_VERSIONS)
+            raise ValueError(f"it speaks version {str(spoken)[:40]!r} of the protocol, and known are {known}")
+        if self._dispatcher is not None:
+            headers: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: str(spoken)}}
+            await self._dispatcher.notify("notifications/initialized", None, headers)
+        return _capabilities(answer)
+
+    async def _greet_newer(self, info: dict[str, Any], refusal: MCPError) -> dict[str, Any]:
+        """Speaks to a server that knows only the version without an introduction: each request has one instead."""
+        version = LATEST_MODERN_VERSION
+        self._envelope = {
+            PROTOCOL_VERSION_META_KEY: version,
+            CLIENT_INFO_META_KEY: info,
+            CLIENT_CAPABILITIES_META_KEY: {},
+        }
+        try:
+            answer = await self.start("server/discover", {})
+        except MCPError as error:
+            raise refusal from error
+        if version not in (answer.get("supportedVersions") or ()):
+            raise refusal
+        # It stays open until the server or we end; changes of the list are announced meanwhile.
+        listening = self.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        listening.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return _capabilities(answer)
+
+    def start(
+        self, method: str, params: Mapping[str, Any], on_progress: ProgressFnT | None = None
+    ) -> asyncio.Task[dict[str, Any]]:
+        """Sends a request: a task with the answer, or with an `MCPError`.
+
+        The package tells the server of a cancelled request while the task ends, which may take seconds: cancel the task
+        and do not wait for it.
+        """
+        task = asyncio.get_running_loop().create_task(self._request(method, params, on_progress))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return task
+
+    async def close(self) -> None:
+        """Ends the connection and its requests. Idempotent."""
+        self._closing.set()
+        await asyncio.wait([self._task], timeout=_CLOSING)
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=_CLOSING)
+        for call in tuple(self._calls):
+            call.cancel()
+        if self._calls:
+            await asyncio.wait(tuple(self._calls), timeout=_CLOSING)
+
+    async def _request(self, method: str, params: Mapping[str, Any], on_progress: ProgressFnT | None) -> dict[str, Any]:
+        await self._ready.wait()
+        if self._dispatcher is None:
+            raise MCPError(code=CONNECTION_CLOSED, message="the connection failed")
+        options: CallOptions = {}
+        if self._envelope:
+            params = {**params, "_meta": self._envelope}
+            headers = {
+                MCP_PROTOCOL_VERSION_HEADER: str(self._envelope[PROTOCOL_VERSION_META_KEY]),
+                MCP_METHOD_HEADER: method,
+            }
+            if isinstance(name := params.get("name"), str):
+                headers[MCP_NAME_HEADER] = encode_header_value(name)
+            options["headers"] = headers
+        if method in ("initialize", "server/discover"):
+            options["cancel_on_abandon"] = False
+        if on_progress is not None:
+            options["on_progress"] = on_progress
+        try:
+            return await self._dispatcher.send_raw_request(method, params, options)
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:  # told a moment before the end is noted; a server may also say it
+                await asyncio.wait([self._task], timeout=_NOTED)
+            raise
+
+    async def _run(self) -> None:
+        try:
+            async with self._transport as (read, write), anyio.create_task_group() as group:
+                self._dispatcher = JSONRPCDispatcher(read, write)
+                await group.start(self._serve)
+                self._ready.set()
+                await self._closing.wait()
+                group.cancel_scope.cancel()
+        except Exception as error:
+            self.failure = _innermost(error)
+        finally:
+            self._closing.set()
+            self._ready.set()
+
+    async def _serve(self, *, task_status: TaskStatus[None]) -> None:
+        assert self._dispatcher is not None
+        try:
+            await self._dispatcher.run(self._answer, self._notice, task_status=task_status)
+        finally:
+            self._closing.set()
+
+    async def _answer(
+        self, context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        if method == "ping":
+            return {}
+        raise MCPError(code=METHOD_NOT_FOUND, message=f"not offered: {method[:80]}")
+
+    async def _notice(self, context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None) -> None:
+        if method == _LIST_CHANGED:
+            self._on_list_changed()
+
+
+def _capabilities(answer: Mapping[str, Any]) -> dict[str, Any]:
+    capabilities = answer.get("capabilities")
+    return cast("dict[str, Any]", capabilities) if isinstance(capabilities, dict) else {}
+
+
+def _innermost(error: BaseException) -> BaseException:
+    if isinstance(error, BaseExceptionGroup):
+        return _innermost(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+    return error
+
+
+# -- stdio -----------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def stdio_streams(process: ServerProcess) -> AsyncGenerator[_Streams]:
+    """The messages of a process, one in each line."""
+    yield _Incoming(process), _Outgoing(process)
+
+
+class _Stream:
+    def __init__(self, process: ServerProcess) -> None:
+        self._process = process
+
+    async def aclose(self) -> None:
+        """Does nothing: the process is closed by its owner."""
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return None
+
+
+class _Incoming(_Stream):
+    """Messages from a server. Drops other lines, and notifications that do not matter here."""
+
+    def __init__(self, process: ServerProcess) -> None:
+        super().__init__(process)
+        self._waiting: deque[JSONRPCMessage] = deque()
+
+    def __aiter__(self) -> _Incoming:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while True:
+            await asyncio.sleep(0)  # a server that writes without a pause must not keep all others waiting
+            if self._waiting:
+                message = self._waiting.popleft()
+                if not self._is_dealt_with(message):
+                    return SessionMessage(message)
+                continue
+            line = await self._process.read_line()
+            if line is None:
+                raise StopAsyncIteration
+            self._waiting.extend(_messages(line))
+
+    async def receive(self) -> SessionMessage | Exception:
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    def _is_dealt_with(self, message: JSONRPCMessage) -> bool:
+        """Answers requests here, without waiting: a server that asks and never reads must not fill our memory."""
+        if isinstance(message, JSONRPCNotification):
+            return message.method not in _HEARD
+        if not isinstance(message, JSONRPCRequest):
+            return False
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id}
+        if message.method == "ping":
+            answer["result"] = {}
+        else:
+            answer["error"] = {"code": METHOD_NOT_FOUND, "message": f"not offered: {message.method[:80]}"}
+        self._process.write_if_it_reads(msgspec.json.encode(answer) + b"\n")
+        return True
+
+
+class _Outgoing(_Stream):
+    async def send(self, item: SessionMessage, /) -> None:
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        await self._process.write(text.encode() + b"\n")
+
+
+def _messages(line: bytes) -> list[JSONRPCMessage]:
+    """The messages in a line; an answer of a wrong shape becomes an error for its request."""
+    if not line.strip():
+        return []
+    try:
+        return [jsonrpc_message_adapter.validate_json(line, by_name=False)]
+    except ValidationError:
+        pass
+    try:
+        found = msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        return []
+    messages: list[JSONRPCMessage] = []
+    for item in cast("list[Any]", found) if isinstance(found, list) else [found]:
+        try:
+            messages.append(jsonrpc_message_adapter.validate_python(item, by_name=False))
+        except ValidationError:
+            fields = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
+            number = fields.get("id")
+            if "method" not in fields and isinstance(number, (int, str)) and not isinstance(number, bool):
+                problem = ErrorData(code=INVALID_REQUEST, message="its answer is not JSON-RPC")
+                messages.append(JSONRPCError(jsonrpc="2.0", id=number, error=problem))
+    return messages
+
+
+# -- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def http_streams(
+    url: str, headers: Mapping[str, str], on_status: Callable[[int], None]
+) -> AsyncGenerator[_Streams]:
+    """The messages of a server behind an address. `on_status` is told the status of each response."""
+
+    async def look(response: httpx2.Response) -> None:
+        if response.request.method == "POST":  # the others only listen, and a server need not take them
+            on_status(response.status_code)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise httpx2.DecodingError("the answer is compressed, which was not asked for", request=response.request)
+        kind = response.headers.get("content-type", "")
+        if not kind.lower().startswith("text/event-stream"):  # whose events have the same limit
+            response.stream = _Bounded(response.stream)
+
+    async with (
+        httpx2.AsyncClient(
+            headers={"accept-encoding": "identity", **headers},
+            timeout=httpx2.Timeout(30, read=None),  # the limits of calls are kept elsewhere
+            event_hooks={"response": [look]},
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST_LINE) as streams,
+    ):
+        yield streams
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        left = LONGEST_LINE
+        async for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise httpx2.ReadError(f"the answer is larger than {LONGEST_LINE // 1024**2} MiB")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -1,0 +1,15 @@
+"""The error of a server that cannot be used."""
+
+from __future__ import annotations
+
+from swink_agent.core.errors import AgentError
+
+__all__ = ["McpError"]
+
+
+class McpError(AgentError):
+    """A server could not be started or asked. The message says which, why, and what it last wrote to stderr."""
+
+    def __init__(self, server: str, message: str) -> None:
+        super().__init__(f"MCP server {server}: {message}")
+        self.server = server

@@ -1,0 +1,121 @@
+"""What a server answers to a call, as the result of a tool.
+
+Reads the answer as it is: a part of an unknown shape becomes one line, and the rest is kept.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from binascii import Error, a2b_base64
+from typing import Any, cast
+
+import msgspec
+
+from swink_agent.core.media import kind_of
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.tool import AgentToolResult
+from swink_agent.core.types import Base64Source, Image, Text, UserBlock
+
+from .schemas import shown_text
+
+__all__ = ["progress_text", "result_of"]
+
+_MOST_TEXT = 100 * 1024
+_MOST_IMAGE = 3_932_160
+"""3.75 MB: five in Base64, which is what providers take."""
+_MOST_STRUCTURED = 1024 * 1024
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_NOTE = 160
+
+
+def result_of(answer: dict[str, Any], server: str, tool: str, redactor: Redactor | None) -> AgentToolResult:
+    """The result of a call, with at most 100 KiB of text, masked before it is cut."""
+    structured = answer.get("structuredContent")
+    encoded = b"" if structured is None else msgspec.json.encode(structured)
+    details = {
+        "server": server,
+        "tool": tool,
+        "structured": structured if len(encoded) <= _MOST_STRUCTURED else None,
+    }
+    if answer.get("resultType") == "input_required":
+        return AgentToolResult.error("the server asks for input, which is not offered", details)
+    content = answer.get("content")
+    items = cast("list[object]", content) if isinstance(content, list) else []
+    blocks: list[UserBlock] = [_block(cast("dict[str, Any]", item)) for item in items if isinstance(item, dict)]
+    if not blocks and structured is not None:
+        blocks = [Text(encoded.decode())]
+    kept = _within_limit(blocks, redactor) or [Text("(no content)")]
+    return AgentToolResult(kept, details, answer.get("isError") is True)
+
+
+def progress_text(progress: float, total: float | None, message: str | None) -> str:
+    """The text of an update: the server's message, else `3/10` or `3`."""
+    if message and (shown := shown_text(message)):
+        return shown
+    return f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+
+
+def _block(item: dict[str, Any]) -> UserBlock:
+    kind = item.get("type")
+    text = item.get("text")
+    if kind == "text" and isinstance(text, str):
+        return Text(_encodable(text))
+    if kind in ("image", "audio"):
+        return _data(str(kind), item.get("data"), item.get("mimeType"), "")
+    if kind == "resource" and isinstance(item.get("resource"), dict):
+        resource = cast("dict[str, Any]", item["resource"])
+        where = _one_line(resource.get("uri")) or "without an address"
+        if isinstance(inner := resource.get("text"), str):
+            return Text(f"[resource {where}]\n{_encodable(inner)}")
+        return _data("resource", resource.get("blob"), resource.get("mimeType"), where)
+    if kind == "resource_link":
+        words = [_one_line(item.get(key)) for key in ("uri", "name", "description")]
+        return Text(f"[link {': '.join(word for word in words if word)}]")
+    return Text(f"[content of an unknown kind: {_one_line(kind) or 'without a type'}]")
+
+
+def _data(what: str, encoded: object, media_type: object, where: str) -> UserBlock:
+    """An image that models take, known by its content; one line for other bytes."""
+    told = " ".join(word for word in (what, where, _one_line(media_type)) if word)
+    try:
+        data = a2b_base64(encoded) if isinstance(encoded, str) else b""
+    except (Error, ValueError):
+        return Text(f"[{told}: not valid Base64]")
+    kind = kind_of(data)
+    if kind not in _IMAGES or what == "audio":
+        return Text(f"[{told}: {len(data):,} bytes, not shown]")
+    if len(data) > _MOST_IMAGE:
+        return Text(f"[{told}: {len(data):,} bytes, larger than 3.75 MB, not shown]")
+    return Image(Base64Source(kind, b64encode(data).decode()))
+
+
+def _within_limit(blocks: list[UserBlock], redactor: Redactor | None) -> list[UserBlock]:
+    left = _MOST_TEXT - _NOTE
+    dropped = 0
+    kept: list[UserBlock] = []
+    for block in blocks:
+        if not isinstance(block, Text):
+            kept.append(block)
+            continue
+        text = block.text if redactor is None else redactor.redact(block.text)
+        data = text.encode("utf-8", "replace")
+        if len(data) <= left:
+            kept.append(Text(text))
+            left -= len(data)
+            continue
+        part = data[:left].decode("utf-8", "ignore")
+        dropped += len(data) - len(part.encode())
+        left = 0
+        if part:
+            kept.append(Text(part))
+    if dropped:
+        kept.append(Text(f"\n[… {dropped:,} bytes left out: a result has at most 100 KiB of text …]"))
+    return kept
+
+
+def _one_line(text: object) -> str:
+    return " ".join(shown_text(text, 400).split())
+
+
+def _encodable(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

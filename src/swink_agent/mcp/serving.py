@@ -1,0 +1,176 @@
+"""An agent's tools for other programs: a server of the package `mcp`.
+
+A call takes the way of a model's call: it is validated, shown to the agent's pre-dispatch policies, approved, run and
+masked, because it is one, in a short run of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from swink_agent.core.agent.agent import Agent
+from swink_agent.core.approval import ApproveFn
+from swink_agent.core.events import ToolExecutionEnd, ToolExecutionUpdate
+from swink_agent.core.extras import require
+from swink_agent.core.playback import events_of
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.tool import AgentTool, AgentToolResult
+from swink_agent.core.types import (
+    AssistantMessage,
+    Base64Source,
+    Image,
+    ModelSpec,
+    StopReason,
+    Text,
+    ToolCall,
+    extract_text,
+)
+
+from .naming import own_version
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+
+__all__ = ["as_mcp_server", "serve_stdio"]
+
+_CLIENT = ModelSpec("mcp", "client")
+"""The model of a call that a client makes."""
+ReportFn = Callable[[float, str], Awaitable[None]]
+
+
+def as_mcp_server(
+    tools_or_agent: Iterable[AgentTool] | Agent,
+    *,
+    name: str = "swink-agent",
+    approve: ApproveFn | None = None,
+    redactor: Redactor | None = None,
+) -> Server[Any]:
+    """A server of the package `mcp` with these tools, or those of an agent, for any of its transports.
+
+    A tool that needs approval runs if `approve`, or the agent's own, says so; without one it is refused. An agent's
+    pre-dispatch policies see every call. `redactor` masks results, in place of the agent's. Raises `MissingExtra`.
+    """
+    lowlevel: Any = require("mcp.server", extra="mcp")
+    types: Any = require("mcp_types", extra="mcp")
+    calls = _Calls(tools_or_agent, approve, redactor)
+
+    async def on_list(context: Any, params: Any) -> Any:
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=tool.name,
+                    title=tool.label,
+                    description=tool.description,
+                    input_schema={"type": "object", **tool.parameters_schema},
+                )
+                for tool in await calls.tools()
+            ]
+        )
+
+    async def on_call(context: Any, params: Any) -> Any:
+        async def report(count: float, text: str) -> None:
+            await context.session.report_progress(count, None, text)
+
+        result = await calls.run(params.name, params.arguments or {}, report)
+        details: Any = result.details
+        structured = cast("dict[str, Any]", details).get("structured") if isinstance(details, dict) else None
+        return types.CallToolResult(
+            content=[_content(types, block) for block in result.content],
+            structured_content=structured if isinstance(structured, dict) else None,
+            is_error=result.is_error,
+        )
+
+    return lowlevel.Server(name, version=own_version(), on_list_tools=on_list, on_call_tool=on_call)
+
+
+async def serve_stdio(
+    tools_or_agent: Iterable[AgentTool] | Agent,
+    *,
+    name: str = "swink-agent",
+    approve: ApproveFn | None = None,
+    redactor: Redactor | None = None,
+) -> None:
+    """Serves over stdin and stdout until stdin ends. Meanwhile nothing else can write to stdout."""
+    server = as_mcp_server(tools_or_agent, name=name, approve=approve, redactor=redactor)
+    stdio: Any = require("mcp.server.stdio", extra="mcp")
+    async with stdio.stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+class _Calls:
+    """Runs the calls of a client."""
+
+    def __init__(
+        self, given: Iterable[AgentTool] | Agent, approve: ApproveFn | None, redactor: Redactor | None
+    ) -> None:
+        self._agent = given if isinstance(given, Agent) else Agent(_CLIENT, stream_fn=_silence, tools=list(given))
+        self._approve = approve or self._agent.config.approve
+        self._redactor = redactor or self._agent.config.redactor
+
+    async def tools(self) -> Sequence[AgentTool]:
+        given = self._agent.given_tools
+        if not callable(given):
+            return list(given)
+        found: Any = cast("Any", given)() if not inspect.signature(given).parameters else self._agent.tools
+        return list(await found if inspect.isawaitable(found) else found)
+
+    async def run(self, name: str, arguments: dict[str, Any], report: ReportFn) -> AgentToolResult:
+        """The result that a model would read. Cancelling it cancels the call."""
+        config = self._agent.config
+        call = ToolCall(f"mcp_{secrets.token_hex(8)}", name, arguments)
+        # Its own run for each call: calls of one client run at the same time.
+        agent = Agent(
+            _CLIENT,
+            stream_fn=_saying(AssistantMessage(content=(call,), stop_reason=StopReason.TOOL_USE)),
+            tools=await self.tools(),
+            pre_dispatch_policies=config.pre_dispatch_policies,
+            approve=self._approve,
+            approval_mode=config.approval_mode,
+            redactor=self._redactor,
+            execution_root=config.execution_root,
+            deps=config.deps,
+            state=self._agent.state,
+        )
+        result: AgentToolResult | None = None
+        count = 0
+        try:
+            async for event in agent.prompt_stream(f"An MCP client calls {name[:80]}."):
+                if isinstance(event, ToolExecutionUpdate):
+                    count += 1
+                    await report(count, extract_text(event.update.content)[-2000:])
+                elif isinstance(event, ToolExecutionEnd) and event.call_id == call.id:
+                    result = event.result
+        except asyncio.CancelledError:
+            agent.abort()
+            raise
+        except Exception as error:  # a policy that stopped the run, for instance
+            result = result or AgentToolResult.error(str(error) or type(error).__name__)
+        return result or AgentToolResult.error("the call waits for an approval, which nobody can give here")
+
+
+def _saying(first: AssistantMessage) -> Any:
+    """A stream function that makes the call, and has nothing to add to its result."""
+    replies = [AssistantMessage(content=(Text("done"),), stop_reason=StopReason.STOP), first]
+
+    async def stream(*_: Any) -> AsyncIterator[Any]:
+        for event in events_of(replies.pop() if len(replies) > 1 else replies[0]):
+            yield event
+
+    return stream
+
+
+async def _silence(*_: Any) -> AsyncIterator[Any]:
+    for event in events_of(AssistantMessage(content=(Text("done"),), stop_reason=StopReason.STOP)):
+        yield event
+
+
+def _content(types: Any, block: Any) -> Any:
+    if isinstance(block, Text):
+        return types.TextContent(text=block.text)
+    if isinstance(block, Image) and isinstance(block.source, Base64Source):
+        return types.ImageContent(data=block.source.data, mime_type=block.source.media_type)
+    return types.TextContent(text=f"[{type(block).__name__.lower()}, which is not sent]")

@@ -1,0 +1,78 @@
+"""A server's tool as an agent sees it. The call itself is made by the server's connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from swink_agent.core.errors import ToolError
+from swink_agent.core.tool import AgentToolResult, ToolContext
+
+from .listing import ToolDefinition
+
+if TYPE_CHECKING:
+    from .server import McpServer
+
+__all__ = ["McpTool"]
+
+
+class McpTool:
+    """A tool of an MCP server.
+
+    Name, description and schema are those with which it was listed. Approval is asked for what the server offers now:
+    `approval_scope` has its digest, and a call that was approved for another definition does not run.
+    """
+
+    def __init__(self, server: McpServer, name: str, definition: ToolDefinition) -> None:
+        self._server = server
+        self._definition = definition
+        self.name = name
+        self.true_name = definition.name
+        self.label = definition.title
+        self.description = definition.description
+        self.parameters_schema = definition.schema
+
+    def __repr__(self) -> str:
+        return f"<MCP tool {self.name}>"
+
+    @property
+    def server(self) -> str:
+        """The name of its server."""
+        return self._server.name
+
+    @property
+    def requires_approval(self) -> bool:
+        return self._asks(self._server.definition(self.true_name) or self._definition)
+
+    def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """What an approval is bound to: the server, the true name and a digest of the tool's definition."""
+        return self._scope(self._now())
+
+    def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
+        """Refuses a call of a server that was left, so that no one is asked about it."""
+        if self._server.state == "closed":
+            return AgentToolResult.error(f"the MCP server {self.server} is not running")
+        return None
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
+        """Calls the tool, and starts the server anew first if it ended."""
+        await self._server.connected()
+        now = self._now()
+        if ctx.grant is None:
+            is_same = self._asks(self._definition) or not self._asks(now)
+        else:
+            is_same = ctx.grant.covers(self.name, arguments, self._scope(now))
+        if not is_same:
+            raise ToolError(f"{self.name} was not called: the server changed the tool after it was approved")
+        return await self._server.call(self.true_name, arguments, ctx)
+
+    def _now(self) -> ToolDefinition:
+        definition = self._server.definition(self.true_name)
+        if definition is None:
+            raise ToolError(f"the MCP server {self.server} no longer offers {self.true_name}")
+        return definition
+
+    def _asks(self, definition: ToolDefinition) -> bool:
+        return not (self._server.trust_annotations and definition.reads_only)
+
+    def _scope(self, definition: ToolDefinition) -> dict[str, Any]:
+        return {"server": self.server, "tool": self.true_name, "definition": definition.digest}

@@ -1,0 +1,227 @@
+"""Servers that lie, flood, hang and crash: no other call is harmed, and an agent works on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from swink_agent.core.types import extract_text
+from swink_agent.mcp import McpError
+from tests.mcp.raw_server import call, raw_server
+
+
+async def said(server: object, name: str = "echo", **arguments: object) -> str:
+    return extract_text((await call(server, name, **arguments)).content)  # type: ignore[arg-type]
+
+
+async def test_one_bad_tool_is_left_out_alone() -> None:
+    lies = """
+deep = {"type": "object"}
+for _ in range(300):
+    deep = {"type": "object", "properties": {"a": deep}}
+tools[:] = [
+    tool("fine"), tool("bad name", {"type": "object", "properties": {"a b": {}}}), {"name": "schemaless"}, "no tool",
+    tool("text", {"type": "string"}), {"name": 3, "inputSchema": {}}, tool("deep", deep), tool("fine"),
+    {"name": "odd", "inputSchema": {}, "description": 7, "annotations": "x", "outputSchema": [], "icons": 1},
+]
+"""
+    async with raw_server(lies) as server:
+        assert [tool.name for tool in server.tools()] == ["mcp__raw__fine", "mcp__raw__odd"]
+        assert await said(server, "odd") == "odd"
+        told = "\n".join(server.warnings)
+        for word in ("'bad name'", "'schemaless'", "'text'", "'deep'", "'fine' is listed twice", "usable name"):
+            assert word in told
+
+
+async def test_what_comes_past_128_tools_is_left_out() -> None:
+    endless = """
+def on_list(id, params):
+    at = int(params.get("cursor", "0"))
+    say(id=id, result={"tools": [tool(f"t{at + n}") for n in range(50)], "nextCursor": str(at + 50)})
+"""
+    async with raw_server(endless) as server:
+        assert len(server.tools()) == 128
+        assert "more than 128 tools" in server.warnings[-1]
+
+
+async def test_a_list_that_leads_in_a_circle_ends() -> None:
+    circle = "def on_list(id, params): say(id=id, result={'tools': tools, 'nextCursor': 'again'})"
+    async with raw_server(circle) as server:
+        assert len(server.tools()) == 1
+        assert any("leads back" in warning for warning in server.warnings)
+
+
+async def test_a_server_without_tools_is_used_without_tools() -> None:
+    lines = """
+def on_initialize(id, params): say(id=id, result={"protocolVersion": "2024-11-05", "capabilities": {}})
+def on_list(id, params): fail(id, -32601, "what?")
+"""
+    async with raw_server(lines) as server:
+        assert server.tools() == []
+        assert server.warnings == ("it offers no tools",)
+
+
+async def test_what_is_not_json_rpc_harms_no_call() -> None:
+    noise = r"""
+def on_call(id, name, arguments, meta):
+    for line in ("", "hello", "[]", "[1, 2]", "{", "null", '{"id": 99999, "result": {}}', '{"jsonrpc": "2.0"}',
+                 '{"jsonrpc": "2.0", "id": null, "error": {"code": 1, "message": "x"}}', "[" * 100000,
+                 '{"jsonrpc": "2.0", "id": true, "result": {}}', '{"jsonrpc": "2.0", "method": "x", "params": 3}',
+                 '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":[1],"progress":"a"}}',
+                 '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}' % id):
+        sys.stdout.write(line + "\n")
+    sys.stdout.buffer.write(b"\xff\xfe\n")
+    say(id=12345, result={"content": []})
+    text(id, "first")
+    text(id, "second")
+"""
+    async with raw_server(noise) as server:
+        assert [await said(server) for _ in range(3)] == ["first"] * 3
+
+
+@pytest.mark.parametrize("answer", ["3", "null", "[]", '"text"', '{"content": 5}', '{"content": [{"type": []}]}'])
+async def test_answers_of_wrong_shapes_end_their_own_call_at_once(answer: str) -> None:
+    lines = f"""
+def on_call(id, name, arguments, meta):
+    if arguments.get("text"):
+        return text(id, "fine")
+    sys.stdout.write('{{"jsonrpc": "2.0", "id": %d, "result": %s}}\\n' % (id, {answer!r}))
+    sys.stdout.flush()
+"""
+    async with raw_server(lines, timeout=20) as server:
+        odd, fine = await asyncio.gather(said(server), said(server, text="x"))
+        assert fine == "fine"
+        assert odd
+
+
+async def test_a_line_without_an_end_ends_the_server_and_the_next_call_starts_it() -> None:
+    flood = """
+def on_call(id, name, arguments, meta):
+    if arguments.get("text"):
+        return text(id, "fine")
+    while True:
+        sys.stdout.write("x" * 65536)
+"""
+    async with raw_server(flood) as server:
+        assert "a line of more than 16 MiB" in await said(server)
+        assert await said(server, text="x") == "fine"
+
+
+@pytest.mark.parametrize("size", [1000, pytest.param(20_000, marks=pytest.mark.sweep)])
+async def test_a_large_result_is_cut_and_a_flood_of_notifications_is_survived(size: int) -> None:
+    flood = f"""
+def on_call(id, name, arguments, meta):
+    if arguments.get("text"):
+        return text(id, "y" * 5_000_000)
+    for n in range({size}):
+        say(method="notifications/message", params={{"level": "info", "data": "x" * 100}})
+        say(method="notifications/progress", params={{"progressToken": "other", "progress": n}})
+        say(id=f"q{{n}}", method="sampling/createMessage", params={{}})
+    text(id, "after the flood")
+"""
+    async with raw_server(flood) as server:
+        started = time.monotonic()
+        assert await said(server) == "after the flood"
+        assert time.monotonic() - started < 60
+        large = await said(server, text="x")
+        assert len(large.encode()) <= 100 * 1024
+        assert "bytes left out" in large
+
+
+async def test_stderr_may_flood_too() -> None:
+    flood = """
+def on_call(id, name, arguments, meta):
+    for n in range(2000):
+        sys.stderr.write("e" * 5000 + "\\n")
+    sys.stderr.write("z" * 3_000_000)
+    sys.stderr.flush()
+    text(id, "fine")
+"""
+    async with raw_server(flood) as server:
+        assert await said(server) == "fine"
+
+
+async def test_what_a_server_asks_of_us_is_not_offered() -> None:
+    asks = """
+def on_call(id, name, arguments, meta):
+    answers = []
+    for n, method in enumerate(("ping", "sampling/createMessage", "elicitation/create", "roots/list", "made/up")):
+        say(id=f"a{n}", method=method, params={})
+        answer = hear()
+        answers.append(answer.get("error", {}).get("code", "fine"))
+    text(id, json.dumps(answers))
+"""
+    async with raw_server(asks) as server:
+        assert await said(server) == '["fine", -32601, -32601, -32601, -32601]'
+
+
+async def test_lies_about_list_changes_do_not_keep_us_busy() -> None:
+    lies = """
+lists = 0
+def on_list(id, params):
+    global lists
+    lists += 1
+    say(id=id, result={"tools": tools})
+    for _ in range(3):
+        say(method="notifications/tools/list_changed")
+def on_call(id, name, arguments, meta):
+    for _ in range(2000):
+        say(method="notifications/tools/list_changed")
+    text(id, str(lists))
+"""
+    async with raw_server(lies) as server:
+        await said(server)
+        await asyncio.sleep(0.3)
+        assert int(await said(server)) <= 4
+        assert len(server.tools()) == 1
+
+
+async def test_a_changed_list_that_cannot_be_read_keeps_the_old_one() -> None:
+    lies = """
+count = 0
+def on_list(id, params):
+    global count
+    count += 1
+    if count > 1:
+        return fail(id, -32603, "no more")
+    say(id=id, result={"tools": tools})
+def on_call(id, name, arguments, meta):
+    say(method="notifications/tools/list_changed")
+    text(id, "fine")
+"""
+    async with raw_server(lies) as server:
+        await said(server)
+        await server.settled()
+        assert await said(server) == "fine"
+
+
+async def test_a_server_that_answers_nothing_does_not_hold_up_leaving() -> None:
+    deaf = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def on_call(id, name, arguments, meta):
+    while True:
+        time.sleep(60)
+"""
+    async with raw_server(deaf, timeout=0.2) as server:
+        assert "no sign of life" in await said(server, text="x" * 1_000_000)
+        started = time.monotonic()
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.sweep  # it waits for an end that does not come
+async def test_a_server_that_closes_its_output_is_a_server_that_ended() -> None:
+    closes = """
+def on_call(id, name, arguments, meta):
+    os.close(1)
+    time.sleep(600)
+"""
+    async with raw_server(closes) as server:
+        assert "ended" in await said(server)
+
+
+async def test_a_server_that_ends_at_once_every_time_cannot_be_entered() -> None:
+    with pytest.raises(McpError, match="exit code 0"):
+        await raw_server("sys.exit(0)").__aenter__()

@@ -1,0 +1,60 @@
+"""The names of servers and of their tools."""
+
+from __future__ import annotations
+
+import pytest
+
+from swink_agent.mcp import McpServer
+from swink_agent.mcp.naming import tool_names
+
+
+def test_a_tool_is_named_after_its_server() -> None:
+    assert tool_names("git", ["status", "log-1"]) == {"status": "mcp__git__status", "log-1": "mcp__git__log-1"}
+    assert tool_names("git", ["status"], prefix="") == {"status": "status"}
+    assert tool_names("git", ["status"], prefix="g_") == {"status": "g_status"}
+
+
+def test_what_providers_do_not_take_in_a_name_becomes_an_underscore() -> None:
+    assert tool_names("a", ["read file.now/ü"]) == {"read file.now/ü": "mcp__a__read_file_now__"}
+
+
+def test_names_that_are_too_long_or_the_same_end_in_a_digest_of_the_true_one() -> None:
+    long = "x" * 80
+    names = tool_names("a", [long, "a.b", "a b", "fine"])
+    assert len(names[long]) == 64
+    assert names[long].startswith("mcp__a__xxx")
+    assert names["a.b"] != names["a b"]
+    assert names["a.b"].rpartition("_")[0] == names["a b"].rpartition("_")[0] == "mcp__a__a_b"
+    assert names["fine"] == "mcp__a__fine"
+    # Neither the order nor the process matters.
+    assert tool_names("a", ["a b", "fine", "a.b", long]) == names
+    assert names["a.b"] == "mcp__a__a_b_2e7336dc"
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("name", ["", "A", "a__b", "x" * 21, "a b", "ä", "a.b", "a\n", 3, None])
+def test_a_server_s_name_is_short_and_plain(name: object) -> None:
+    with pytest.raises(ValueError, match="name of an MCP server"):
+        McpServer.stdio("x", name=name)  # type: ignore[arg-type]
+
+
+def test_a_prefix_is_plain_too() -> None:
+    with pytest.raises(ValueError, match="prefix"):
+        tool_names("a", ["b"], prefix="a b")
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: McpServer.http("ftp://x", name="a"),
+        lambda: McpServer.http("", name="a"),
+        lambda: McpServer.stdio("", name="a"),
+        lambda: McpServer.stdio("x", name="a", timeout=0),
+        lambda: McpServer.stdio("x", name="a", sandbox="none"),
+        lambda: McpServer.stdio("x", name="a", start_timeout=-1),
+    ],
+)
+def test_mistakes_are_told_before_anything_starts(make: object) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
+        make()  # type: ignore[operator]

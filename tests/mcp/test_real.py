@@ -1,0 +1,187 @@
+"""Servers written with the reference package, over stdio and HTTP, and addresses that are not one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from swink_agent.core.tool import ToolContext
+from swink_agent.core.types import Base64Source, Image, extract_text
+from swink_agent.mcp import McpError, McpServer
+from tests.mcp import real_server
+from tests.mcp.raw_server import call, named
+
+
+async def _use(server: McpServer) -> None:
+    """What must be the same over every transport."""
+    updates: list[str] = []
+    context = ToolContext(on_update=lambda partial: updates.append(extract_text(partial.content)))
+    assert {tool.true_name for tool in server.tools()} >= {"add", "mirror", "picture", "fail", "count", "grow"}
+    assert "$ref" not in str(named(server, "mirror").parameters_schema)
+    added = await call(server, "add", a=2, b=3)
+    assert extract_text(added.content) == "5"
+    assert added.details["structured"] == {"result": 5}
+    assert (await call(server, "mirror", point={"x": 1})).details["structured"] == {"x": -1, "y": 0}
+    [image] = (await call(server, "picture")).content
+    assert image == Image(Base64Source("image/png", real_server.encoded()))
+    failed = await call(server, "fail")
+    assert failed.is_error
+    assert "it did not work" in extract_text(failed.content)
+    wrong = await call(server, "add", a="two")
+    assert wrong.is_error
+    result = await named(server, "count").execute({"to": 3}, context)
+    assert extract_text(result.content) == "counted"
+    assert updates == ["1/3", "2/3", "3/3"]
+    await call(server, "grow")
+    await asyncio.sleep(0.05)  # over HTTP the announcement comes on another connection
+    await server.settled()
+    assert extract_text((await call(server, "grown")).content) == "new"
+
+
+@pytest.mark.sweep  # loads the package in another process
+async def test_a_real_server_over_stdio_in_the_sandbox(tmp_path: Path) -> None:
+    script = Path(real_server.__file__)
+    async with McpServer.stdio(
+        sys.executable, str(script), name="real", cwd=tmp_path, trust_annotations=True
+    ) as server:
+        assert not named(server, "add").requires_approval
+        assert named(server, "fail").requires_approval
+        await _use(server)
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with real_server.over_http(real_server.make()) as url:
+        yield url
+
+
+async def test_a_real_server_over_http(address: str) -> None:
+    async with McpServer.http(address, name="real") as server:
+        await _use(server)
+
+
+async def test_a_server_over_http_that_is_gone_fails_its_calls() -> None:
+    with real_server.over_http(real_server.make()) as url:
+        server = McpServer.http(url, name="real")
+        await server.__aenter__()
+        assert extract_text((await call(server, "add", a=1, b=1)).content) == "2"
+    gone = await call(server, "add", a=1, b=1)
+    assert gone.is_error
+    assert "real" in extract_text(gone.content)
+    await server.__aexit__(None, None, None)
+
+
+# -- addresses that are not a server's -------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def answering(answer: Callable[[bytes], bytes]) -> AsyncIterator[str]:
+    """An address that gives these bytes to each request."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            size = [int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+            body = await reader.readexactly(size[0] if size else 0)
+            writer.write(answer(head + body))
+            await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    web = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{web.sockets[0].getsockname()[1]}/mcp"
+    finally:
+        web.close()
+
+
+def _http(status: str, body: bytes = b"", kind: str = "text/plain", more: str = "") -> bytes:
+    head = (
+        f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n{more}\r\n"
+    )
+    return head.encode() + body
+
+
+_LARGE = b'{"jsonrpc":"2.0","id":1,"result":{"a":"' + b"x" * (17 * 1024 * 1024) + b'"}}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (_http("401 Unauthorized"), "HTTP 401.*headers"),
+        (_http("403 Forbidden"), "HTTP 403"),
+        (_http("500 Oops", b"{}", "application/json"), "HTTP 500"),
+        (_http("200 OK", b"<html>", "text/html"), "content type"),
+        (_http("200 OK", b"not json", "application/json"), "JSON"),
+        (_http("302 Found", more="location: http://127.0.0.1:9/elsewhere\r\n"), "Redirect"),
+        (_http("200 OK", _LARGE, "application/json"), "16 MiB"),
+        (_http("200 OK", b"data: " + _LARGE + b"\n\n", "text/event-stream"), "limit"),
+        (_http("200 OK", b"\x1f\x8b", "application/json", "content-encoding: gzip\r\n"), "compressed"),
+        (b"SSH-2.0-OpenSSH\r\n", "RemoteProtocolError"),
+    ],
+    ids=["401", "403", "500", "html", "no json", "redirect", "large", "large event", "compressed", "no http"],
+)
+async def test_an_address_that_is_not_a_server_s_is_told_with_the_reason(answer: bytes, why: str) -> None:
+    async with answering(lambda request: answer) as url:
+        with pytest.raises(McpError, match=f"(?s)MCP server real: .*{why}"):
+            await McpServer.http(url, name="real", start_timeout=10).__aenter__()
+
+
+async def test_nothing_at_the_address() -> None:
+    async with answering(lambda request: b"") as url:
+        pass
+    with pytest.raises(McpError, match="MCP server real"):
+        await McpServer.http(url, name="real", start_timeout=10).__aenter__()
+
+
+async def test_a_session_that_the_server_forgot_is_begun_anew() -> None:
+    sessions = 0
+
+    def answer(request: bytes) -> bytes:
+        nonlocal sessions
+        head, _, body = request.partition(b"\r\n\r\n")
+        message = json.loads(body or b"{}")
+        match message.get("method"):
+            case "initialize":
+                sessions += 1
+                result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+                more = f"mcp-session-id: {sessions}\r\n"
+            case "tools/list":
+                result, more = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}, ""
+            case "tools/call" if b"mcp-session-id: 1" in head.lower():
+                return _http("404 Not Found")
+            case "tools/call":
+                result, more = {"content": [{"type": "text", "text": "here"}]}, ""
+            case _:
+                return _http("202 Accepted" if message else "405 Method Not Allowed")
+        said = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+        return _http("200 OK", said, "application/json", more)
+
+    async with answering(answer) as url, McpServer.http(url, name="real") as server:
+        assert (await call(server, "t")).is_error
+        assert extract_text((await call(server, "t")).content) == "here"
+        assert sessions == 2
+
+
+async def test_headers_are_sent_and_never_shown() -> None:
+    seen: list[bytes] = []
+
+    def answer(request: bytes) -> bytes:
+        seen.append(request)
+        return _http("401 Unauthorized")
+
+    secret = "Bearer 5f4e3d2c1b0a5f4e3d2c"
+    async with answering(answer) as url:
+        server = McpServer.http(url, name="real", headers={"Authorization": secret})
+        with pytest.raises(McpError) as caught:
+            await server.__aenter__()
+    assert secret.encode() in seen[0]
+    assert "5f4e3d2c1b0a" not in f"{caught.value}{server!r}"

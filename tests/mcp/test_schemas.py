@@ -1,0 +1,160 @@
+"""Schemas of servers, made into what every provider takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swink_agent.core.schemas.validation import compile_schema
+from swink_agent.mcp.schemas import UnusableSchema, shown_text, tame_schema
+
+TEXT = {"type": "string"}
+
+
+def _nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("written", "tame"),
+    [
+        ({}, {"type": "object", "properties": {}}),
+        ({"type": ["object", "null"]}, {"type": "object", "properties": {}}),
+        (
+            {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": TEXT}, "$schema": "http://json-schema.org/x"},
+            {"type": "object", "properties": {"a": TEXT}},
+        ),
+        (
+            {"properties": {"a": {"$ref": "#/definitions/A", "description": "beside"}}, "definitions": {"A": TEXT}},
+            {"type": "object", "properties": {"a": {"type": "string", "description": "beside"}}},
+        ),
+        (  # recursive
+            {
+                "properties": {"tree": {"$ref": "#/$defs/T"}},
+                "$defs": {"T": {"type": "object", "properties": {"left": {"$ref": "#/$defs/T"}}}},
+            },
+            {"type": "object", "properties": {"tree": {"type": "object", "properties": {"left": {}}}}},
+        ),
+        ({"properties": {"me": {"$ref": "#"}}}, {"type": "object", "properties": {"me": {}}}),
+        ({"properties": {"far": {"$ref": "https://x/y.json"}}}, {"type": "object", "properties": {"far": {}}}),
+        ({"properties": {"no": {"$ref": "#/$defs/nothing"}}}, {"type": "object", "properties": {"no": {}}}),
+        (  # a choice: each may be given, and only what all want is required
+            {
+                "anyOf": [
+                    {"properties": {"a": TEXT, "c": TEXT}, "required": ["a", "c"]},
+                    {"properties": {"b": TEXT, "c": TEXT}, "required": ["b", "c"]},
+                ]
+            },
+            {"type": "object", "properties": {"a": TEXT, "c": TEXT, "b": TEXT}, "required": ["c"]},
+        ),
+        (
+            {"oneOf": [{"properties": {"a": TEXT}}, {"properties": {"a": {"type": "number"}}}], "required": ["a"]},
+            {"type": "object", "properties": {"a": {"anyOf": [TEXT, {"type": "number"}]}}, "required": ["a"]},
+        ),
+        (
+            {"allOf": [{"properties": {"a": TEXT}, "required": ["a"]}, {"required": ["b"]}], "properties": {"b": TEXT}},
+            {"type": "object", "properties": {"b": TEXT, "a": TEXT}, "required": ["a", "b"]},
+        ),
+        (  # a choice in a definition
+            {"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"properties": {"a": TEXT}}, {"type": "null"}]}}},
+            {"type": "object", "properties": {"a": TEXT}},
+        ),
+        ({"not": {"required": ["a"]}, "enum": [{}]}, {"type": "object", "properties": {}}),
+        ({"required": ["a"]}, {"type": "object", "properties": {"a": {}}, "required": ["a"]}),
+        (  # older drafts
+            {"properties": {"n": {"minimum": 1, "exclusiveMinimum": True}, "t": {"items": [TEXT, {"type": "null"}]}}},
+            {
+                "type": "object",
+                "properties": {"n": {"exclusiveMinimum": 1}, "t": {"items": {"anyOf": [TEXT, {"type": "null"}]}}},
+            },
+        ),
+        (  # a choice below the top stays
+            {"properties": {"a": {"anyOf": [TEXT, {"type": "null"}]}}},
+            {"type": "object", "properties": {"a": {"anyOf": [TEXT, {"type": "null"}]}}},
+        ),
+        (  # names of keywords may be names of properties
+            {"properties": {"default": {"$ref": "#/$defs/A"}, "definitions": TEXT}, "$defs": {"A": TEXT}},
+            {"type": "object", "properties": {"default": TEXT, "definitions": TEXT}},
+        ),
+        (
+            {"properties": {"a": {"description": "see\u200bn\U000e0041"}}},
+            {"type": "object", "properties": {"a": {"description": "seen"}}},
+        ),
+    ],
+)
+def test_a_schema_becomes_one_that_providers_take(written: dict[str, Any], tame: dict[str, Any]) -> None:
+    assert tame_schema(written) == tame
+
+
+_LAUGHS = {f"L{n}": {"properties": {c: {"$ref": f"#/$defs/L{n + 1}"} for c in "abcdefgh"}} for n in range(12)}
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        (None, "missing"),
+        (True, "missing"),
+        ([], "missing"),
+        ({"type": "string"}, "not describe an object"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "not describe an object"),
+        ({"properties": {"a": {"enum": ["x" * 70_000]}}}, "64 KB"),
+        ({"properties": {"a": {"$ref": "#/$defs/L0"}}, "$defs": _LAUGHS}, "64 KB"),
+        (_nested(40), "deeper than 32"),
+        ({"properties": {"a b": TEXT}}, "property 'a b'"),
+        ({"properties": {"x" * 65: TEXT}}, "property"),
+        ({"properties": {"": TEXT}}, "property ''"),
+        ({"properties": {"a": {"type": "object", "properties": {"@id": TEXT}}}}, "property '@id'"),
+        ({"anyOf": [{"properties": {"über": TEXT}}]}, "property"),
+        ({"properties": {"a": {"type": "text"}}}, "not valid JSON Schema"),
+        ({"properties": 3}, "not describe an object"),
+    ],
+)
+def test_a_schema_that_no_provider_takes_is_refused_with_the_reason(written: object, why: str) -> None:
+    with pytest.raises(UnusableSchema, match=why):
+        tame_schema(written)
+
+
+_NAMES = st.sampled_from(["a", "b", "c d", "properties", "$ref", "anyOf"])
+_SCHEMAS = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(0, 3), st.sampled_from(["string", "object", "#", "#/$defs/a", "x"])
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(_NAMES, inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(["type", "properties", "$ref", "$defs", "anyOf", "oneOf", "allOf", "required", "items"]),
+            inner,
+            max_size=5,
+        ),
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=300)
+@given(_SCHEMAS)
+def test_whatever_is_given_is_refused_or_made_to_fit(written: Any) -> None:
+    try:
+        tame = tame_schema(written)
+    except UnusableSchema:
+        return
+    assert tame["type"] == "object"
+    assert not {"anyOf", "oneOf", "allOf", "$ref", "$defs"} & tame.keys()
+    assert set(tame.get("required", ())) <= tame["properties"].keys()
+    compile_schema(tame)
+
+
+def test_descriptions_are_cut_and_show_all_that_they_hold() -> None:
+    assert shown_text("a" * 5000) == "a" * 2047 + "…"
+    assert shown_text("one\ntwo\u202e\x1b[31m\u200b!") == "one\ntwo[31m!"
+    assert shown_text("👩\u200d🔬") == "👩\u200d🔬"
+    assert shown_text(None) == ""

@@ -1,0 +1,155 @@
+"""Tools of an agent for clients of the package `mcp`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from swink_agent import Agent, Image, tool
+from swink_agent.core.policy import PreDispatchContext, Skip
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.tool import AgentToolResult, ToolContext
+from swink_agent.core.types import Base64Source
+from swink_agent.mcp import as_mcp_server
+from swink_agent.testing import scripted, text
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+@tool(requires_approval=True)
+def delete(path: str) -> str:
+    """Deletes."""
+    return f"deleted {path}"
+
+
+@tool
+def leak() -> str:
+    """Tells a secret."""
+    return "the key is 9d8c7b6a5f4e3d2c1b0a"
+
+
+@tool
+def fail() -> str:
+    """Fails."""
+    raise RuntimeError("out of order")
+
+
+@tool
+def picture() -> Image:
+    """Draws."""
+    return Image(Base64Source("image/png", "iVBORw=="))
+
+
+@tool
+async def count(to: int, ctx: ToolContext) -> str:
+    """Counts."""
+    for number in range(to):
+        ctx.update(str(number))
+        await asyncio.sleep(0.06)
+    return "counted"
+
+
+started = asyncio.Event()
+
+
+async def _asked(server: Any, name: str, **arguments: Any) -> Any:
+    from mcp import Client
+
+    async with Client(server) as client:
+        return await client.call_tool(name, arguments)
+
+
+async def test_a_client_lists_and_calls_the_tools() -> None:
+    from mcp import Client
+
+    async with Client(as_mcp_server([add, fail, picture], name="mine")) as client:
+        listed = (await client.list_tools()).tools
+        assert [item.name for item in listed] == ["add", "fail", "picture"]
+        assert listed[0].description == "Adds two numbers."
+        assert listed[0].input_schema == add.parameters_schema
+        assert (await client.call_tool("add", {"a": 2, "b": 3})).content[0].text == "5"
+        wrong = await client.call_tool("add", {"a": "two"})
+        assert wrong.is_error
+        assert "invalid arguments for add" in wrong.content[0].text
+        failed = await client.call_tool("fail", {})
+        assert (failed.is_error, failed.content[0].text) == (True, "RuntimeError: out of order")
+        assert "unknown tool 'nothing'" in (await client.call_tool("nothing", {})).content[0].text
+        drawn = (await client.call_tool("picture", {})).content[0]
+        assert (drawn.type, drawn.mime_type, drawn.data) == ("image", "image/png", "iVBORw==")
+
+
+async def test_what_needs_approval_runs_if_it_is_approved() -> None:
+    refused = await _asked(as_mcp_server([delete]), "delete", path="x")
+    assert refused.is_error
+    assert "nobody to ask" in refused.content[0].text
+    seen: list[Any] = []
+
+    def approve(request: Any) -> bool:
+        seen.append(request.arguments)
+        return request.arguments["path"] == "x"
+
+    server = as_mcp_server([delete], approve=approve)
+    assert (await _asked(server, "delete", path="x")).content[0].text == "deleted x"
+    assert (await _asked(server, "delete", path="y")).is_error
+    assert seen == [{"path": "x"}, {"path": "y"}]
+
+
+async def test_an_agent_s_policies_approval_and_masking_hold() -> None:
+    class NoNegatives:
+        name = "no negatives"
+
+        def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
+            return Skip("no negatives here") if ctx.arguments.get("a", 0) < 0 else None
+
+    agent = Agent(
+        "scripted:x",
+        stream_fn=scripted(text("never asked")),
+        tools=[add, delete, leak],
+        policies=[NoNegatives()],
+        approve=lambda request: True,
+        redactor=Redactor(["9d8c7b6a5f4e3d2c1b0a"], environment={}),
+    )
+    server = as_mcp_server(agent)
+    assert (await _asked(server, "add", a=1, b=1)).content[0].text == "2"
+    assert "no negatives here" in (await _asked(server, "add", a=-1, b=1)).content[0].text
+    assert (await _asked(server, "delete", path="x")).content[0].text == "deleted x"
+    assert "9d8c7b6a" not in (await _asked(server, "leak")).content[0].text
+    assert len(agent.messages) == 0
+
+
+async def test_updates_are_progress_and_a_cancelled_call_is_cancelled() -> None:
+    from mcp import Client
+
+    ended = asyncio.Event()
+
+    @tool
+    async def wait(ctx: ToolContext) -> AgentToolResult:
+        """Waits."""
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        return AgentToolResult.text("")
+
+    progress: list[str | None] = []
+
+    async def hear(done: float, total: float | None, message: str | None) -> None:
+        progress.append(message)
+
+    async with Client(as_mcp_server([count, wait])) as client:
+        result = await client.call_tool("count", {"to": 2}, progress_callback=hear)
+        assert result.content[0].text == "counted"
+        assert progress == ["0", "1"]
+        calling = asyncio.create_task(client.call_tool("wait", {}))
+        await asyncio.sleep(0.1)
+        calling.cancel()
+        async with asyncio.timeout(5):
+            await ended.wait()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
