@@ -4,6 +4,7 @@
     2000 files      a script that makes two thousand files and removes them
     opening         the sandbox itself, with its trial
 
+"hosts" is the same back end with a profile that names hosts: commands have a proxy beside them.
 Each figure is the best and the median of many, taken in turns, as other work on the machine comes and goes.
 """
 
@@ -70,14 +71,14 @@ async def measure(runs: dict[str, Run], script: str, repeats: int) -> dict[str, 
 
 
 def report(title: str, times: dict[str, list[float]]) -> bool:
-    print(f"\n{title:<16}{'best':>10}{'median':>10}{'added':>10}{'ratio':>8}")
+    print(f"\n{title:<20}{'best':>10}{'median':>10}{'added':>10}{'ratio':>8}")
     base = times["bare"]
     within = True
     for name, taken in times.items():
         added = min(taken) - min(base)
-        within = within and (name == "off" or added < LIMIT or title != "true")
+        within = within and (name == "off" or "hosts" in name or added < LIMIT or title != "true")
         print(
-            f"  {name:<14}{min(taken) * 1e3:>7.2f} ms{statistics.median(taken) * 1e3:>7.2f} ms"
+            f"  {name:<18}{min(taken) * 1e3:>7.2f} ms{statistics.median(taken) * 1e3:>7.2f} ms"
             f"{added * 1e3:>7.2f} ms{min(taken) / min(base):>8.1f}"
         )
     return within
@@ -97,10 +98,16 @@ async def main() -> int:
         runs: dict[str, Run] = {"bare": bare(folder)}
         opening: dict[str, float] = {}
         opened: list[Sandbox] = []
-        for name in (*backend_names(), "off"):
+        with_hosts = SandboxProfile(write=(folder,), hosts=("example.org",))
+        for name in (*backend_names(), *(f"{name}, hosts" for name in backend_names()), "off"):
             start = time.perf_counter()
+            backend, _, hosts = name.partition(", ")
             try:
-                sandbox = open_unconfined(profile) if name == "off" else open_sandbox(profile, backend=name)
+                sandbox = (
+                    open_unconfined(profile)
+                    if name == "off"
+                    else open_sandbox(with_hosts if hosts else profile, backend=backend)
+                )
             except SandboxUnavailable as error:
                 print(f"{name}: {error}")
                 continue

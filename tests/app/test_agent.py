@@ -177,6 +177,54 @@ async def test_commands_stay_in_the_folder_and_off_the_network(root: Path) -> No
     assert "reached" not in results[0]
 
 
+async def test_allowed_hosts_are_for_every_command_and_those_do_not_read_the_home_folder(root: Path) -> None:
+    with made(root, text("x"), allow_hosts=("PyPI.org",)) as agent:
+        if agent.sandbox is None:
+            pytest.skip("no sandbox works here")
+        assert agent.sandbox.profile.hosts == ("pypi.org",)
+        assert agent.sandbox.profile.read is not None
+        assert str(Path.home()) not in agent.sandbox.profile.read
+    with made(root, text("x"), allow_hosts=("pypi.org",), network=True) as agent:
+        assert agent.sandbox is not None
+        assert (agent.sandbox.profile.network, agent.sandbox.profile.hosts) == (True, ())
+
+
+async def test_access_is_asked_about_and_hosts_can_be_kept_in_the_users_settings(root: Path, config: Path) -> None:
+    asked: list[Any] = []
+
+    def ask(question: Any) -> str:
+        asked.append(question.choices)
+        return "always"
+
+    access = {"network": ["PyPI.org"]}
+    calls = call("bash", command="true", access=access, reason="to install") + call("bash", command="id", access=access)
+    _, results = await run(made(root, calls, text("Done."), approve="all", ask=ask))
+    if "no sandbox works" in results[0]:
+        pytest.skip(results[0])
+    assert asked == [("once", "session_access", "always", "no")]
+    assert (config / "config.toml").read_text() == 'allow_hosts = ["pypi.org"]\n'
+
+
+async def test_unattended_access_is_rejected_and_named(root: Path) -> None:
+    calls = call("bash", command="true", access={"network": ["pypi.org"]}, reason="to install")
+    outcome, results = await run(made(root, calls, text("Done."), approve="all"))
+    if "no sandbox works" in results[0]:
+        pytest.skip(results[0])
+    (rejected,) = outcome.rejected
+    assert rejected.tool == "bash"
+    assert "there is nobody to ask" in results[0]
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+async def test_no_access_opens_what_is_this_program_s_own(root: Path, config: Path, kind: str) -> None:
+    link = root.parent / "elsewhere"
+    link.symlink_to(config)
+    calls = call("bash", command="true", access={kind: [str(link)]})
+    outcome, results = await run(made(root, calls, text("Done."), approve="all", ask=lambda _: "once"))
+    assert "has files of this program" in results[0]
+    assert outcome.rejected == ()
+
+
 async def test_without_walls_only_when_the_user_says_so(root: Path) -> None:
     outside = root.parent / "outside.txt"
     calls = [call("bash", command=f"touch '{outside}'"), text("Done.")]

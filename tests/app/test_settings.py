@@ -15,6 +15,7 @@ from swink_agent.app.errors import SettingsError
 from swink_agent.app.settings.settings import (
     DEFINITIONS,
     STANDARD_TOOLS,
+    add_hosts,
     load_settings,
     parse_file,
     parse_value,
@@ -133,6 +134,8 @@ def test_a_mistake_in_the_environment_and_in_a_flag_is_told() -> None:
         ("max_cost", "0.5", 0.5),
         ("max_turns", " 7 ", 7),
         ("system", "", ""),
+        ("allow_hosts", "none", ()),
+        ("allow_hosts", "PyPI.org, *.example.org:8443 pypi.org", ("pypi.org", "*.example.org:8443")),
     ],
 )
 def test_text_becomes_a_value(name: str, text: str, value: object) -> None:
@@ -149,7 +152,14 @@ def with_project(text: str, **flags: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "text", ['sandbox = "off"', 'output = "json"', 'models_dir = "/x"', '[base_url]\nxai = "http://x"']
+    "text",
+    [
+        'sandbox = "off"',
+        'output = "json"',
+        'models_dir = "/x"',
+        'allow_hosts = ["evil.org"]',
+        '[base_url]\nxai = "http://x"',
+    ],
 )
 def test_a_project_cannot_touch_what_is_the_users(text: str) -> None:
     settings = with_project(text + "\nmax_turns = 3\n" if "[" not in text else "max_turns = 3\n" + text)
@@ -372,3 +382,35 @@ def test_masking_is_turned_off_as_a_whole_or_by_name_and_never_by_a_project() ->
     assert any("masking" in note for note in tried.notes)
     with pytest.raises(SettingsError, match="a list of names"):
         load_settings(path=Path("/no/such"), environ={}, flags={"unmask": [""]})
+
+
+# -- hosts ---------------------------------------------------------------------------------------------------
+
+
+def test_hosts_of_all_sources_count_in_their_normal_form(tmp_path: Path) -> None:
+    user = write(tmp_path / "config.toml", 'allow_hosts = ["PyPI.org"]\n')
+    settings = load_settings(
+        path=user, environ={"SWINK_ALLOW_HOSTS": "a.org:8080,B.org"}, flags={"allow_hosts": ("c.org", "pypi.org")}
+    )
+    assert settings["allow_hosts"].value == ("pypi.org", "a.org:8080", "b.org", "c.org")
+    assert settings["allow_hosts"].source == f"{user}:1, environment SWINK_ALLOW_HOSTS, flag --allow-host"
+
+
+@pytest.mark.parametrize("host", ["https://pypi.org", "pypi.org/simple", "me@pypi.org", "*.org", "a.org:x"])
+def test_what_is_not_a_host_is_a_mistake_that_is_named(tmp_path: Path, host: str) -> None:
+    with pytest.raises(SettingsError, match=r"^--allow-host: .* is not a host that can be allowed"):
+        load_settings(path=tmp_path / "none", environ={}, flags={"allow_hosts": (host,)})
+    with pytest.raises(SettingsError, match=r"config.toml, line 1: .* is not a host that can be allowed"):
+        load_settings(path=write(tmp_path / "config.toml", f'allow_hosts = ["{host}"]\n'), environ={})
+    with pytest.raises(SettingsError, match="it is a list of hosts"):
+        load_settings(path=write(tmp_path / "config.toml", 'allow_hosts = "pypi.org"\n'), environ={})
+
+
+def test_hosts_are_added_to_the_users_file_and_nothing_else_changes(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    add_hosts(["a.org"], path=path)
+    assert path.read_text() == 'allow_hosts = ["a.org"]\n'
+    write(path, '# mine\nmax_turns = 3\nallow_hosts = ["A.org"] # first\n')
+    add_hosts(["b.org:8080", "a.org"], path=path)
+    assert load_settings(path=path, environ={}).value("allow_hosts") == ("a.org", "b.org:8080")
+    assert path.read_text().startswith("# mine\nmax_turns = 3\n")

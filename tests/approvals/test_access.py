@@ -84,8 +84,7 @@ async def test_the_question_shows_the_normal_form_and_never_what_the_model_wrote
     assert question.reason == "to\\u{1b}[2J install"
     assert question.display.split("\n") == [
         "bash",
-        "! network: example.org",
-        "! network: *.pypi.org:8443",
+        "! network: example.org, *.pypi.org:8443",
         "! write: /opt/tools",
         "! read: /home/ada/.aws",
         "│ make",
@@ -96,11 +95,11 @@ async def test_the_question_shows_the_normal_form_and_never_what_the_model_wrote
     assert question.render() == question.display
     assert question.why == (
         "opens example.org and *.pypi.org:8443, writing in /opt/tools, reading in /home/ada/.aws for this command, or "
-        "longer if you choose so; the reason given: to\\u{1b}[2J install"
+        "longer as you choose; it says: to\\u{1b}[2J install"
     )
     assert question.warnings[:2] == (
-        "all that is in /home/ada/.aws, passwords and keys too, can be read, and can be sent to every host that may be "
-        "reached; what is printed goes to the model and its provider",
+        "passwords and keys in /home/ada/.aws can be read and sent to every host that may be reached; the model and "
+        "its provider see what is printed",
         "*.pypi.org:8443 stands for many hosts, and anybody may own one of them",
     )
 
@@ -112,7 +111,7 @@ async def test_the_whole_network_is_named_as_such() -> None:
     assert question.access == {"network": True}
     assert "! network: the whole network of this machine, unfiltered" in question.display
     assert question.warnings == ("nothing is filtered: all that the command can read can be sent anywhere",)
-    assert question.why.endswith("no reason is given")
+    assert question.why.endswith("it says no reason")
 
 
 async def test_a_question_cannot_change_what_is_asked_and_trusted() -> None:
@@ -221,6 +220,16 @@ async def test_trust_in_access_is_bound_to_the_sandbox_the_folder_and_the_tool()
     assert approve.trust.covers(asking(HOSTS))
     approve.trust.forget()
     assert not approve.trust.covers(asking(HOSTS))
+
+
+async def test_trust_tells_which_hosts_it_opens() -> None:
+    approve = Approvals(Person("session_access", "once", "session_access", "session_access"))
+    await approve(asking({"network": ["a.org", "b.org"], "write": ["/opt"]}))
+    await approve(asking({"network": ["c.org"]}))
+    assert approve.trust.hosts == ("a.org", "b.org")
+    await approve(asking({"network": True}))
+    await approve(asking({"read": ["/opt"]}))
+    assert approve.trust.hosts == ("a.org", "b.org", "*")
 
 
 async def test_ask_asks_again_whatever_was_trusted_before() -> None:
@@ -348,9 +357,9 @@ async def test_every_window_says_what_opens_and_for_how_long() -> None:
     view = QuestionView(person.questions[0])
     for width, height in ((80, 24), (100, 12), (60, 8)):
         text = " ".join(row.text.strip() for row in view.rows(width, height)).replace("┆ ", "")
-        assert "! opens example.org for this command, or longer if you choose so" in text
+        assert "! opens example.org for this comman" in text
     assert list(view.keys) == ["y", "n", "b", "s", "a", "v"]
     assert view.content_rows(80).__next__().text == "│! network: example.org"
     offer = " ".join(view.offer(80))
     assert "for this [s]ession, what asks for no more" in offer
-    assert "[a]lways, every command, kept for these hosts" in offer
+    assert "[a]lways, every command to these hosts" in offer

@@ -186,3 +186,23 @@ def test_where_there_is_no_terminal_there_is_nobody_to_ask(tmp_path: Any) -> Non
     assert TerminalAsk.open(screen, str, str(tmp_path / "none")) is None
     (tmp_path / "file").write_text("")
     assert TerminalAsk.open(screen, str, str(tmp_path / "file")) is None
+
+
+async def test_access_is_asked_about_with_keys_of_its_own(desk: Desk) -> None:
+    kept: list[list[str]] = []
+    wanted = {"network": ["pypi.org"]}
+    scope = {"folder": "/work", "sandbox": "wider", "backend": "landlock", "walls": "usual", "access": wanted}
+    arguments = {"command": "pip install x", "access": {"network": ["PYPI.org"]}, "reason": "to install it"}
+    call = ProposedCall("call_1", "bash", arguments, scope)
+    approvals = Approvals(desk.ask, mode="all", remember=kept.append)
+    desk.watch()
+    asking = asyncio.ensure_future(approvals(call))
+    await desk.until("[v]iew all:")
+    os.write(desk.master, b"a")
+    assert await asking == Approve()
+    asyncio.get_running_loop().remove_reader(desk.master)
+    assert kept == [["pypi.org"]]
+    assert "│! network: pypi.org" in desk.shown
+    assert "! opens pypi.org for this command, or longer as you choose; it says: to" in desk.shown
+    assert "PYPI" not in desk.shown
+    assert await approvals(call) == Approve()

@@ -116,6 +116,7 @@ def ui(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         (["--", "--help", "is", "odd"], "--help is odd", {}, False),
         (["--no-network", "--max-cost=2", "go"], "go", {"network": False, "max_cost": 2.0}, False),
         (["--timeout", "5"], "", {"timeout": 5.0}, False),
+        (["--allow-host", "a.org", "--allow-host=b.org"], "", {"allow_hosts": ("a.org", "b.org")}, False),
         (["chat"], "", {}, False),
         (["tui", "--inline"], "", {}, True),
         (["-m", "xai:grok-4.3", "chat", "about", "models", "--max-cost=2"], "about models", {"max_cost": 2.0}, False),

@@ -157,20 +157,29 @@ def test_emoji_that_are_joined_without_end_do_not_fill_a_row(joined: str, width:
 # -- what is asked -------------------------------------------------------------------------------------------
 
 
+USUAL_CHOICES = (
+    ApprovalChoice.ONCE,
+    ApprovalChoice.SESSION_TOOL,
+    ApprovalChoice.SESSION_PREFIX,
+    ApprovalChoice.NO,
+)
+
+
 def question_about(request: ProposedCall, foreign: str, details: dict[str, Any] | None) -> ApprovalQuestion:
     return ApprovalQuestion(
         request=request,
         display=render_request(request, details=details),
         why="no rule allows it",
         warnings=display_warnings(foreign),
-        choices=tuple(ApprovalChoice),
+        choices=tuple(ApprovalChoice) if "access" in request.scope else USUAL_CHOICES,
         prefix="npm test",
+        access=request.scope.get("access"),
         command="command" if "command" in request.arguments else None,
         details=details,
     )
 
 
-CALLS = ["bash", "write_file", "edit_file", "diff", "other"]
+CALLS = ["bash", "access", "write_file", "edit_file", "diff", "other"]
 
 
 def call_with(kind: str, foreign: str) -> tuple[ProposedCall, dict[str, Any] | None]:
@@ -182,6 +191,9 @@ def call_with(kind: str, foreign: str) -> tuple[ProposedCall, dict[str, Any] | N
         case "edit_file":
             edits = [{"old": foreign, "new": foreign[::-1]}]
             return ProposedCall("1", "edit_file", {"path": "a", "edits": edits}), None
+        case "access":
+            opens = {"network": ["a.org"], "write": [f"/opt/{foreign}"]}
+            return ProposedCall("1", "bash", {"command": foreign, "access": foreign}, {"access": opens}), None
         case "diff":
             details = {"path": foreign, "old": "a\nb\n", "new": foreign, "is_new": False, "notes": [foreign]}
             return ProposedCall("1", "write_file", {"path": "a", "content": foreign}), details
@@ -206,7 +218,7 @@ def test_every_row_of_a_question_is_ours_and_all_of_it_is_in_the_window(
     assert all(row.startswith(("◆", "│", "  ┆", "  ·", "  !", "  …")) for row in shown if row), shown
     assert sum(row.startswith("◆") for row in shown) == 1
     assert len(rows) < height or "◆" in "".join(rows[-len(offer) - 1 :])
-    marks = ("│ ", "│+", "│-", "│@", "│↳")
+    marks = ("│ ", "│+", "│-", "│@", "│↳", "│!")
     assert all(row == "│" or row.startswith(marks) for row in shown if row.startswith("│"))
 
 

@@ -182,6 +182,7 @@ from swink_agent.memory import (
 from swink_agent.sandbox import (
     BackendReport,
     ProcessLimits,
+    Reached,
     SandboxClosed,
     SandboxError,
     SandboxProfile,
@@ -354,6 +355,8 @@ VALUES += [
         command="make",
         details={"path": "a"},
         shown=ProposedCall("call_1", "bash", {"command": "make"}),
+        access={"network": ["example.org"]},
+        reason="to fetch it",
     ),
     BackendReport(name="bubblewrap", works=True, reason="none", remedy="none"),
     Decision("ask", "it writes"),
@@ -370,6 +373,7 @@ VALUES += [
         index=IndexFile((("small==1", ".gguf"),)),
         memory=4,
     ),
+    Reached("example.org", 443, False, "is not allowed"),
     ProcessLimits(processes=1, file_size=2, open_files=3, core=4),
     SandboxProfile(
         write=("/home/ada",),
@@ -377,6 +381,7 @@ VALUES += [
         hidden=("/root/.ssh",),
         protected=(".git/hooks",),
         network=True,
+        hosts=("example.org",),
         environment={"PATH": "/bin"},
     ),
     StoredModel("small", Path("/models/small.gguf"), 3, True),

@@ -128,6 +128,14 @@ def test_text_is_not_taken_for_a_path(asked: AskedFn, root: Path, arguments: dic
     assert WorkspaceOnly(root).pre_dispatch(asked("tool", **arguments)) is None
 
 
+def test_the_access_of_a_command_is_for_a_person_to_decide(asked: AskedFn, root: Path) -> None:
+    policy = WorkspaceOnly(root)
+    wanted = {"write": ["/opt/tools"], "read": ["~/.aws"]}
+    assert policy.pre_dispatch(asked("bash", command="make", access=wanted, reason="/opt/tools is needed")) is None
+    assert isinstance(policy.pre_dispatch(asked("deploy", access=wanted)), Skip)
+    assert isinstance(policy.pre_dispatch(asked("bash", command="make", access=wanted, cwd="/opt")), Skip)
+
+
 def test_further_folders_and_other_names_can_be_given(asked: AskedFn, root: Path, tmp_path: Path) -> None:
     policy = WorkspaceOnly(root, also=[tmp_path / "work-two"], keys=["where"])
     assert policy.pre_dispatch(asked("tool", where=str(tmp_path / "work-two" / "x"))) is None

@@ -175,7 +175,7 @@ class Person:
 
 def _lines(access: dict[str, Any]) -> list[str]:
     """How each part of what opens is shown."""
-    everything = "the whole network of this machine, unfiltered"
-    return [
-        f"! {kind}: {entry}" for kind, some in access.items() for entry in (some if some is not True else [everything])
-    ]
+    network = access.get("network")
+    hosts = "the whole network of this machine, unfiltered" if network is True else ", ".join(network or [])
+    folders = [f"! {kind}: {folder}" for kind in ("write", "read") for folder in access.get(kind, [])]
+    return [f"! network: {hosts}", *folders] if hosts else folders

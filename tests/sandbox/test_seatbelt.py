@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from swink_agent.sandbox import SandboxError, SandboxProfile
+from swink_agent.sandbox import SandboxError, SandboxProfile, _seatbelt
 from swink_agent.sandbox._protected import protected_paths
 from swink_agent.sandbox._seatbelt import SeatbeltSandbox, seatbelt_profile
 
@@ -62,6 +63,35 @@ def test_the_network_is_there_only_when_allowed_and_never_for_sockets_of_daemons
     assert not any("network*" in line for line in text_for(SandboxProfile(write=(str(tmp_path),))))
     lines = text_for(SandboxProfile(write=(str(tmp_path),), network=True))
     assert lines[-2:] == ["(allow network* system-socket)", "(deny network* (remote unix-socket) (local unix-socket))"]
+
+
+def test_with_hosts_only_the_proxy_can_be_connected_to(tmp_path: Path) -> None:
+    profile = SandboxProfile(write=(str(tmp_path),), hosts=("example.org",))
+    lines = seatbelt_profile(profile, "/private/tmp/x", (), 61234).splitlines()
+    assert [line for line in lines if "network" in line] == [
+        '(allow network-outbound (remote ip "localhost:61234"))',
+    ]
+    assert not any("network" in line for line in seatbelt_profile(profile, "/private/tmp/x").splitlines())
+
+
+async def test_commands_find_the_proxy_by_an_address_with_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "sandbox-exec"  # runs the command without a sandbox
+    program.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(_seatbelt, "_PROGRAM", str(program))
+    root = tmp_path / "root"
+    root.mkdir()
+    with SeatbeltSandbox(SandboxProfile(write=(str(root),), hosts=("example.org",))) as sandbox:
+        port = sandbox.command_line(["true"])[2].partition("localhost:")[2].partition('"')[0]
+        request = "CONNECT evil.test:443 HTTP/1.1\\r\\nProxy-Authorization: Basic eDp5\\r\\n\\r\\n"
+        script = 'echo "$HTTPS_PROXY"; exec 3<>/dev/tcp/127.0.0.1/$1; printf "$2" >&3; head -1 <&3'
+        process = await sandbox.spawn(["/bin/bash", "-c", script, "-", port, request], cwd=str(root))
+        said = (await process.output.read()).decode().splitlines()
+        await process.wait()
+    assert re.fullmatch(rf"http://swink:[\w-]{{32}}@127\.0\.0\.1:{port}", said[0])
+    assert said[1].startswith("HTTP/1.1 407")
 
 
 def test_reads_are_everything_or_what_is_given(tmp_path: Path) -> None:

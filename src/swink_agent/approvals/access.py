@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from swink_agent.core.approval import ProposedCall
+from swink_agent.rendering.cells import cut_middle
 from swink_agent.rendering.escaping import safe_display
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "asks_for_access",
     "asks_no_more",
     "changes_access",
+    "opened_hosts",
     "place_of",
     "sentence_on",
     "to_remember",
@@ -34,6 +36,7 @@ __all__ = [
 ACCESS, REASON = "access", "reason"
 LONGEST_REASON = 500
 _NETWORK, _WRITE, _READ = "network", "write", "read"
+_LONGEST_NAMED = 60
 _NAMED = 3
 """How many hosts or folders a sentence names. The lines of the question have all of them."""
 
@@ -87,10 +90,12 @@ def _written(arguments: Mapping[str, Any]) -> bytes:
 
 
 def access_lines(access: Mapping[str, Any]) -> list[str]:
-    """Everything that would open, one line for each host and folder."""
-    lines = [f"network: {_whole_network()}"] if access.get(_NETWORK) is True else []
-    for kind in (_NETWORK, _WRITE, _READ):
-        lines += [f"{kind}: {safe_display(entry, None)}" for entry in _entries(access, kind)]
+    """Everything that would open: the hosts in one line, and one line for each folder, whose name may have commas."""
+    hosts = ", ".join([safe_display(host, None) for host in _entries(access, _NETWORK)])
+    network = _whole_network() if access.get(_NETWORK) is True else hosts
+    lines = [f"network: {network}"] if network else []
+    for kind in (_WRITE, _READ):
+        lines += [f"{kind}: {safe_display(folder, None)}" for folder in _entries(access, kind)]
     return lines
 
 
@@ -107,8 +112,8 @@ def sentence_on(access: Mapping[str, Any] | None, reason: str) -> str:
     """One sentence: what would open, for how long, and why."""
     if access is None:
         return "it asks for access beyond the sandbox that cannot be shown, so it cannot run"
-    why = f"the reason given: {reason}" if reason else "no reason is given"
-    return f"opens {what_opens(access)} for this command, or longer if you choose so; {why}"
+    why = f"it says: {reason}" if reason else "it says no reason"
+    return f"opens {what_opens(access)} for this command, or longer as you choose; {why}"
 
 
 def access_warnings(access: Mapping[str, Any]) -> list[str]:
@@ -116,10 +121,9 @@ def access_warnings(access: Mapping[str, Any]) -> list[str]:
     warnings: list[str] = []
     network, read = access.get(_NETWORK), _entries(access, _READ)
     if read:
-        way_out = ", and can be sent to every host that may be reached" if network else ""
+        way_out = " and sent to every host that may be reached" if network else ""
         warnings.append(
-            f"all that is in {_some(read)}, passwords and keys too, can be read{way_out}; what is printed goes to the "
-            "model and its provider"
+            f"passwords and keys in {_some(read)} can be read{way_out}; the model and its provider see what is printed"
         )
     if network is True:
         warnings.append("nothing is filtered: all that the command can read can be sent anywhere")
@@ -139,7 +143,7 @@ def _entries(access: Mapping[str, Any], kind: str) -> Sequence[str]:
 
 
 def _some(entries: Sequence[str]) -> str:
-    named = [safe_display(entry, 120) for entry in entries[:_NAMED]]
+    named = [cut_middle(safe_display(entry, None), _LONGEST_NAMED) for entry in entries[:_NAMED]]
     more = len(entries) - len(named)
     if more:
         return f"{', '.join(named)} and {more} more"
@@ -172,6 +176,11 @@ def asks_no_more(wanted: Mapping[str, Any], trusted: Mapping[str, Any]) -> bool:
         for kind in (_WRITE, _READ)
         for path in _entries(wanted, kind)
     )
+
+
+def opened_hosts(access: Mapping[str, Any]) -> list[str]:
+    """The hosts that it opens; `*` also stands for the whole network."""
+    return ["*"] if access.get(_NETWORK) is True else list(_entries(access, _NETWORK))
 
 
 def to_remember(access: Mapping[str, Any]) -> list[str]:

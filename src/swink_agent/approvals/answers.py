@@ -45,7 +45,7 @@ ANSWER_KEYS = (
     ),
     AnswerKey(
         *("9", "a", ApprovalChoice.ALWAYS),
-        *("always, every command, kept for:", "always, kept", "[a]lways, every command, kept for these hosts"),
+        *("always, every command:", "always, kept", "[a]lways, every command to these hosts"),
     ),
     AnswerKey("4", "n", ApprovalChoice.NO, "no", "no", "[n]o"),
     AnswerKey("5", "b", "because", "no, because …", "no, because", "no [b]ecause …"),

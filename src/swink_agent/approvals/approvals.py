@@ -29,6 +29,7 @@ from .access import (
     asks_for_access,
     asks_no_more,
     changes_access,
+    opened_hosts,
     place_of,
     sentence_on,
     to_remember,
@@ -170,6 +171,13 @@ class SessionTrust:
         if place is not None and access is not None:
             with self._lock:
                 self._access.append((place, copy_json(access)))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that trusted access opens; `*` also stands for the whole network."""
+        with self._lock:
+            trusted = [access for _, access in self._access]
+        return tuple(dict.fromkeys(host for access in trusted for host in opened_hosts(access)))
 
     def forget(self) -> None:
         """Ends all trust."""

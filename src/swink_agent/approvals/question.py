@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, cut_middle, laid_out, wrap
 from swink_agent.rendering.escaping import safe_line
 
+from .access import REASON
 from .answers import AnswerKey, offered_answers
 from .approvals import ApprovalChoice, ApprovalQuestion
 from .display import CallLine, LineKind, call_lines
@@ -33,7 +36,7 @@ _PLAIN = ("│ ", "│↳ ", ())
 _LONG_LINE = 6
 """A line of more rows than this is shown without its middle."""
 _LEAST_CONTENT = 3
-_MOST_TOLD = 4
+_MOST_TOLD, _TOLD_ROWS = 4, 3
 _SLICE = 4096
 """How many characters of a very long line are measured at once, when rows are made one by one."""
 
@@ -51,6 +54,9 @@ class QuestionView:
     def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
         self._question = question
         request = question.shown or question.request
+        if question.access is not None:  # the reason is in the sentence on it
+            arguments = {key: value for key, value in request.arguments.items() if key != REASON}
+            request = replace(request, arguments=arguments)
         lines = call_lines(request, command=question.command, details=question.details, limit=None)
         lines = _redacted(lines, redact)
         self._title = lines[0].text
@@ -60,6 +66,7 @@ class QuestionView:
         self._why = redact(question.why)
         if question.access is not None:  # the sentence on it is in sight in every window
             self._warnings, self._why = [self._why, *self._warnings], ""
+        self._low_rows = 1 if question.access is not None else _TOLD_ROWS
         every = sorted(offered_answers(question, "view"), key=_place_in_line)
         self.keys = {answer.key: answer for answer in every}
         """The keys of a question that is asked on one line, in their order there."""
@@ -73,7 +80,7 @@ class QuestionView:
         if room >= min(_LEAST_CONTENT, len(self._lines)):
             return [Row(""), *title, *self._content(width, room), *told]
         # A low window: the path directly above the keys, and as much of the rest as fits.
-        warnings = _told(_WARNING, self._warnings, width, ("red", "bold"))
+        warnings = self.warning_rows(width)
         title = self._titled(width, 1)
         room = max(height - len(title) - len(warnings), 1)
         return [*self._content(width, room), *warnings, *title]
@@ -120,6 +127,10 @@ class QuestionView:
             *_told(_WARNING, self._warnings, width, ("red", "bold")),
             *_told(_NOTE, [self._why] if self._why else [], width, ("dim",)),
         ]
+
+    def warning_rows(self, width: int) -> list[Row]:
+        """The warnings alone, for a low window."""
+        return _told(_WARNING, self._warnings, width, ("red", "bold"), self._low_rows)
 
     def _titled(self, width: int, most: int) -> list[Row]:
         title = cut_middle(self._title, most * (width - len(FOLLOWING)) - 2)
@@ -196,11 +207,11 @@ def _streamed(line: CallLine, width: int) -> Iterator[Row]:
     yield Row(f"{mark}{rest}", styles)
 
 
-def _told(mark: str, texts: Sequence[str], width: int, styles: tuple[str, ...]) -> list[Row]:
+def _told(mark: str, texts: Sequence[str], width: int, styles: tuple[str, ...], most: int = _TOLD_ROWS) -> list[Row]:
     """Our sentences, which may quote the model, in a few rows each."""
     rows: list[Row] = []
     for text in texts[:_MOST_TOLD]:
-        short = cut_middle(text, 3 * (width - len(mark)))
+        short = cut_middle(text, most * (width - len(mark)))
         rows += [Row(row, styles) for row in laid_out(short, mark, FOLLOWING, width)]
     if len(texts) > _MOST_TOLD:
         rows.append(Row(cut(f"{mark}and {len(texts) - _MOST_TOLD} more of these", width), styles))

@@ -87,7 +87,7 @@ class SeatbeltSandbox(PlainSandbox):
         self._protected: dict[str, None] = {}
         self._held: list[str] = []
         self._listener: socket.socket | None = None
-        if profile.hosts:
+        if profile.proxied_hosts:
             # In the machine's network, where other programs reach it too: only commands know the token.
             self._listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
         self._proxy: SharedProxy | None = None
@@ -107,7 +107,7 @@ class SeatbeltSandbox(PlainSandbox):
             from .network.serving import SharedProxy
 
             token = secrets.token_urlsafe(24)
-            self._proxy = SharedProxy(self.ways_out.proxy(self.profile.hosts, token), self._listener, token)
+            self._proxy = SharedProxy(self.ways_out.proxy(self.profile.proxied_hosts, token), self._listener, token)
         return self._proxy
 
     def close(self) -> None:

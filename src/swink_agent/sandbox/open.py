@@ -161,7 +161,7 @@ def _check_by_trial(sandbox: Sandbox) -> None:
             raise SandboxError("a command in it can write outside of its folders")
         if not sandbox.profile.network and _was_reached(listener):
             raise SandboxError("a command in it can reach the network")
-        if sandbox.profile.hosts and _HAS_ANSWERED not in said:
+        if sandbox.profile.proxied_hosts and _HAS_ANSWERED not in said:
             raise SandboxError(f"a command in it does not reach the proxy: {said.strip()[-300:]}", remedy="")
     finally:
         listener.close()
@@ -183,7 +183,7 @@ async def _run_trial(sandbox: Sandbox, word: str, canary: str, port: int, marks:
         'for mark in "$@"; do : > "$mark"; done; '
         f"echo broken > '{canary}'; echo broken > '{canary}.new'; "
         f"(exec 3<>/dev/tcp/127.0.0.1/{port}); "
-        f"{(_ASK_PROXY if bash else f'echo {_HAS_ANSWERED};') if sandbox.profile.hosts else ''}"
+        f"{(_ASK_PROXY if bash else f'echo {_HAS_ANSWERED};') if sandbox.profile.proxied_hosts else ''}"
         f"echo {word[:8]}''{word[8:]}"
     )
     async with asyncio.timeout(_TRIAL_DEADLINE):

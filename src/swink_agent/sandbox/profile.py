@@ -171,7 +171,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     hidden, else these folders, the write roots and the system's. `hidden` wins over both. `protected`: names beneath
     each write root that stay read-only, existing or not, as do those of `HOME_PROTECTED` in a root. `programs`: the
     folders that this program runs from, read-only in a root too. `environment`: all variables that the child inherits.
-    `network`: the machine's network, unfiltered. `hosts`: what may be reached through a proxy of ours instead:
+    `network`: the machine's network, unfiltered. `hosts`: without it, what may be reached through a proxy of ours:
     `example.org`, `*.example.org`, either with `:port`, an address, a network, or `*` for every public host.
 
     Paths are made absolute, and those of roots real, at construction. A relative hidden path applies beneath each write
@@ -201,8 +201,6 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         force_setattr(self, "programs", tuple(dict.fromkeys(_absolute(path) for path in _several(self.programs))))
         force_setattr(self, "environment", dict(self.environment))
         force_setattr(self, "hosts", _hosts(self.hosts))
-        if self.hosts and self.network:
-            raise ValueError("network=True opens the whole network, so hosts would limit nothing: give one of the two")
         for root in self.write:
             if root == os.path.sep:
                 raise ValueError(
@@ -222,6 +220,11 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         # As ASCII: a path may contain bytes that are not text.
         said = json.dumps(msgspec.to_builtins(fields, order="deterministic"))
         return hashlib.sha256(said.encode()).hexdigest()
+
+    @property
+    def proxied_hosts(self) -> tuple[str, ...]:
+        """The hosts that commands reach through a proxy: none if they have the machine's network anyway."""
+        return () if self.network else self.hosts
 
     def hidden_paths(self) -> tuple[str, ...]:
         """The hidden paths that exist now, and the targets of those that are links. None is inside another."""

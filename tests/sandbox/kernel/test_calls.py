@@ -179,6 +179,9 @@ def test_every_call_that_is_asked_about_has_an_answer(machine: str, monkeypatch:
             asked = {name for name, number in numbers.items() if number in _notified(program)}
             assert asked <= set(served_calls().values())
             assert ("kill" in asked) is not scopes
+            assert "connect" not in asked
+    proxied = _notified(notify_program(scopes=True, judges_reads=False, proxied=True))
+    assert numbers["connect"] in proxied
     assert len(base_program(network=False)) % 8 == 0
 
 

@@ -61,8 +61,9 @@ def ask(
     network: bool = False,
     own_namespaces: bool = True,
     loopback: bool | None = None,
+    proxied: bool = False,
 ) -> int:
-    rules = base_rules(network=network, own_namespaces=own_namespaces, loopback=loopback)
+    rules = base_rules(network=network, own_namespaces=own_namespaces, loopback=loopback, proxied=proxied)
     program = build_filter(rules, machine=machine)
     return judge(program, syscall_numbers(machine)[name], ARCH[machine], *arguments)
 
@@ -124,6 +125,26 @@ def test_in_a_network_of_their_own_there_are_sockets_of_ip_alone(machine: str) -
     allowed = {family for family in range(46) if ask(machine, "socket", family, 1, 1) == ALLOW}
     assert allowed == {2, 10}
     assert ask(machine, "socket", (1 << 40) | 1, 1) == EAFNOSUPPORT
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_in_front_of_a_proxy_there_is_plain_tcp_that_only_the_guardian_connects(machine: str) -> None:
+    def ask_it(name: str, *arguments: int) -> int:
+        return ask(machine, name, *arguments, own_namespaces=False, loopback=False, proxied=True)
+
+    for family in range(46):
+        for kind in range(1, 11):
+            for protocol in (0, 6, 17, 132, 262):
+                allowed = (family, kind) == (2, 1) and protocol in (0, 6)
+                assert ask_it("socket", family, kind, protocol) == (ALLOW if allowed else EAFNOSUPPORT)
+    assert ask_it("socket", 2, 1 | 0o2004000, 0) == ALLOW  # that closes on exec, and does not block
+    assert ask_it("connect") == ALLOW  # the other filter asks about it
+    for name in ("bind", "listen", "accept", "accept4"):
+        assert ask_it(name) == EPERM
+    for name, at in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
+        assert ask_it(name, *[0] * at, 0x4000) == ALLOW
+        assert ask_it(name, *[0] * at, 0x20004000) == EPERM
+        assert ask_it(name, *[0] * at, (1 << 40) | 0x20000000) == EPERM
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -20,8 +20,17 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.sandbox import Reached, Sandbox, SandboxedProcess, SandboxError, SandboxProfile, open_sandbox
+from swink_agent.sandbox import (
+    Reached,
+    Sandbox,
+    SandboxedProcess,
+    SandboxError,
+    SandboxProfile,
+    open_sandbox,
+    profile_with_access,
+)
 from swink_agent.sandbox.landlock.backend import LandlockSandbox
+from swink_agent.sandbox.network import entering
 from swink_agent.sandbox.network.ways_out import WaysOut
 from swink_agent.sandbox.open import _check_by_trial
 
@@ -247,6 +256,30 @@ X
     assert [entry.host for entry in process.reached] == ["example.org"]
 
 
+async def test_with_hosts_the_home_folder_is_out_of_sight(
+    backend: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, home = folder / "work", folder / "home"
+    for name in ("documents", ".cargo/registry"):
+        (home / name).mkdir(parents=True)
+        (home / name / "file").write_text(f"{name}\n")
+    work.mkdir()
+    (work / "fetch.py").write_text(FETCH)
+    monkeypatch.setenv("HOME", str(home))
+    async with world() as there:
+        profile = SandboxProfile(write=(str(work),), read=None)
+        python = (os.path.dirname(os.path.dirname(PYTHON)),)  # it may be in the real home folder
+        wider = profile_with_access(profile, hosts=("example.org",), read=python)
+        with opened(backend, there, work, *wider.hosts, read=wider.read) as sandbox:
+            script = "cat $AT/documents/file; cat $AT/.cargo/registry/file; $PY fetch.py http://example.org/"
+            _, output, _ = await run(sandbox, script, AT=str(home))
+        with opened(backend, there, work, *wider.hosts) as sandbox:
+            _, before, _ = await run(sandbox, "cat $AT/documents/file", AT=str(home))
+    assert output.splitlines()[1:] == [".cargo/registry", "hello"]
+    assert "documents\n" not in output
+    assert before == "documents\n"
+
+
 @needs_curl
 async def test_curl_and_redirects(backend: str, folder: Path) -> None:
     async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -455,7 +488,26 @@ async def test_without_its_helper_a_command_is_refused(folder: Path) -> None:
         with pytest.raises(SandboxError, match="network cannot be entered"):
             await run(sandbox, "touch ran")
         assert not (folder / "ran").exists()
-    assert helper._process.poll() is not None
+
+
+@pytest.mark.bubblewrap
+async def test_a_command_that_is_given_up_while_its_proxy_is_made_does_not_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = asyncio.Event()
+
+    async def never(*more: object) -> socket.socket:
+        waiting.set()
+        return await asyncio.get_running_loop().create_future()
+
+    with opened("bubblewrap", World(), folder, "example.org") as sandbox:
+        monkeypatch.setattr(entering.NamespaceHelper, "listen", never)
+        running = asyncio.ensure_future(run(sandbox, "touch ran"))
+        await waiting.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert not (folder / "ran").exists()
 
 
 async def test_another_program_of_the_machine_needs_the_token(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -76,7 +77,14 @@ async def _try(requests: list[bytes], size: int) -> None:
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-        heard.append(await reader.read())
+        data = b""
+        with suppress(TimeoutError):  # it closes when nothing more comes, as a server does
+            while True:
+                async with asyncio.timeout(0.02):
+                    if not (part := await reader.read(65536)):
+                        break
+                data += part
+        heard.append(data)
 
     async with world(listen) as there, front(there, "example.org") as proxy:
         for request in requests:
@@ -102,7 +110,7 @@ async def _try(requests: list[bytes], size: int) -> None:
 
 @pytest.mark.sweep
 @given(st.lists(REQUESTS, min_size=1, max_size=4), st.integers(1, 60))
-@settings(max_examples=5000)
+@settings(max_examples=600)
 def test_only_allowed_hosts_hear_many_more(requests: list[bytes], size: int) -> None:
     asyncio.run(_try(requests, size))
 

@@ -81,8 +81,8 @@ def test_a_profile_has_its_hosts_in_normal_form_and_in_its_fingerprint() -> None
     assert SandboxProfile(hosts="example.org").hosts == ("example.org",)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="hosts"):
         SandboxProfile(hosts=(1,))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="give one of the two"):
-        SandboxProfile(hosts=("example.org",), network=True)
+    assert profile.proxied_hosts == profile.hosts
+    assert SandboxProfile(hosts=("example.org",), network=True).proxied_hosts == ()
 
 
 ALLOWED = [

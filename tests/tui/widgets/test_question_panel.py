@@ -382,3 +382,58 @@ async def test_in_the_smallest_window_the_answers_leave_room_for_the_call() -> N
         assert host.panel.kept == "write_file"
 
     await asked(change("one\n", "two\n"), steps, size=(40, 10))
+
+
+# -- access --------------------------------------------------------------------------------------------------
+
+
+def access(**more: Any) -> ApprovalQuestion:
+    wanted = {"network": ["pypi.org", "files.pythonhosted.org"]}
+    request = ProposedCall(
+        "1", "bash", {"command": "pip install x", "access": {"network": ["PyPI.org"]}, "reason": "r"}
+    )
+    request = msgspec.structs.replace(request, scope={"access": wanted})
+    choices = (ApprovalChoice.ONCE, ApprovalChoice.SESSION_ACCESS, ApprovalChoice.ALWAYS, ApprovalChoice.NO)
+    sentence = "opens pypi.org for this command, or longer as you choose; it says: to install"
+    return ApprovalQuestion(
+        request=request, display="", why=sentence, command="command", choices=choices, access=wanted, **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "choice"),
+    [("s", "session_access"), ("8", "session_access"), ("a", "always"), ("9", "always"), ("y", "once")],
+)
+async def test_access_is_shown_in_its_normal_form_and_has_keys_of_its_own(key: str, choice: str) -> None:
+    shown: list[str] = []
+
+    async def press(host: Host, pilot: Pilot[None]) -> None:
+        shown.extend(host.shown())
+        assert host.panel.border_title == "Allow this access?"
+        await pilot.press(key)
+
+    host = await asked(access(), press, size=(90, 30))
+    assert host.answers == [ApprovalAnswer(ApprovalChoice(choice))]
+    text = "\n".join(shown)
+    assert "│! network: pypi.org, files.pythonhosted.org" in text
+    assert "PyPI" not in text
+    assert "! opens pypi.org for this command, or longer as you choose; it says: to install" in text
+    assert "8 s  this session, what asks for no more" in text
+    assert "9 a  always, every command: pypi.org, files.pythonhosted.org" in text
+
+
+@pytest.mark.parametrize("size", [(60, 16), (44, 12)])
+async def test_a_low_window_has_the_access_its_sentence_and_all_keys(size: tuple[int, int]) -> None:
+    shown: list[str] = []
+
+    async def look(host: Host, pilot: Pilot[None]) -> None:
+        shown.extend(host.shown())
+
+    warnings = ("passwords and keys in /home/ada/.aws can be read; the model and its provider see what is printed",)
+    await asked(access(warnings=warnings), look, size=size)
+    text = "\n".join(shown)
+    assert "! network: pypi.org" in text
+    assert "! opens pypi.org" in text
+    for key in ("1 y", "8 s", "9 a", "4 n", "5 b"):
+        assert key in text
+    assert len(shown) <= size[1]

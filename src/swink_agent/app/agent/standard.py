@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from swink_agent.approvals.approvals import AskFn
     from swink_agent.core.policy import Policy
     from swink_agent.sandbox import Sandbox
+    from swink_agent.tools import BashTool
     from swink_agent.tools.commands.tasks import BackgroundTasks
 
 __all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
@@ -87,7 +88,7 @@ class StandardAgent:
         approvals: Approvals,
         prepare: PrepareFn | None = None,
         sandbox: Sandbox | None = None,
-        tasks: BackgroundTasks | None = None,
+        shell: BashTool | None = None,
         warnings: tuple[str, ...] = (),
     ) -> None:
         self.agent = agent
@@ -97,7 +98,8 @@ class StandardAgent:
         self.prepare = prepare
         """Slow preparation before the first prompt, such as fetching a model. Call it in a thread."""
         self.sandbox = sandbox
-        self.tasks = tasks
+        self._shell = shell
+        self.tasks: BackgroundTasks | None = None if shell is None else shell.tasks
         """The background commands of bash; `None` if the agent has no bash."""
         self.warnings = warnings
         """What the user should read before the run."""
@@ -107,8 +109,8 @@ class StandardAgent:
 
     def close(self) -> None:
         """Ends what was started. Safe to call again, and from a signal handler."""
-        if self.tasks is not None:
-            self.tasks.close()
+        if self._shell is not None:
+            self._shell.close()
         if self.sandbox is not None:
             self.sandbox.close()
 
@@ -189,7 +191,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         approvals=approvals,
         prepare=None if options.stream_fn else local_fetch(model, settings, options.on_local_state),
         sandbox=sandbox,
-        tasks=next((getattr(tool, "tasks", None) for tool in tools if tool.name == "bash"), None),
+        shell=_shell_among(tools),
         warnings=tuple(warnings),
     )
 
@@ -262,6 +264,16 @@ def _tools(
     if "bash" in wanted:
         wanted += [name for name in TOOLS_OF_BASH if name not in rules.denied_tools]
     return [tool for tool in tools if tool.name in wanted], opened
+
+
+def _shell_among(tools: Sequence[AgentTool]) -> BashTool | None:
+    """The built-in bash, if the agent has it."""
+    found = [tool for tool in tools if tool.name == "bash"]
+    if not found:
+        return None
+    from swink_agent.tools import BashTool
+
+    return found[0] if isinstance(found[0], BashTool) else None
 
 
 def _rules(root: Path, settings: Settings) -> CallRules:

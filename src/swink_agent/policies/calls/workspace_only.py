@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable
+from typing import Any
 from urllib.parse import unquote
 
 from swink_agent.core.policy import PreDispatchContext, Skip
@@ -32,7 +33,19 @@ TEXT_KEYS = frozenset(
         *("answer", "body", "cmd", "code", "command", "comment", "content", "contents", "css", "data", "description"),
         *("diff", "endpoint", "expression", "html", "input", "instructions", "json", "markdown", "message", "new"),
         *("new_string", "new_text", "note", "old", "old_string", "old_text", "patch", "pattern", "prompt", "query"),
-        *("question", "regex", "regexp", "replacement", "reply", "route", "script", "search", "selector", "sql"),
+        *(
+            "question",
+            "reason",
+            "regex",
+            "regexp",
+            "replacement",
+            "reply",
+            "route",
+            "script",
+            "search",
+            "selector",
+            "sql",
+        ),
         *("summary", "text", "title", "value", "xml", "xpath", "yaml"),
     )
 )
@@ -50,7 +63,8 @@ class WorkspaceOnly:
     A path is any string whose argument is named like one (`keys`), and any other that looks like one: absolute, from
     `~` or a variable, or through `..`. Arguments named for text or code (`TEXT_KEYS`) are not checked. Relative paths
     start at `root`. A path must be inside as it is written, and as the symbolic links on the disk resolve now. `also`
-    is one further folder that is allowed, or several.
+    is one further folder that is allowed, or several. Folders in the `access` that a command asks for are not checked:
+    its tool refuses some of them, and a person decides about the others.
 
     This is not a security boundary: it checks names before the call, a link can change before the file is opened, and
     it does not read shell commands. It is for tools that enforce nothing themselves; those of `swink_agent.tools` and
@@ -78,7 +92,7 @@ class WorkspaceOnly:
     def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
         if ctx.is_final_answer:
             return None
-        for name, text in strings_in(ctx.arguments):
+        for name, text in strings_in(_checked(ctx)):
             if self._is_path(name, text) and not self.contains(text):
                 shown = text if len(text) <= 200 else f"{text[:200]}…"
                 return Skip(f"the path {shown!r} ({name}) is outside the workspace; use a path inside {self._root}")
@@ -109,6 +123,16 @@ class WorkspaceOnly:
             return False
         looks = _LOOKS_LIKE_PATH.match(text) or "/../" in text or text.endswith("/..")
         return bool(looks) and len(text) <= _LONGEST_PATH and "\n" not in text
+
+
+def _checked(ctx: PreDispatchContext) -> dict[str, Any]:
+    """The arguments without the access of a command, about whose folders a person is asked."""
+    if "access" not in ctx.arguments:
+        return ctx.arguments
+    from swink_agent.approvals.commands.rules import COMMAND_TOOLS  # on use: few calls ask for access
+
+    is_command = ctx.name in COMMAND_TOOLS
+    return {name: value for name, value in ctx.arguments.items() if name != "access" or not is_command}
 
 
 def _forms(path: str) -> list[str]:

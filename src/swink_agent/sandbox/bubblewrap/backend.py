@@ -95,7 +95,7 @@ class BubblewrapSandbox(Sandbox):
         self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
         self._watch = Watch()
         self._helper: NamespaceHelper | None = None
-        if profile.hosts:
+        if profile.proxied_hosts:
             from ..network.entering import NamespaceHelper
 
             self._helper = NamespaceHelper(profile.write)
@@ -141,7 +141,7 @@ class BubblewrapSandbox(Sandbox):
             if self._helper is not None:
                 from .proxied import CommandProxy
 
-                command.proxy = CommandProxy(self._helper, self.ways_out.proxy(self.profile.hosts))
+                command.proxy = CommandProxy(self._helper, self.ways_out.proxy(self.profile.proxied_hosts))
             proxy = None if command.proxy is None else command.proxy.variables
             variables = self.child_environment(self._temporary, environment, proxy)
             if self._asks and (settings := settings_among(held, self.profile)):

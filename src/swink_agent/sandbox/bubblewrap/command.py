@@ -126,6 +126,9 @@ class BubblewrapCommand:
             said = await self._complaint(error)
             remedy = None if _OF_THE_MACHINE.search(said) else ""
             raise SandboxError(f"bubblewrap could not build the sandbox: {said}", remedy=remedy) from error
+        except BaseException:
+            self.kill()  # before `go` is closed, which would let it continue
+            raise
         finally:
             if self._first < 0 and not self._is_over:
                 self._end_group()

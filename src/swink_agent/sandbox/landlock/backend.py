@@ -136,7 +136,9 @@ class LandlockSandbox(Sandbox):
             from ..network.serving import SharedProxy
 
             token = "" if self._launcher.has_loopback else secrets.token_urlsafe(24)
-            self._proxy = SharedProxy(self.ways_out.proxy(self.profile.hosts, token), self._launcher.proxy, token)
+            self._proxy = SharedProxy(
+                self.ways_out.proxy(self.profile.proxied_hosts, token), self._launcher.proxy, token
+            )
         return self._proxy
 
     def _protected_now(self) -> list[str]:
@@ -172,18 +174,18 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
             "network": profile.network,
         },
         "shared_memory": shared_memory,
-        "hosts": bool(profile.hosts),
+        "hosts": bool(profile.proxied_hosts),
         "base": {
             "alone": base_program(network=profile.network).hex(),
             "loopback": base_program(network=profile.network, loopback=True).hex(),
-            **({"proxied": base_program(network=False, proxied=True).hex()} if profile.hosts else {}),
+            **({"proxied": base_program(network=False, proxied=True).hex()} if profile.proxied_hosts else {}),
         },
         "notify": {
             kind: [
                 notify_program(scopes=scopes, judges_reads=judges, proxied=kind == "proxied").hex()
                 for judges in (False, True)
             ]
-            for kind in (("alone", "proxied") if profile.hosts else ("alone",))
+            for kind in (("alone", "proxied") if profile.proxied_hosts else ("alone",))
         },
         "calls": served_calls(),
         "limits": {name: getattr(limits, name) for name in ("processes", "file_size", "open_files", "core")},

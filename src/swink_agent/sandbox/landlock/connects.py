@@ -1,8 +1,8 @@
 """Connects a child to the proxy, where it shares the machine's network.
 
 Landlock's rules for ports name no address, and a filter cannot see one. So a child may make sockets but connect none:
-the guardian reads the address, and if it is the proxy's it connects a socket of its own and puts it in the place of the
-child's. What a child does to its own socket leads nowhere. The launcher loads this module: the standard library only.
+the guardian reads the address, and if it is the proxy's it connects a socket of its own and replaces the child's with
+it. What a child does to its own socket leads nowhere. The launcher loads this module: the standard library only.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _connected(port: int) -> socket.socket:
 
 
 def _flags(task: int, number: int) -> int:
-    """The flags of a caller's socket. Raises `OSError` if it is none."""
+    """The flags of a caller's socket. Raises `OSError` if it is not one."""
     try:
         if not os.readlink(f"/proc/{task}/fd/{number}").startswith("socket:"):
             raise failure(errno.ENOTSOCK)

@@ -25,7 +25,6 @@ from swink_agent.sandbox.kernel import calls as kernel
 from swink_agent.sandbox.kernel.headcount import LOOK_AGAIN, Headcount, tasks_of_machine
 from swink_agent.sandbox.kernel.mounts import is_in
 from swink_agent.sandbox.landlock.caller import CallServices, Umasks
-from swink_agent.sandbox.landlock.connects import Connects
 from swink_agent.sandbox.landlock.grants import Rulesets
 from swink_agent.sandbox.landlock.opens import Opens
 from swink_agent.sandbox.landlock.paths import PathVerdicts, Resolver
@@ -193,9 +192,8 @@ class _Guardian:
             services, self._umasks, confinement.listable_parents, judges_reads=bool(confinement.hidden_inside)
         )
         self._admissions = Admissions(command.settings)
-        connects = Connects(confinement.proxy)
         supervisor = Supervisor(
-            services, confinement.calls, opens, self._umasks, self._tree, self._admissions, connects
+            services, confinement.calls, opens, self._umasks, self._tree, self._admissions, confinement.proxy
         )
         poll = select.poll()
         for descriptor in (listener.descriptor, control.fileno(), os.pidfd_open(self._main), *self._lifelines):

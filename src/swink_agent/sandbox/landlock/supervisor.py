@@ -39,14 +39,14 @@ class Supervisor:
         umasks: Umasks,
         tree: ProcessTree,
         admissions: Admissions,
-        connects: Connects,
+        proxy: int = 0,
     ) -> None:
-        """`calls`: the numbers that may come, with their names."""
+        """`calls`: the numbers that may come, with their names. `proxy`: the port that children are connected to."""
         self._services = services
         self._opens = opens
         self._umasks = umasks
         self._tree = tree
-        names, marks = Names(umasks, admissions), AttributeCalls()
+        names, marks, connects = Names(umasks, admissions), AttributeCalls(), Connects(proxy)
         known: dict[str, Handler] = {
             **_opening(opens),
             **_naming(names),

@@ -34,6 +34,8 @@ _HEAD_WITHIN = 30.0
 _CONNECT_WITHIN = 30.0
 _IDLE = 600.0
 """Seconds in which a connection must pass something on, in either direction."""
+_AFTER_THE_CLIENT = 15.0
+"""Seconds in which a server must go on with its answer once the client sends nothing more."""
 _LINGER = 1.0
 _MOST_LINGERED = 1024 * 1024
 _MOST_ADDRESSES = 16
@@ -132,7 +134,7 @@ class Proxy:
             async with asyncio.timeout(_CONNECT_WITHIN):
                 if isinstance(host, str):
                     try:
-                        addresses = [_address(text) for text in await self._resolve(host, port)]
+                        addresses = _addresses(await self._resolve(host, port))
                     except Exception as error:  # `resolve` may be the application's
                         _LOG.debug("%s could not be resolved: %r", host, error)
                         addresses = []
@@ -184,11 +186,12 @@ async def connect_by_system(address: str, port: int) -> tuple[asyncio.StreamRead
     return await asyncio.open_connection(address, port)
 
 
-def _address(text: object) -> Address:
-    address = read_address(str(text))
-    if address is None:
-        raise ValueError("a name was resolved to another name")
-    return address
+def _addresses(given: Iterable[object]) -> list[Address]:
+    """What a resolver returned. Raises `ValueError` if one of them is not an address: then none is used."""
+    read = [read_address(str(text)) for text in ((given,) if isinstance(given, str) else given)]
+    if None in read:
+        raise ValueError("a name was resolved to something that is not an address")
+    return [address for address in read if address is not None]
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -275,20 +278,32 @@ async def _forward(
     upstream: asyncio.StreamWriter,
     length: int | None,
 ) -> None:
-    """Sends the body, whose head was sent, and passes the answer on. Bytes behind the body are never read."""
+    """Sends the body, whose head was sent, and passes the answer on. Bytes behind the body go nowhere."""
     async with asyncio.timeout(_IDLE) as limit:
         sending = asyncio.ensure_future(
             _send_chunks(client, upstream, limit) if length is None else _send_body(client, upstream, length, limit)
         )
         answering = asyncio.ensure_future(_pass_answer(upstream_reader, writer, limit))
+        leaving = answering
         try:
             await asyncio.wait((sending, answering), return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 with suppress(OSError):  # a server may answer and close before it has read everything
                     sending.result()
+                leaving = asyncio.ensure_future(_wait_for_end(client))
+                await asyncio.wait((leaving, answering), return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done():
+                    limit.reschedule(asyncio.get_running_loop().time() + _AFTER_THE_CLIENT)
             await answering
         finally:
-            await _cancel(sending, answering)
+            await _cancel(sending, answering, leaving)
+
+
+async def _wait_for_end(client: _Source) -> None:
+    """A client that closes has all that it wants, or waits for the rest of the answer."""
+    with suppress(OSError):
+        while await client.some():
+            pass
 
 
 async def _send_body(client: _Source, upstream: asyncio.StreamWriter, length: int, limit: asyncio.Timeout) -> None:

@@ -49,7 +49,7 @@ _LOWEST, _NARROW = 13, 64
 """Windows smaller than this, in rows and columns, show the answers in short form."""
 _COUNTED = 500
 """Rows that are made at once, so that the total can be shown for most calls."""
-_TITLE = "Allow this?"
+_TITLE, _ACCESS_TITLE = "Allow this?", "Allow this access?"
 _MOST_DRAWN, _LONGEST_DRAWN = 2_000, 4_000
 """Lines of a change, and characters of a line, up to which it is drawn as in the transcript. Larger changes are drawn
 as plain rows, which are made when the user scrolls to them."""
@@ -144,7 +144,7 @@ class QuestionPanel(Widget, can_focus=True):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self.border_title = _TITLE
+        self.border_title = self._title = _TITLE if question.access is None else _ACCESS_TITLE
         self._looks = looks
         self.kept = ""
         """The rule that the user wants to keep for this project, or ""."""
@@ -174,7 +174,7 @@ class QuestionPanel(Widget, can_focus=True):
 
     def set_place(self, number: int, total: int) -> None:
         """Shows in the title which call of a batch this is."""
-        self.border_title = _TITLE if total < 2 else f"{_TITLE} (call {number} of {total})"
+        self.border_title = self._title if total < 2 else f"{self._title} (call {number} of {total})"
 
     # -- preparing ---------------------------------------------------------------------------------------------
 
@@ -286,8 +286,8 @@ class QuestionPanel(Widget, can_focus=True):
         notes: list[list[Segment]] = []
         if self._view is not None:
             head = [self._drawn(row) for row in self._view.title_rows(width, 1 if is_low else 2)]
-            rows = self._view.told_rows(width)
-            notes = [self._drawn(row) for row in rows if not is_low or "red" in row.styles]
+            rows = self._view.warning_rows(width) if is_low else self._view.told_rows(width)
+            notes = [self._drawn(row) for row in rows]
         if self._reason is not None:
             return head, [*notes, *self._reason_rows(width)]
         if self._hunk is not None and self._hunks is not None:
