@@ -70,7 +70,7 @@ def test_addresses_come_from_the_providers_own_variables(tmp_path: Path) -> None
         ("max_turns = 0\n", "it is a whole number, 1 or more"),
         ("max_cost = -1\n", "max_cost cannot be -1: it is a number above 0"),
         ("timeout = inf\n", "timeout cannot be inf"),
-        ('approve = "yes"\n', "approve cannot be 'yes': it is one of none, ask, smart, all"),
+        ('approve = "yes"\n', "approve cannot be 'yes': it is one of none, ask, smart, auto, all"),
         ('tools = ["bash", "rm"]\n', "it is a list of bash, read_file"),
         ('network = "on"\n', "network cannot be 'on': it is true or false"),
         ('model = "  "\n', "model cannot be '  ': it is a text"),
@@ -168,9 +168,9 @@ def test_a_project_cannot_touch_what_is_the_users(text: str) -> None:
     assert {name for name, item in settings.items() if item.source != "default"} == {"max_turns"}
 
 
-def test_a_project_can_only_tighten() -> None:
+def test_a_project_can_only_tighten(tmp_path: Path) -> None:
     looser = with_project('approve = "all"\nnetwork = true\nmax_turns = 500\ntools = ["bash"]\nmax_cost = 100\n')
-    assert looser.value("approve") == "smart"
+    assert looser["approve"].source == "default"
     assert looser.value("network") is False
     assert looser.value("max_turns") == 50
     assert looser.value("tools") == ("bash",)
@@ -182,6 +182,17 @@ def test_a_project_can_only_tighten() -> None:
     stricter = with_project('approve = "none"\ntimeout = 10\n')
     assert (stricter.value("approve"), stricter.value("timeout")) == ("none", 10.0)
     assert stricter.notes == ()
+    for mine, theirs, held in (
+        ("auto", "smart", "smart"),
+        ("smart", "auto", "smart"),
+        ("all", "auto", "auto"),
+        ("ask", "auto", "ask"),
+        ("auto", "none", "none"),
+    ):
+        (tmp_path / "config.toml").write_text(f'approve = "{mine}"\n')
+        project = parse_file("/p/.swink/config.toml", f'approve = "{theirs}"\n'.encode())
+        settings = load_settings(path=tmp_path / "config.toml", environ={}, project=project)
+        assert settings.value("approve") == held
 
 
 def test_a_flag_is_the_users_own_and_wins_over_the_project() -> None:

@@ -98,7 +98,7 @@ async def test_all_approves_every_call_and_none_rejects_every_call() -> None:
     assert person.questions == []
 
 
-@pytest.mark.parametrize("mode", ["smart", "ask", "all"])
+@pytest.mark.parametrize("mode", ["smart", "auto", "ask", "all"])
 async def test_what_is_denied_is_denied_in_every_mode_and_whatever_is_trusted(mode: Any) -> None:
     approve, person = approvals(mode=mode, rules=CommandRules(allow=["rm"], deny=["rm -rf"]))
     approve.trust.trust_tool("bash", scope=HERE)
@@ -126,7 +126,9 @@ async def test_without_anybody_to_ask_only_the_rules_and_trust_let_pass() -> Non
 
 
 def test_a_mode_that_there_is_not_is_an_error() -> None:
-    with pytest.raises(ValueError, match="the mode of Approvals must be one of smart, ask, all, none, not 'yolo'"):
+    with pytest.raises(
+        ValueError, match="the mode of Approvals must be one of smart, auto, ask, all, none, not 'yolo'"
+    ):
         Approvals(mode="yolo")  # type: ignore[arg-type]
     approve = Approvals()
     with pytest.raises(ValueError, match="must be one of"):

@@ -574,6 +574,7 @@ def test_the_doctor_tells_what_works_and_what_to_do(
         "python",
         "settings",
         "sandbox",
+        "approvals",
         "keys",
         "local model",
         "model",

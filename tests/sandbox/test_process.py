@@ -255,6 +255,20 @@ async def test_a_fork_bomb_ends_with_everything_dead(name: str, tmp_path: Path) 
         assert await run(sandbox, "echo fine") == (0, b"fine\n")
 
 
+async def test_memory_of_all_processes_together_is_limited(name: str, tmp_path: Path) -> None:
+    limits = ProcessLimits(memory=150 * 1024**2)
+    taking = "python3 -c 'held = bytearray(80 << 20); import time; time.sleep(60)'"
+    with open_any(name, SandboxProfile(write=(str(tmp_path),), limits=limits)) as sandbox:
+        process = await sandbox.spawn(["/bin/bash", "-c", f"{taking} & {taking}; echo left"], cwd=str(tmp_path))
+        async with asyncio.timeout(30):
+            await process.wait()
+            process.kill()
+        assert process.ended_because == "it used more than 150 MiB of memory"
+        code, output = await run(sandbox, "cat /proc/self/oom_score_adj")
+        assert code == 0
+        assert name == "off" or output == b"500\n"
+
+
 async def test_sizes_of_files_and_numbers_of_descriptors_are_limited(name: str, tmp_path: Path) -> None:
     profile = SandboxProfile(write=(str(tmp_path),), limits=ProcessLimits(file_size=100_000, open_files=50))
     with open_any(name, profile) as sandbox:

@@ -18,8 +18,10 @@ from swink_agent import Agent, Defer
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.runs.sessions import WantedSession
 from swink_agent.app.trust.folder_rules import FolderRules
+from swink_agent.app.trust.worked_folders import WorkedFolders
 from swink_agent.local.events import LocalModelEvent, LocalState
 from swink_agent.memory import JsonlSessionStore
+from swink_agent.sandbox import probe_backends
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import standard_tools
 from swink_agent.tui.app import SwinkApp
@@ -490,3 +492,24 @@ async def test_a_choice_leaves_the_input_in_sight(made: Made, size: tuple[int, i
         await until(pilot, lambda: sees_input(app, "a draft"))
         await pilot.press("1")
         assert await chosen == "yes"
+
+
+@pytest.mark.parametrize(("key", "answer", "mode"), [("f7", True, "auto"), ("f8", False, "smart")])
+async def test_the_first_screen_asks_about_the_folder_and_a_key_answers(
+    made: Made, key: str, answer: bool, mode: str
+) -> None:
+    if not any(report.works for report in probe_backends()):
+        pytest.skip("no sandbox works on this machine")
+    app = made()
+
+    async def work(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "May commands and edits in this folder run unasked?" in "\n".join(rows_of(app)))
+        app.composer.insert("a draft")
+        await pilot.press(key)
+        await until(pilot, lambda: WorkedFolders().answer(app.talk.opening.folder) is answer)
+        await until(pilot, lambda: app.talk.approve == mode)
+        assert app.composer.text == "a draft"
+        await pilot.press("shift+tab", "shift+tab")
+        await until(pilot, lambda: " ask " in rows_of(app)[-1])
+
+    await in_app(app, work)

@@ -28,13 +28,13 @@ def row(width: int, **changes: Any) -> str:
 
 def test_a_wide_window_has_all_of_it() -> None:
     assert row(140) == (
-        "Execute · running · anthropic:claude-sonnet-4-6 · ███░░░░░ 42% · 12.3k tokens · $0.0335 · 1m05s"
+        "Execute · running · smart · anthropic:claude-sonnet-4-6 · ███░░░░░ 42% · 12.3k tokens · $0.0335 · 1m05s"
         " · ~/src/some/where/project"
     )
 
 
 def test_the_folder_loses_its_beginning_at_a_slash_and_the_model_its_provider_before_its_name_is_cut() -> None:
-    assert row(110).endswith(
+    assert row(120).endswith(
         " · anthropic:claude-sonnet-4-6 · ███░░░░░ 42% · 12.3k tokens · $0.0335 · 1m05s · …/project"
     )
     assert (
@@ -72,3 +72,32 @@ def test_a_long_name_of_a_folder_or_model_leaves_room_for_the_rest() -> None:
     for part in ("42%", "12.3k", "$0.0335", "1m05s", "…"):
         assert part in said
     assert said.endswith("me")
+
+
+def test_branch_hosts_and_tasks_have_a_place() -> None:
+    assert row(170, approve="auto", branch="main", hosts=1, tasks=2) == (
+        "Execute · running · auto · anthropic:claude-sonnet-4-6 · ███░░░░░ 42% · 12.3k tokens · $0.0335 · 1m05s"
+        " · 1 host · 2 tasks · ~/src/some/where/project (main)"
+    )
+    long = row(170, branch="feature/" + "x" * 60)
+    assert long.endswith("xxxxx)")
+    assert "…" in long
+
+
+@pytest.mark.parametrize(
+    ("approve", "word"), [("auto", "auto"), ("on", "ask"), ("off", "approve off"), ("none", "approve none")]
+)
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_the_mode_of_approvals_shows_from_sixty_columns_on(approve: str, word: str, width: int) -> None:
+    assert f" {word} " in row(width, approve=approve, branch="main")
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_hosts_and_tasks_show_from_eighty_columns_on(width: int) -> None:
+    said = row(width, approve="auto", branch="main", hosts=3, tasks=1)
+    assert "3 hosts" in said
+    assert "1 task" in said
+
+
+def test_no_branch_can_forge_a_part() -> None:
+    assert "\x1b" not in row(200, branch="a\x1b[31m\n")

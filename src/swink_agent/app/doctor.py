@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from swink_agent.core.values.value import Value
 
+from .agent.approval_modes import mode_here
 from .agent.models import LOCAL_EXTRA, choose_model, has_local_extra
 from .agent.providers import PROVIDERS, all_providers, unusable_providers
 from .errors import ApplicationError
@@ -53,6 +54,7 @@ def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.envir
     checks: list[Callable[[], list[Finding]]] = [
         lambda: _variables(environ),
         lambda: _sandbox(None if folder is None else folder.resolve()),
+        lambda: _approvals(settings, folder, findings),
         lambda: _keys(credentials),
         lambda: _packages(settings, folder),
         lambda: _local(settings),
@@ -153,6 +155,18 @@ def _backends(reports: Sequence[BackendReport]) -> list[Finding]:
         remedy = "" if any(report.remedy for report in reports) else "swink --help describes --sandbox off"
         findings.append(Finding("sandbox", "problem", "no back end works, so commands are refused", remedy))
     return findings
+
+
+def _approvals(settings: Settings, folder: Path | None, findings: Sequence[Finding]) -> list[Finding]:
+    """Which mode of approvals is on in this folder, and why."""
+    if folder is None:
+        return []
+    working = [found.text.split()[0] for found in findings if found.area == "sandbox" and found.state == "ok"]
+    is_refused = any(found.area == "folder" and found.state == "problem" for found in findings)
+    mode = mode_here(settings, folder, lambda: working[0] if working and not is_refused else None)
+    text = mode.note or f"approvals are {mode.mode} ({settings['approve'].source})"
+    remedy = "let commands and edits run unasked here: swink config work" if mode.is_undecided else ""
+    return [Finding("approvals", "note" if mode.is_undecided else "ok", text, remedy)]
 
 
 def _keys(credentials: Credentials) -> list[Finding]:

@@ -40,16 +40,24 @@ from .commands.prefixes import prefix_covers, prefix_length
 from .commands.rules import COMMAND_TOOLS, CommandRules, Decision
 from .commands.shell_words import NotPlain, plain_words
 from .display import display_warnings, is_deceptive, render_request, safe_display
+from .scopes import UNKEPT
 
 __all__ = ["ApprovalAnswer", "ApprovalChoice", "ApprovalQuestion", "Approvals", "SessionTrust"]
 
 _LOG = logging.getLogger("swink_agent")
 
-ApprovalsMode: TypeAlias = Literal["smart", "ask", "all", "none"]
+ApprovalsMode: TypeAlias = Literal["smart", "auto", "ask", "all", "none"]
 
+_BY_RULES = ("smart", "auto")
+"""The modes in which rules and trust answer for a person."""
 _NONE = "nothing that needs approval may run here (approvals are set to none)"
 # Arguments that do not change what a command does.
 _BESIDE_A_COMMAND = frozenset({"timeout", "background", "reason"})
+_CONFINING = frozenset({"bubblewrap", "landlock", "sandbox-exec"})
+_WRITERS = frozenset({"write_file", "edit_file"})
+_OF_TASKS = frozenset({"bash_output", "bash_stop"})
+# Not about where a call runs, so neither a part of what is trusted.
+_BESIDE_A_PLACE = frozenset({"path", UNKEPT})
 # A file in one of these folders decides what other programs run: trust in a tool does not cover them.
 _SETTINGS_FOLDERS = frozenset({".git", ".swink"})
 
@@ -223,7 +231,7 @@ class SessionTrust:
 
 def _key(scope: Mapping[str, Any] | None) -> bytes:
     """The scope without the file: a tool is trusted with all files of its folder."""
-    place = {key: value for key, value in (scope or {}).items() if key != "path"}
+    place = {key: value for key, value in (scope or {}).items() if key not in _BESIDE_A_PLACE}
     return msgspec.json.encode(place, order="sorted")
 
 
@@ -233,6 +241,14 @@ def _command(request: ProposedCall, argument: str | None) -> str | None:
         return None
     command = request.arguments.get(argument)
     return command if isinstance(command, str) else None
+
+
+def _is_beneath_folder(scope: Mapping[str, Any]) -> bool:
+    """Whether a file tool resolved the path, with its links, to a file of the folder."""
+    folder, path = scope.get("folder"), scope.get("path")
+    if not isinstance(folder, str) or not folder or not isinstance(path, str) or not path:
+        return False
+    return not path.startswith("/") and ".." not in path.split("/")
 
 
 def _is_of_settings(request: ProposedCall) -> bool:
@@ -258,10 +274,12 @@ class Approvals:
     `ApprovalAnswer`, or `Defer` to answer later; anything else, and an exception, counts as no. Without `ask`, calls
     that need a question are rejected.
 
-    `mode`: "smart" approves what the rules allow or the session trusts and asks about the rest, "ask" asks about every
-    call, "all" approves every call, "none" rejects every call. Deny rules reject in every mode. `calls` are rules for
-    tools that do not take commands; they contain rules for commands too. `tools` maps tools that take a shell command
-    to the argument with it. `preview` may return the details of a write before it happens (path, old, new, is_new), so
+    `mode`: "smart" approves what the rules allow or the session trusts and asks about the rest. "auto" also approves
+    what can be taken back: commands whose scope names a back end that confines them, and files written beneath the
+    folder; where a scope says that no checkpoint can be kept, it is "smart". "ask" asks about every call, "all"
+    approves every call, "none" rejects every call. Deny rules reject in every mode. `calls` are rules for tools that do
+    not take commands; they contain rules for commands too. `tools` maps tools that take a shell command to the
+    argument with it. `preview` may return the details of a write before it happens (path, old, new, is_new), so
     that it is shown as a diff; it runs in a thread, and `tools.change_preview` makes one. `redactor` masks secrets.
 
     A command that asks for access beyond its sandbox is asked about in every mode but "none"; no rule covers it.
@@ -322,11 +340,16 @@ class Approvals:
             return await self._decide_access(request)
         if mode == "all":
             return Approve()
-        if mode == "smart" and (decision.verdict == "allow" or self.trust.covers(request)):
+        if mode in _BY_RULES and (decision.verdict == "allow" or self.trust.covers(request)):
             return Approve(reads_only=self._only_reads(request))
+        why = decision.reason
+        if mode == "auto" and self._is_confined(request):
+            if UNKEPT not in request.scope:
+                return Approve()
+            why = f"no checkpoint can be kept, so it could not be taken back ({why})"
         if self._ask is None:
-            return Reject(f"{decision.reason}, and there is nobody to ask; {self._alternative(request)}")
-        return await self._put(self._ask, request, decision.reason)
+            return Reject(f"{why}, and there is nobody to ask; {self._alternative(request)}")
+        return await self._put(self._ask, request, why)
 
     def _asks_for_access(self, request: ProposedCall) -> bool:
         return request.name in self._tools and asks_for_access(request)
@@ -389,7 +412,7 @@ class Approvals:
         if not isinstance(command, str):
             return Decision("ask", f"the call has no text in {argument}")
         folder = request.scope.get("folder")
-        trusted = self.trust.prefixes(request) if self._mode == "smart" else ()
+        trusted = self.trust.prefixes(request) if self._mode in _BY_RULES else ()
         decision = self.rules.decide(command, folder=folder if isinstance(folder, str) else None, trusted=trusted)
         beside = sorted(request.arguments.keys() - {argument, *_BESIDE_A_COMMAND})
         if beside and decision.verdict == "allow":
@@ -397,6 +420,18 @@ class Approvals:
                 "ask", f"the rules check {argument} only, and the call also has {safe_display(', '.join(beside), 80)}"
             )
         return decision
+
+    def _is_confined(self, request: ProposedCall) -> bool:
+        """Whether the call changes only what a checkpoint can bring back: in a sandbox, or beneath the folder."""
+        if request.name in _OF_TASKS:
+            return True
+        if request.name in _WRITERS:
+            return _is_beneath_folder(request.scope) and not _is_of_settings(request)
+        argument = self._tools.get(request.name)
+        if argument is None or not isinstance(request.arguments.get(argument), str):
+            return False
+        is_plain = request.arguments.keys() <= {argument, *_BESIDE_A_COMMAND}
+        return is_plain and request.scope.get("backend") in _CONFINING
 
     def _only_reads(self, request: ProposedCall) -> bool:
         """Whether the standard rules alone allow the command, without a rule or the trust of the user."""
@@ -408,7 +443,7 @@ class Approvals:
         return self.rules.only_reads(command, self.trust.prefixes(request))
 
     def _alternative(self, request: ProposedCall) -> str:
-        if request.name in self._tools and self._mode == "smart":
+        if request.name in self._tools and self._mode in _BY_RULES:
             return "use a command that the rules allow, alone and with plain words, or another tool"
         return "work without it, and say in the answer what is left to do"
 
@@ -432,7 +467,7 @@ class Approvals:
                 choices.append(ApprovalChoice.SESSION_ACCESS)
             if access is not None and self._remember is not None and to_remember(access):
                 choices.append(ApprovalChoice.ALWAYS)
-        elif mode == "smart":
+        elif mode in _BY_RULES:
             if not _is_of_settings(request):  # trust in a tool does not cover these
                 choices.append(ApprovalChoice.SESSION_TOOL)
             if prefix is not None:

@@ -129,9 +129,10 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 )
 @click.option(
     "--approve",
-    type=click.Choice(["none", "ask", "smart", "all"]),
-    help="Which calls may run: none that need approval, each after asking, asking for all but harmless ones "
-    "(default), or all. If there is no user to ask, the answer is no.",
+    type=click.Choice(["none", "ask", "smart", "auto", "all"]),
+    help="Which calls may run: none that need approval; each after asking; asking for all but harmless ones; asking "
+    "for what leaves the sandbox; all. Default: auto in a folder that you agreed to, behind a sandbox and with "
+    "checkpoints, else smart. If there is no user to ask, the answer is no.",
 )
 @click.option(
     "--allow",

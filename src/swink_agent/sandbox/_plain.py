@@ -22,9 +22,10 @@ from ._pipes import OutputPipe, watch_exit
 from ._private import PrivateFolder
 from .errors import SandboxClosed, SandboxError
 from .kernel.process_tree import Watch, count_heads, kill_descendants, limit_process, with_variable
+from .kernel.usage import Usage
 from .network.reached import ReachedLog
 from .process import Sandbox, SandboxedProcess
-from .profile import ProcessLimits, SandboxProfile
+from .profile import SandboxProfile
 
 if TYPE_CHECKING:
     from .network.serving import SharedProxy
@@ -74,7 +75,7 @@ class PlainSandbox(Sandbox):
         if background:
             self._guard.prepare()
         proxy = self.proxy()
-        command = _PlainCommand(self.profile.limits, self._watch, self._ended, self._mark, proxy)
+        command = _PlainCommand(self.profile, self._watch, self._ended, self._mark, proxy)
         variables = self.child_environment(self._private.path, environment, proxy and proxy.variables)
         process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds)
         self._running.add(command)
@@ -114,7 +115,7 @@ def _end(running: set[_PlainCommand], private: PrivateFolder, guard: CrashGuard,
 class _PlainCommand:
     def __init__(
         self,
-        limits: ProcessLimits,
+        profile: SandboxProfile,
         watch: Watch,
         ended: Callable[[_PlainCommand], None],
         mark: str,
@@ -122,7 +123,8 @@ class _PlainCommand:
     ) -> None:
         self._proxy = proxy
         self._reached = ReachedLog()
-        self._limits = limits
+        self._limits = profile.limits
+        self._write = profile.write
         self._watch = watch
         self._on_end = ended
         self._mark = f"{mark}-{secrets.token_hex(8)}"
@@ -186,8 +188,10 @@ class _PlainCommand:
         self._pipe.drain()
 
     def _begin_watch(self) -> None:
-        headcount = count_heads(self._process.pid, self._limits.processes)
-        self._watch.add(self, headcount.reason_to_end, self._end_because)
+        pid, limits = self._process.pid, self._limits
+        headcount = count_heads(pid, limits.processes)
+        usage = Usage(pid, memory=limits.memory, disk=limits.disk_left, folders=self._write)
+        self._watch.add(self, lambda: headcount.reason_to_end() or usage.reason_to_end(), self._end_because)
 
     def _end_because(self, reason: str) -> None:
         self._handle.ended_because = reason

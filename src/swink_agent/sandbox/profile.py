@@ -147,10 +147,24 @@ def clean_environment(environ: Mapping[str, str], allow: str | Iterable[str] = D
     return clean
 
 
+def _most_memory() -> int | None:
+    from .kernel.usage import memory_of_machine
+
+    memory = memory_of_machine()
+    return None if memory is None else memory * 3 // 4
+
+
 class ProcessLimits(Value, frozen=True, kw_only=True):
-    """What one command may use; `None` sets no limit."""
+    """What one command may use; `None` sets no limit.
+
+    `memory`: bytes that its processes may hold together, on Linux; three quarters of what the machine or container has.
+    `disk_left`: bytes that stay free on the disks of the write roots; if less than twice that is free already, half of
+    what is free. `file_size`: bytes of one file. The other limits are counts.
+    """
 
     processes: int | None = 512
+    memory: int | None = field(default_factory=_most_memory)
+    disk_left: int | None = 1024**3
     file_size: int | None = 8 * 1024**3
     open_files: int | None = 8192
     core: int | None = 0
@@ -191,7 +205,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     network: bool = False
     hosts: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=_environment_here)
-    limits: ProcessLimits = ProcessLimits()
+    limits: ProcessLimits = field(default_factory=ProcessLimits)
 
     def __post_init__(self) -> None:
         force_setattr(self, "write", _real(self.write))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from swink_agent.approvals.commands.shell_words import NotPlain, program_names
+from swink_agent.approvals.scopes import UNKEPT, as_approved
 from swink_agent.core.errors import ToolError
 from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.tool import AgentToolResult, ToolContext
@@ -147,7 +148,8 @@ class BashTool:
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Where a command would run: `folder`, `backend`, and `sandbox`, the fingerprint of its profile.
 
-        With access, `access` is its normal form, and `walls` the fingerprint of the usual sandbox.
+        With access, `access` is its normal form, and `walls` the fingerprint of the usual sandbox. `unkept` is added
+        where checkpoints are wanted and none can be kept.
 
         The first call opens the sandbox, as only a trial tells which one will be used: do not call it in an event loop.
         Raises `ToolError` for a call that would be refused, so that the user is not asked about it.
@@ -156,9 +158,19 @@ class BashTool:
         if problem is not None:
             raise ToolError(problem)
         try:
-            return self._scope(self._source.get(), self._access.asked(arguments))
+            scope = self._scope(self._source.get(), self._access.asked(arguments))
         except SandboxError as error:
             raise ToolError(not_run(error)) from error
+        changes = self._changes
+        if changes is None or self._only_reads(arguments["command"]) or changes.can_be_kept(self._recorded):
+            return scope
+        return {**scope, UNKEPT: True}
+
+    def _only_reads(self, command: str) -> bool:
+        """Whether no checkpoint is taken for the command, so that none need be tried either."""
+        from swink_agent.approvals.commands.rules import CommandRules  # on use: loads the table of programs
+
+        return CommandRules.standard().decide(command, folder=self._root).verdict == "allow"
 
     def _scope(self, sandbox: Sandbox, access: Access | None) -> dict[str, Any]:
         scope = {"folder": as_shown(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
@@ -313,9 +325,11 @@ class BashTool:
         if ctx.cancel.is_cancelled:
             raise ToolError("the command was cancelled before it began")
         access = self._access.asked(arguments)
-        if access is not None and ctx.grant is None:
+        grant = ctx.grant
+        if access is not None and grant is None:
             raise ToolError("the command was not run: nobody was asked about its access; leave access out")
-        if ctx.grant is not None and not ctx.grant.covers(self.name, arguments, self._scope(usual, access)):
+        scope = self._scope(usual, access)
+        if grant is not None and not grant.covers(self.name, arguments, as_approved(scope, grant.scope)):
             raise ToolError(
                 "the command was not run: its text, folder, access or sandbox is not what was approved; call it again "
                 "to have it approved as it is now"

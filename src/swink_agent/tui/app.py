@@ -56,6 +56,8 @@ _TWICE = 2.0
 _NOTE = 4.0
 _RECENT = ("F3", "F4", "F5")
 """The keys that resume the last sessions, on the first screen."""
+_WORK = ("F7", "F8")
+"""The keys that say yes and no to working in the folder, on the first screen."""
 _ANSWERS = 2.0
 """Seconds that the terminal has to report its background colour."""
 
@@ -74,7 +76,7 @@ class SwinkApp(TerminalApp[int]):
         Binding("ctrl+q", "leave", show=False, priority=True),
         Binding("ctrl+c", "interrupt", show=False, priority=True),
         Binding("escape", "escape", show=False),
-        Binding("shift+tab", "plan", show=False, priority=True),
+        Binding("shift+tab", "mode", show=False, priority=True),
         Binding("f1", "help", show=False, priority=True),
         Binding("f2", "toggle_tool", show=False, priority=True),
         Binding("shift+left", "select_tool(-1)", show=False, priority=True),
@@ -87,6 +89,7 @@ class SwinkApp(TerminalApp[int]):
         Binding("ctrl+end", "bottom", show=False, priority=True),
         Binding("end", "bottom", show=False),  # where the cursor is at the end of the draft
         *[Binding(key.lower(), f"resume({number})", show=False) for number, key in enumerate(_RECENT)],
+        *[Binding(key.lower(), f"work({number})", show=False) for number, key in enumerate(_WORK)],
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
 
@@ -199,6 +202,7 @@ class SwinkApp(TerminalApp[int]):
 
     async def _open_talk(self) -> None:
         await self.talk.open()
+        self.talk.offer_work(_WORK)
         await self.talk.offer_sessions(_RECENT)
 
     # -- drawing -----------------------------------------------------------------------------------------------
@@ -270,6 +274,9 @@ class SwinkApp(TerminalApp[int]):
             elapsed=float(int(talk.elapsed)),
             folder=talk.folder,
             approve=talk.approve,
+            branch=talk.branch,
+            hosts=len(talk.hosts),
+            tasks=len(talk.tasks),
             turn=talk.usage.turns,
             note=self._note if self._clock() < self._note_until else "",
         )
@@ -441,8 +448,8 @@ class SwinkApp(TerminalApp[int]):
         """Ends the program."""
         self.exit(code, return_code=code)
 
-    def action_plan(self) -> None:
-        self.talk.toggle_plan()
+    def action_mode(self) -> None:
+        self.talk.cycle_mode()
 
     def action_help(self) -> None:
         self.talk.later(self.talk.submit("#help"))
@@ -454,6 +461,9 @@ class SwinkApp(TerminalApp[int]):
 
     def action_resume(self, number: int) -> None:
         self.talk.resume_recent(number)
+
+    def action_work(self, number: int) -> None:
+        self.talk.choose_work(number)
 
     def action_select_tool(self, step: int) -> None:
         self.view.select_tool(step)

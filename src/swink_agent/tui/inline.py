@@ -28,6 +28,7 @@ from .composing.pasting import folded_label
 from .composing.question_keys import kept_rule
 from .inline_input import LineReader
 from .inline_output import LineWriter, TranscriptPrinter, is_dumb
+from .status_rows import approve_word, beside_parts
 from .talk.commands import is_command
 from .talk.conversation import Conversation
 from .talk.front import PickItem, PreviewFn
@@ -100,6 +101,7 @@ class InlineFront:
         reading = asyncio.ensure_future(self._read())
         try:
             await self.talk.open()
+            self.talk.offer_work()
             self._printer.skip_earlier()
             self._draw()
             self._offer_prompt()
@@ -237,9 +239,11 @@ class InlineFront:
     def _standing(self) -> str:
         talk = self.talk
         cost = "" if talk.cost is None else f" · ${talk.cost:.4f}"
+        beside = "".join([f" · {part}" for part in beside_parts(talk.branch, len(talk.hosts), len(talk.tasks))])
         return (
-            f"[{talk.mode} · {talk.state} · {safe_line(talk.model)} · {talk.fill:.0%} of the window"
-            f" · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))} · {safe_line(talk.folder)}]"
+            f"[{talk.mode} · {talk.state} · {approve_word(talk.approve)} · {safe_line(talk.model)}"
+            f" · {talk.fill:.0%} of the window · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))}"
+            f" · {safe_line(talk.folder)}{beside}]"
         )
 
     def _tell_progress(self) -> None:

@@ -29,7 +29,7 @@ _KEYS = (
     ("Shift+Enter, Alt+Enter, Ctrl+J", "a new line"),
     ("Esc, Ctrl+C", "stop; what is queued comes back"),
     ("Ctrl+C twice, Ctrl+Q", "leave"),
-    ("Shift+Tab", "plan mode, and back"),
+    ("Shift+Tab", "ask about every call, auto, plan, and again"),
     ("Ctrl+R", "search earlier prompts"),
     ("Ctrl+F", "search the conversation"),
     ("Ctrl+O", "open a folded paste"),

@@ -1,9 +1,10 @@
 """The rows that show the state of a run: the status row, and a row for each tool that runs.
 
-The status row says mode, state, model, window, tokens, cost, time and folder. In a narrow window the folder loses its
-beginning, the model its provider, the gauge half of its bar, the model its middle, the gauge the rest of its bar, and
-the parts the points between them, in this order. From 60 columns on everything shows; mode and state always do. Pure:
-widgets draw these rows.
+The status row says mode, state, approvals, model, window, tokens, cost, time and folder, and what there is of a branch,
+of hosts that commands may reach and of background commands. In a narrow window the folder loses its beginning, the
+model its provider, the gauge half of its bar, the folder its branch, the model its middle, the gauge the rest of its
+bar, and the parts the points between them, in this order. From 60 columns on everything else shows; mode and state
+always do. Pure: widgets draw these rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from swink_agent.rendering.escaping import safe_display
 from .transcript import figures
 from .transcript.line import Line, Span
 
-__all__ = ["Activity", "Mode", "State", "Status", "activity_lines", "status_line"]
+__all__ = [
+    "Activity",
+    "Mode",
+    "State",
+    "Status",
+    "activity_lines",
+    "approve_word",
+    "beside_parts",
+    "status_line",
+]
 
 
 Mode: TypeAlias = Literal["Plan", "Execute"]
@@ -26,8 +36,9 @@ State: TypeAlias = Literal["idle", "running", "error", "aborted", "waits for you
 
 _BETWEEN = " · "
 _BAR, _SMALL_BAR = 8, 4
-_WHOLE, _GOOD_MODEL, _LEAST_MODEL = 1000, 11, 8
+_WHOLE, _GOOD_MODEL, _LEAST_MODEL, _CUT_MODEL = 1000, 11, 8, 6
 _GOOD_FOLDER, _LEAST_FOLDER = 16, 8
+_LONGEST_BRANCH = 24
 
 
 class Status(Value, frozen=True, kw_only=True):
@@ -42,6 +53,12 @@ class Status(Value, frozen=True, kw_only=True):
     elapsed: float
     folder: str
     approve: str = "smart"
+    branch: str = ""
+    """The Git branch of the folder, if there is one."""
+    hosts: int = 0
+    """How many hosts commands may reach."""
+    tasks: int = 0
+    """How many background commands run."""
     turn: int = 0
     """The current or last turn of the run; 0 before the first."""
     note: str = ""
@@ -56,6 +73,17 @@ def status_line(status: Status, width: int) -> Line:
     return _cut(_joined(_head(status)), width)
 
 
+def approve_word(approve: str) -> str:
+    """The mode of approvals in one or two words, by its name in `#approve`."""
+    return {"on": "ask", "off": "approve off", "none": "approve none"}.get(approve, approve)
+
+
+def beside_parts(branch: str, hosts: int, tasks: int) -> list[str]:
+    """What there is of a branch, hosts and background commands, in words."""
+    counted = [f"{count} {name}{'s' * (count != 1)}" for count, name in ((hosts, "host"), (tasks, "task")) if count]
+    return [*([safe_display(branch, 80)] if branch else []), *counted]
+
+
 def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
     """Yields the full row, then shorter and shorter versions."""
     head = _head(status)
@@ -63,33 +91,40 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
     bare = model.rpartition(":")[2].rpartition("/")[2]
     tokens, short = figures.tokens(status.tokens), figures.tokens(status.tokens).removesuffix(" tokens")
     bar, small, percent = [_gauge(status.fill, cells) for cells in (_BAR, _SMALL_BAR, 0)]
-    approve = [] if status.approve == "smart" else [[Span(f"approve {status.approve}", "status.warning")]]
+    word = approve_word(status.approve)
+    approve = [[Span(word, "status.warning" if " " in word else "status")]] if status.mode == "Execute" else []
+    branch = f" ({cut_middle(safe_display(status.branch, 80), _LONGEST_BRANCH)})" if status.branch else ""
+    beside = [[Span(text, "status.note")] for text in beside_parts("", status.hosts, status.tasks)]
     turn, few = ([f"turn {status.turn:,}"], [f"t{status.turn}"]) if status.turn else ([], [])
-    for name, least, gauge, used, between, count in (
-        (model, _WHOLE, bar, tokens, _BETWEEN, turn),
-        (bare, _WHOLE, bar, tokens, _BETWEEN, turn),
-        (bare, _WHOLE, bar, short, _BETWEEN, turn),
-        (bare, _WHOLE, small, short, _BETWEEN, turn),
-        (bare, _GOOD_MODEL, small, short, _BETWEEN, turn),
-        (bare, _GOOD_MODEL, percent, short, _BETWEEN, turn),
-        (bare, _GOOD_MODEL, percent, short, _BETWEEN, few),
-        (bare, _GOOD_MODEL, percent, short, _BETWEEN, []),
-        (bare, _WHOLE, small, short, " ", []),
-        (bare, _LEAST_MODEL, percent, short, " ", []),
+    for name, least, gauge, used, between, count, of_branch in (
+        (model, _WHOLE, bar, tokens, _BETWEEN, turn, branch),
+        (bare, _WHOLE, bar, tokens, _BETWEEN, turn, branch),
+        (bare, _WHOLE, bar, short, _BETWEEN, turn, branch),
+        (bare, _WHOLE, small, short, _BETWEEN, turn, branch),
+        (bare, _WHOLE, small, short, _BETWEEN, turn, ""),
+        (bare, _GOOD_MODEL, small, short, _BETWEEN, turn, ""),
+        (bare, _GOOD_MODEL, percent, short, _BETWEEN, turn, ""),
+        (bare, _GOOD_MODEL, percent, short, _BETWEEN, few, ""),
+        (bare, _GOOD_MODEL, percent, short, _BETWEEN, [], ""),
+        (bare, _WHOLE, small, short, " ", [], ""),
+        (bare, _LEAST_MODEL, percent, short, " ", [], ""),
+        (bare, _CUT_MODEL, percent, short, " ", [], ""),
     ):
         if status.note and between != _BETWEEN:
             break  # keep a note readable
         numbers = [[Span(text, "status")] for text in (used, _cost(status.cost), *count, _elapsed(status.elapsed))]
-        rest = [gauge, *numbers, *approve]
+        rest = [gauge, *numbers, *beside]
         nothing = [Span("", "status")]
-        room = width - _width(_joined([*head, nothing, *rest, nothing], between))
+        room = width - _width(_joined([*head, *approve, nothing, *rest, nothing], between)) - cell_width(of_branch)
         least_folder = min(cell_width(_last(folder)), _GOOD_FOLDER if between == _BETWEEN else _LEAST_FOLDER)
         model_room = min(cell_width(name), room - least_folder)
         if model_room >= min(cell_width(name), least):
             shown = [Span(cut_middle(name, model_room), "status.model")]
-            where = [Span(_cut_folder(folder, room - model_room), "status.folder")]
-            yield _joined([*head, shown, *rest, where], between)
-    for kept in ([percent, [Span(short, "status")], [Span(_cost(status.cost), "status")]], [percent], []):
+            where = [Span(_cut_folder(folder, room - model_room) + of_branch, "status.folder")]
+            yield _joined([*head, *approve, shown, *rest, where], between)
+        if status.approve == "smart":
+            approve = []  # the usual one gives way first
+    for kept in ([*approve, percent, [Span(short, "status")], [Span(_cost(status.cost), "status")]], approve, []):
         yield _joined([*head, *kept])
 
 

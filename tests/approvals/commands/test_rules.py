@@ -64,7 +64,7 @@ def test_plain_words_are_read_as_bash_reads_them(command: str, words: list[str])
         *["ls $((1))", "ls $[1]", 'ls "$x"', 'ls "`id`"', "ls $'a'", 'ls $"a"', "ls $IFS", "ls a$", 'ls "a$"', "$x"],
         *["`id`", "$(id)", "A=b ls", "A=b", "A+=b ls", "a[0]=b ls", "'A=b' ls", "A= ls", "ls *", "ls ?", "ls [a]"],
         *["ls a]", "ls {a,b}", "ls {1..2}", "ls }", "ls +(a)", "ls @(a)", "ls ~", "ls ~root", "ls x=~", "ls a:~"],
-        *["ls ''~", "~/ls", "ls ~/x", "ls !", "ls !!", 'ls "!x"', "! ls", "ls # x", "#ls", "ls a#b", "ls 'a"],
+        *["ls ''~", "~/ls", "ls ~/x", "ls !", "ls !!", 'ls "!x"', "! ls", "ls # x", "#ls", "ls 'a"],
         *['ls "a', "ls \\", "'", '"', "\\", "if ls", "then", "time ls", "'time' ls", "coproc ls", "function ls"],
         *["[[ a ]]", "case x", "for x", "while ls", "eval ls", "exec ls", "source x", ". x", "command ls"],
         *["builtin ls", "trap ls EXIT", "alias ls=id", "set -x", "export a=b", "unset 'a[$(id)]'"],
@@ -136,6 +136,7 @@ def test_the_reason_says_what_was_found(command: str, reason: str) -> None:
         ("cat <<'E' |\n$(x) `y` ' \nE\n wc; ls", [["cat"], ["wc"], ["ls"]]),
         ("ls a\\\nb \\\n c", [["ls", "ab", "c"]]),
         ('ls !x "!y" # it\'s', [["ls", "!x", "!y"]]),
+        ("ls a#b ''#c x# #d", [["ls", "a#b", "#c", "x#"]]),
     ],
 )
 def test_a_script_is_read_as_bash_reads_it(command: str, words: list[list[str]]) -> None:
@@ -147,7 +148,7 @@ def test_a_script_is_read_as_bash_reads_it(command: str, words: list[list[str]])
 @pytest.mark.parametrize(
     "command",
     [
-        *["for f in a; do ls $fE; done", "for f in a; do ls $g; done", "ls $f", "ls a#b", "ls 2\\\n>/dev/null"],
+        *["for f in a; do ls $fE; done", "for f in a; do ls $g; done", "ls $f", "ls 2\\\n>/dev/null"],
         *["for f in a; do ls $f\\\nb; done", "ls &\\\n& ls", "ls |\\\n| ls", "cat <<E\\\nF\nx\nEF\n"],
     ],
 )
@@ -412,6 +413,12 @@ def test_what_installs_a_package_of_a_denied_name_does_not_start_it(command: str
         "cat <<'EOF' | grep -c x\nsudo x\nEOF",
         "git commit -F - <<'EOF'\nsudo is not used any more\n\n* one\nEOF",
         "python3 - <<'EOF'\nx = 2 * 3\n* 1\nEOF",
+        # another program runs besides, and is not given the text
+        "cat > n.md <<'EOF'\nsudo x\nEOF\nnpm test",
+        "cat >> docs/n.md <<'EOF'\nsudo x\nEOF\nbash check.sh docs",
+        "tee n.txt <<'EOF' > /dev/null.txt\nsudo x\nEOF\n./check",
+        "cat > n.md <<'EOF'\nsudo x\nEOF\ngit add n.md && bash check.sh",
+        "cat > a.py <<'A'\nsudo x\nA\ncat > b.py <<'B'\nsudo x\nB\nmake test",
         *["ls *", "git add *", "timeout 5 ls /tmp/*", "env ls *", "find . -name '*'", "xargs ls *", "nice cat /var/*"],
         *["echo 2 * 3", "* x", "?", "# sudo rm\nls", "ls # sudo rm", "echo a#b"],
     ],
@@ -426,6 +433,14 @@ def test_what_is_only_data_is_not_denied(command: str) -> None:
     [
         # a shell reads it, or something that runs what it reads
         *["bash <<'EOF'\nsudo x\nEOF", "cat <<'EOF' | sh\nsudo x\nEOF", "sh -s <<EOF\nsudo x\nEOF"],
+        *["cat <<'EOF' > x.md\nsudo x\nEOF\nbash x.md", "cat <<'EOF' > d/x.md\nsudo x\nEOF\ncd d; . ./x.md"],
+        *["cat <<'EOF' > x.md\nsudo x\nEOF\nbash *.md", "cat <<'EOF' > x.md\nsudo x\nEOF\nbash $f"],
+        *["cat <<'EOF' > x.md\nsudo x\nEOF\nbash < x.md", "cat <<'EOF' > x.md\nsudo x\nEOF\nhead x.md | bash"],
+        *["{ cat <<'EOF' > x.md; cat x.md; } | sh\nsudo x\nEOF", "cat <<'EOF' > x.md\nsudo x\nEOF\nbash <(cat ./x.md)"],
+        *["cat <<'EOF' > x.md\nsudo x\nEOF\ncat *.md | sh", "cat <<'EOF' > x.md\nsudo x\nEOF\nmv x.md y; sh y"],
+        *["cat <<'EOF' | tee x.md | bash\nsudo x\nEOF", "tee x.md <<'EOF' | bash\nsudo x\nEOF"],
+        *["cat <<'EOF' > x.md > x\nsudo x\nEOF\nbash x", "tee x.md x <<'EOF'\nsudo x\nEOF\nbash x"],
+        *["bash > x.md <<'EOF'\nsudo x\nEOF", "cat <<'EOF' > >(bash) > x.md\nsudo x\nEOF"],
         *["cat <<'EOF' > x.sh\nsudo x\nEOF\nbash x.sh", "ssh host <<'EOF'\nsudo x\nEOF", "at now <<'EOF'\nsudo x\nEOF"],
         *["env bash <<'EOF'\nsudo x\nEOF", "xargs <<'EOF'\nsudo x\nEOF", "uv run bash <<'EOF'\nsudo x\nEOF"],
         *["docker exec -i c sh <<'EOF'\nsudo x\nEOF", "source /dev/stdin <<'EOF'\nsudo x\nEOF"],
@@ -925,6 +940,7 @@ def test_no_form_of_options_hides_what_runs(command: str) -> None:
         *["git tag --list --sort=-version:refname", "git branch --list --sort=-committerdate"],
         *["ps -aux", "ps -aux --sort=pid", "ps -ef", "ps -eo pid,args"],
         *["ss -tlnp", "ss -tn state established", "ss -tn 'sport = :22'", "ss -tn dst 127.0.0.1", "netstat -tulpn"],
+        *["cat a#b", "find . ! -name '*.py'", 'echo "done!"', "grep -n ! f", "ls # it's all"],
         *["netstat -rn", "for f in a b; do\ncat <<E\nx\nE\ndone", "cat <<E\nx\nE\nfor f in a; do pwd; done"],
     ],
 )

@@ -163,7 +163,7 @@ async def test_approve_off_asks_nothing_and_on_asks_for_every_call(talk: Talk) -
     await conversation.settled()
     assert [question.request.name for question in talk.front.questions] == ["bash"]
     await conversation.submit("#approve perhaps")
-    assert told(conversation, "error") == ["#approve takes smart, on or off, not 'perhaps'"]
+    assert told(conversation, "error") == ["#approve takes auto, smart, on or off, not 'perhaps'"]
     await conversation.close()
 
 

@@ -226,6 +226,7 @@ async def test_every_command_of_the_issue_is_there() -> None:
         *wanted.split(),
         "#trust",
         "#answer",
+        "/work",
         "/queue",
         "/tasks",
     }  # which is Tab, in lines

@@ -22,11 +22,12 @@ from swink_agent.core.values.value import Value
 from ..errors import UsageProblem
 from ..keys.credentials import Credentials
 from ..runs.headless import PrepareFn
-from ..runs.undo import open_checkpoints
+from ..runs.undo import open_checkpoints, why_unkept
 from ..settings.definitions import TOOLS_OF_BASH
 from ..settings.settings import Settings, add_hosts, settings_file
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
+from .approval_modes import ChosenMode, choose_mode
 from .confinement import open_confined, sandbox_profile
 from .context import compaction, provider_options
 from .models import choose_model, is_small, local_fetch, stream_fn_of
@@ -34,7 +35,7 @@ from .system_prompt import project_notes, standard_prompt
 
 if TYPE_CHECKING:
     from swink_agent.approvals import Approvals, CallRules, SessionTrust
-    from swink_agent.approvals.approvals import AskFn
+    from swink_agent.approvals.approvals import ApprovalsMode, AskFn
     from swink_agent.core.policy import Policy
     from swink_agent.sandbox import Sandbox
     from swink_agent.tools import BashTool
@@ -86,6 +87,7 @@ class StandardAgent:
         model_source: str,
         redactor: Redactor,
         approvals: Approvals,
+        approval_mode: ChosenMode,
         prepare: PrepareFn | None = None,
         sandbox: Sandbox | None = None,
         shell: BashTool | None = None,
@@ -95,6 +97,8 @@ class StandardAgent:
         self.model_source = model_source
         self.redactor = redactor
         self.approvals = approvals
+        self.approval_mode = approval_mode
+        """The mode of approvals that the agent began with, and why."""
         self.prepare = prepare
         """Slow preparation before the first prompt, such as fetching a model. Call it in a thread."""
         self.sandbox = sandbox
@@ -133,9 +137,11 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     rules = _rules(root, settings)
     extra = extra_tools(settings.value("extra_tools"), root, denied=rules.denied_tools)
     watching = extra_policies(settings.value("extra_policies"), root)
-    tools, sandbox = _tools(root, added, settings, rules, warnings)
+    tools, sandbox, unkept = _tools(root, added, settings, rules, warnings)
+    backend = None if sandbox is None or sandbox.backend == "off" else sandbox.backend
+    chosen = choose_mode(settings, root, [tool.name for tool in tools], backend=backend, unkept=unkept)
     tools += extra
-    approvals = _approvals(options, rules, tools, redactor)
+    approvals = _approvals(options, rules, tools, redactor, chosen.mode)
     system = redactor.redact(_system_prompt(root, model, options))
     max_cost = settings.value("max_cost")
     if max_cost is not None and options.stream_fn is None:
@@ -189,6 +195,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         model_source=source,
         redactor=redactor,
         approvals=approvals,
+        approval_mode=chosen,
         prepare=None if options.stream_fn else local_fetch(model, settings, options.on_local_state),
         sandbox=sandbox,
         shell=_shell_among(tools),
@@ -240,10 +247,11 @@ def _key_finder(credentials: Credentials, redactor: Redactor) -> Callable[[str],
 
 def _tools(
     root: Path, added: tuple[Path, ...], settings: Settings, rules: CallRules, warnings: list[str]
-) -> tuple[list[AgentTool], Sandbox | None]:
+) -> tuple[list[AgentTool], Sandbox | None, str]:
+    """The tools, their sandbox, and why no checkpoint can be kept, if that is known."""
     wanted = [name for name in settings.value("tools") if name not in rules.denied_tools]
     if not wanted:
-        return [], None
+        return [], None, ""
     from swink_agent.tools import standard_tools
 
     profile = sandbox_profile(
@@ -255,7 +263,11 @@ def _tools(
     )
     # Before the sandbox: a folder that does not exist yet could be created by a command.
     changing = {"write_file", "edit_file", "bash"} & set(wanted)
-    checkpoints = open_checkpoints(warnings) if settings.value("undo") and changing else None
+    checkpoints, unkept = None, ""
+    if settings.value("undo") and changing:
+        checkpoints = open_checkpoints()
+        unkept = why_unkept(checkpoints)
+        warnings += [f"files will not be changed: {unkept}"] if unkept else []
     opened = open_confined(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
     try:
         tools = standard_tools(root, profile if opened is None else opened, checkpoints=checkpoints, also=added)
@@ -263,7 +275,7 @@ def _tools(
         raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
     if "bash" in wanted:
         wanted += [name for name in TOOLS_OF_BASH if name not in rules.denied_tools]
-    return [tool for tool in tools if tool.name in wanted], opened
+    return [tool for tool in tools if tool.name in wanted], opened, unkept
 
 
 def _shell_among(tools: Sequence[AgentTool]) -> BashTool | None:
@@ -283,12 +295,13 @@ def _rules(root: Path, settings: Settings) -> CallRules:
     return CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"))
 
 
-def _approvals(options: AgentOptions, rules: CallRules, tools: list[AgentTool], redactor: Redactor) -> Approvals:
+def _approvals(
+    options: AgentOptions, rules: CallRules, tools: list[AgentTool], redactor: Redactor, mode: ApprovalsMode
+) -> Approvals:
     from swink_agent.approvals import Approvals
     from swink_agent.tools import change_preview
 
     preview = change_preview(tools, redactor)
-    mode = options.settings.value("approve")
     return Approvals(
         options.ask,
         mode=mode,

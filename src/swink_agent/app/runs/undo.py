@@ -19,7 +19,7 @@ from ..settings.paths import data_folder
 if TYPE_CHECKING:
     from swink_agent.tools import Checkpoint, CheckpointStore, PathRewind
 
-__all__ = ["ChangedRun", "changed_runs", "choose_run", "elsewhere", "open_checkpoints", "texts_of"]
+__all__ = ["ChangedRun", "changed_runs", "choose_run", "elsewhere", "open_checkpoints", "texts_of", "why_unkept"]
 
 
 class ChangedRun(NamedTuple):
@@ -43,23 +43,24 @@ class ChangedRun(NamedTuple):
         return self.before.taken
 
 
-def open_checkpoints(warnings: list[str] | None = None) -> CheckpointStore:
-    """The user's checkpoints. The folder is created at once: one that does not exist cannot be hidden from commands.
-
-    If it cannot be created, nothing is changed in any folder, and a warning says why.
-    """
+def open_checkpoints() -> CheckpointStore:
+    """The user's checkpoints."""
     from swink_agent.tools import CheckpointStore
 
-    store = CheckpointStore(data_folder() / "checkpoints")
-    if warnings is not None:
-        try:
-            store.prepare()
-        except OSError as error:
-            warnings.append(
-                f"files will not be changed: {store.folder}, where checkpoints would be kept, cannot be made "
-                f"({error.strerror or error}); set SWINK_DATA_DIR to another folder, or turn undo off: SWINK_UNDO=off"
-            )
-    return store
+    return CheckpointStore(data_folder() / "checkpoints")
+
+
+def why_unkept(store: CheckpointStore) -> str:
+    """Why no checkpoint can be kept, or an empty text. Creates the folder: one that does not exist cannot be hidden
+    from commands."""
+    try:
+        store.prepare()
+    except OSError as error:
+        return (
+            f"{store.folder}, where checkpoints would be kept, cannot be made ({error.strerror or error}); set "
+            "SWINK_DATA_DIR to another folder, or turn undo off: SWINK_UNDO=off"
+        )
+    return ""
 
 
 def changed_runs(store: CheckpointStore, folder: str | os.PathLike[str]) -> list[ChangedRun]:

@@ -31,7 +31,7 @@ TOOLS_OF_BASH = ("bash_output", "bash_stop")
 _ADDRESS = "base_url."
 _ALIAS = "aliases."
 _ALIAS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-APPROVALS = ("none", "ask", "smart", "all")  # from the strictest on
+APPROVALS = ("none", "ask", "smart", "auto", "all")  # from the strictest on
 
 Kind: TypeAlias = Literal[
     "text",
@@ -123,8 +123,10 @@ DEFINITIONS = (
     _setting(
         "approve",
         "choice",
-        "which calls are asked about: smart asks for what the command rules do not know as harmless",
-        default="smart",
+        "which calls are asked about: auto asks for what leaves the sandbox, smart for what the command rules do not "
+        "know as harmless; without it, auto where a sandbox works, checkpoints are kept and you agreed for the folder, "
+        "else smart",
+        default="auto",
         choices=APPROVALS,
         in_project="stricter",
     ),

@@ -100,6 +100,10 @@ class Settings:
     def value(self, name: str) -> Any:
         return self[name].value
 
+    def replaced(self, name: str, item: SourcedValue) -> Settings:
+        """The same settings with another value for one of them."""
+        return Settings({**self._values, name: item}, self.notes, environ=self._environ)
+
     def aliases(self) -> dict[str, SourcedValue]:
         """The aliases, each with the model or the other alias that it refers to."""
         return {alias: item for name, item in self._values.items() if (alias := alias_of(name)) is not None}

@@ -8,6 +8,8 @@ Allow rules use the strict parser in `shell_words`.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from .shell_words import ASSIGNMENT, DOCUMENT, KEYWORDS, names
 
@@ -50,6 +52,16 @@ _FED = names("at batch bmake crontab ed ex ftp gmake just lftp make nc ncat nvim
 # Git runs what follows one of these words.
 _GIT_RUNS = names("bisect foreach difftool filter-branch hook mergetool --exec -x --tree-filter for-each-repo")
 _TELLERS = names("cat echo printf")
+# Files with these endings are texts or sources of other languages: no shell runs them unless it is told to.
+_DATA = tuple(
+    names(
+        ".c .cc .cfg .cpp .cs .css .csv .diff .go .h .hpp .htm .html .ini .java .js .json .jsx .kt .log .md .mjs "
+        ".patch .php .py .pyi .rb .rs .rst .scss .sql .svg .swift .tex .toml .ts .tsv .tsx .txt .xml .yaml .yml"
+    )
+)
+# These pass the content of a file on to nothing.
+_KEEPERS = names("git ls wc")
+_MAY_BE_ANY_NAME = re.compile(r"[*?\[$`{]")
 _VERSION = re.compile(r"[-.]?\d[\d.]*$")
 _MORE_THAN_A_NAME = re.compile(r"[\s;&|<>(){}$`'\"\\=]")
 _BRACES = re.compile(r"(.*?)\{([^{}]*,[^{}]*)\}(.*)", re.DOTALL)
@@ -90,14 +102,44 @@ def named_commands(command: str, depth: int = 0) -> list[tuple[str, ...]]:
         elif feeds_a_shell and program_name(words[0]) in _TELLERS:
             found.extend(named_commands(" ".join(words[1:]), depth + 1))
     if depth < _DEEPEST and any(_runs_what_it_reads(words) for words in parts):
-        for text in splitter.documents:
-            found.extend(named_commands(text, depth + 1))
+        for document in splitter.documents:
+            if not document.is_only_copied(parts, splitter.inputs):
+                found.extend(named_commands(document.text, depth + 1))
     return found
 
 
 def _runs_what_it_reads(words: tuple[str, ...]) -> bool:
     """Whether the program, or one that it starts, may run the text of a here-document, also from a file."""
     return program_name(words[0]) in _FED or is_runner(words) or ("/" in words[0] and not _SYSTEM.match(words[0]))
+
+
+class _Written:
+    """Where a command's output goes, filled in as it is read."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        self.is_piped = False
+
+
+class _Document(NamedTuple):
+    """The text of a here-document, the words of the command that reads it, and where that command writes."""
+
+    text: str
+    reader: list[str]
+    written: _Written
+
+    def is_only_copied(self, parts: Sequence[tuple[str, ...]], inputs: Sequence[str]) -> bool:
+        """Whether the text goes into files of another kind than commands, and nothing else reads one of them."""
+        is_tee = self.reader[:1] == ["tee"]
+        if self.written.is_piped or not (is_tee or self.reader[:1] == ["cat"]):
+            return False
+        files = [*self.written.files, *[word for word in self.reader[1:] if is_tee and not word.startswith("-")]]
+        if not files or not all(file.casefold().endswith(_DATA) for file in files):
+            return False
+        copies = [file.rpartition("/")[2] for file in files]
+        others = [words for words in parts if words != tuple(self.reader) and program_name(words[0]) not in _KEEPERS]
+        named = [*[word for words in others for word in words], *inputs]
+        return not any(_MAY_BE_ANY_NAME.search(word) or any(copy in word for copy in copies) for word in named)
 
 
 def _text_in(word: str, *, is_alias: bool) -> str:
@@ -147,8 +189,11 @@ class _Splitter:
         self.command = command
         self.position = 0
         self.parts: list[list[str]] = [[]]
-        self.documents: list[str] = []
-        """The texts of here-documents: input of a program, which runs only if the program is a shell."""
+        self.documents: list[_Document] = []
+        """The here-documents: input of a program, which runs only if the program is a shell."""
+        self.written = _Written()
+        self.inputs: list[str] = []
+        """The files that commands read as input."""
         self.later: list[str] = []
         """The text that the command reads."""
         self.word: list[str] | None = None
@@ -157,8 +202,8 @@ class _Splitter:
         """The operator of a redirection whose file has not been read yet."""
         self.modes = ["bare"]
         """How the text is quoted here and around it: bare, double, tick, brace (of a variable), or sum."""
-        self.awaited: list[re.Match[str]] = []
-        """The here-documents that begin at the end of this line."""
+        self.awaited: list[tuple[re.Match[str], list[str], _Written]] = []
+        """The here-documents that begin at the end of this line, with the command that reads them."""
 
     def split(self) -> list[list[str]]:
         while character := self._take():
@@ -247,6 +292,7 @@ class _Splitter:
         if self.target is not None and self.word is None and character in "&|":
             return  # >&, <&, >|
         self._end_word()
+        self.written.is_piped = self.written.is_piped or character == "|"
         if character == "\n" or not (character == "&" and self.target):
             self._end_command()
         if character == ")" and len(self.modes) > 1 and self.modes[-1] in ("bare", "sum"):
@@ -269,12 +315,12 @@ class _Splitter:
             begun = self.command.rfind("\n", max(0, self.position - _FAR), self.position) + 1
             line = self.command[max(begun, self.position - _FAR) : self.position]
             if match is not None and len(self.awaited) < _MOST_DOCUMENTS and not _IN_AN_INDEX.search(line):
-                self.awaited.append(match)
+                self.awaited.append((match, self.parts[-1], self.written))
 
     def _read_documents(self) -> None:
         """Skips the texts of here-documents that the line before announced, if they end as announced."""
         awaited, self.awaited = self.awaited, []
-        for match in awaited:
+        for match, reader, written in awaited:
             indent = "\t*" if match["tabs"] else ""
             name = match["single"] or match["double"] or match["escaped"] or match["bare"]
             end = re.compile(rf"^{indent}{re.escape(name)}$", re.MULTILINE).search(self.command, self.position)
@@ -282,7 +328,7 @@ class _Splitter:
                 return
             text = self.command[self.position : end.start()]
             self.position = end.end() + 1
-            self.documents.append(text)
+            self.documents.append(_Document(text, reader, written))
             if match["bare"]:
                 inner = _Splitter(text)
                 self.parts[-1:-1] = inner.split_document()
@@ -333,6 +379,10 @@ class _Splitter:
         if self.target is not None and ended:
             if self.target == "<<<":
                 self.later.append(text)
+            elif self.target.startswith(">"):
+                self.written.files.append(text)
+            elif self.target != "<<":
+                self.inputs.append(text)
             self.target = None
         elif text == "{" and not quoted:
             self._end_command()  # of a function, or of a named group
@@ -344,6 +394,7 @@ class _Splitter:
             self.parts[-1].extend(self.later)
         self.later = []
         self.target = None
+        self.written = _Written()
         self.parts.append([])
 
 

@@ -542,6 +542,8 @@ class _ScriptReader(_Reader):
             self.is_pattern = True
         elif character == "$":
             self._dollar(is_quoted=False)
+        elif character == "#" and (self.parts or not self.is_bare):
+            self._add(character)  # a comment begins only where a word does
         elif character == "!" or (character in "[]" and not self.parts and self.is_bare and self._stands_alone()):
             self._add(character)
         else:

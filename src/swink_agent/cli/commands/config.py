@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import click
 
+from swink_agent.app.agent.approval_modes import mode_here
 from swink_agent.app.agent.models import named_model, settings_problems
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.settings.definitions import alias_of, all_definitions
@@ -25,6 +26,7 @@ from swink_agent.app.settings.settings import (
 )
 from swink_agent.app.trust.folder_rules import FolderRules, project_root
 from swink_agent.app.trust.trust import Project, TrustStore, find_project
+from swink_agent.app.trust.worked_folders import WorkedFolders
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.secrets.redaction import Redactor
 
@@ -64,6 +66,14 @@ def _load() -> tuple[Settings, Project | None]:
     return load_settings(project=files, kept=FolderRules().setting(Path.cwd())), project
 
 
+def _with_mode(settings: Settings) -> Settings:
+    """The settings with the mode of approvals that is on in this folder, if none was set."""
+    mode = mode_here(settings, Path.cwd())
+    if settings["approve"].source != "default":
+        return settings
+    return settings.replaced("approve", SourcedValue(mode.mode, f"default: {mode.why}" if mode.why else "default"))
+
+
 def _shown(name: str, value: Any) -> str:
     return "-" if value is None else safe_display(_masked(_plain(name, value)), 100)
 
@@ -88,6 +98,7 @@ def _plain(name: str, value: Any) -> str:
 def show(as_json: bool = False) -> None:
     """Show every setting, its value and its source. Values that cannot be used are reported on stderr."""
     settings, project = _load()
+    settings = _with_mode(settings)
     everything = {definition.name: settings[definition.name] for definition in all_definitions()}
     everything |= {f"aliases.{alias}": item for alias, item in settings.aliases().items()}
     problems = settings_problems(settings, everything)
@@ -122,7 +133,7 @@ def get(name: str) -> None:
     settings = _load()[0]
     if (alias := alias_of(name)) is not None and alias not in settings.aliases():
         raise UsageProblem(f"no alias is called {alias}; swink config set {name} PROVIDER:MODEL makes one")
-    item = settings[name]
+    item = (_with_mode(settings) if name == "approve" else settings)[name]
     if item.problem:
         raise UsageProblem(item.problem)
     plain = "" if item.value is None else _plain(name, item.value)
@@ -211,3 +222,31 @@ def allowed(folder: Path, remove: str | None, remove_all: bool) -> None:
         return
     for rule in rules.rules(folder):
         write_answer(f"{safe_display(rule, None) if sys.stdout.isatty() else rule}\n")
+
+
+@config.command("work")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
+@click.option("--no", "is_no", is_flag=True, help="Say no: you are asked there, and not about the folder again.")
+@click.option("--remove", is_flag=True, help="Forget what you said.")
+@click.option("--list", "list_all", is_flag=True, help="List the folders, each with yes or no.")
+def work(folder: Path, is_no: bool, remove: bool, list_all: bool) -> None:
+    """Let commands and edits in a folder run unasked, in the sandbox and with checkpoints.
+
+    It holds for the folders beneath too, but not for other repositories in them. The terminal UI asks the same once.
+    """
+    folders = WorkedFolders()
+    if list_all:
+        for place, answer in folders.folders().items():
+            shown = safe_display(place, None) if sys.stdout.isatty() else place
+            write_answer(f"{'yes' if answer else 'no '} {shown}\n")
+        return
+    shown = safe_display(str(folder.resolve()))
+    has_changed = folders.keep(folder, None if remove else not is_no)
+    if remove:
+        if not has_changed:
+            raise UsageProblem(f"you have said nothing about {shown}")
+        click.echo(f"What you said about {shown} is forgotten.", err=True)
+    elif is_no:
+        click.echo(f"In {shown} you are asked.", err=True)
+    else:
+        click.echo(f"In {shown} commands and edits run unasked, in the sandbox and with checkpoints.", err=True)

@@ -43,8 +43,9 @@ from .reporter import Loudness, Reporter
 __all__ = ["run_prompt"]
 
 _UNATTENDED = (
-    "there is nobody here to ask; --approve all allows such calls, confined to the folder, and --allow, with a rule "
-    "such as 'bash: pytest *', some of them; --allow-host lets commands reach a host"
+    "there is nobody here to ask; --approve all allows such calls, confined to the folder, --approve auto those that "
+    "can be taken back, and --allow, with a rule such as 'bash: pytest *', some of them; --allow-host lets commands "
+    "reach a host"
 )
 
 
@@ -81,7 +82,7 @@ class _Prompt:
         given = self._options["answer"]
         answers = answers_for(given, session.pending) if given else None
         redactor = self._opening.redactor(session)
-        asks = self._settings.value("approve") in ("ask", "smart")
+        asks = self._settings.value("approve") in ("ask", "smart", "auto")
         asking = TerminalAsk.open(self._screen, redactor.redact) if asks else None
         hint = _UNATTENDED if asks and asking is None else ""
         reporter = Reporter(self._screen, redactor, self._loudness, rejection_hint=hint)
@@ -229,6 +230,7 @@ def _tell_first(made: StandardAgent, project: Project | None, session: RunSessio
     """Warnings that the user should see before the run."""
     for warning in (*made.warnings, *([session.warning] if session.warning else [])):
         reporter.warn(warning)
+    reporter.mode_note = made.approval_mode.advice
     if session.came_from:
         reporter.note(f"the session was begun in {session.came_from}, stays listed there, and continues in this folder")
     if project is not None and (text := project.what_is_unused):

@@ -77,6 +77,8 @@ class Reporter:
         self._redactor = redactor
         self._loudness = loudness
         self._rejection_hint = rejection_hint
+        self.mode_note = ""
+        """Which mode of approvals is on, and why. Shown once, before the first call that it decides on."""
         self._clock = clock
         self._live = LiveLine(screen, redactor, clock, is_on=screen.is_terminal and loudness != "quiet")
         self._unsaid = ""
@@ -116,6 +118,11 @@ class Reporter:
         fitting = next((command for command in commands if cell_width(command) + 2 <= width), commands[-1])
         self._screen.line(f"  {safe_display(self._redactor.redact(fitting), None)}")
 
+    def _tell_mode(self) -> None:
+        note, self.mode_note = self.mode_note, ""
+        if note:
+            self.note(note)
+
     def log_handler(self) -> logging.Handler:
         """A handler that shows warnings of the library's log as our warnings."""
         return _LogHandler(self)
@@ -146,6 +153,7 @@ class Reporter:
                 self._live.hear(call_id, extract_text(update.content))
             case ToolApprovalRequested():
                 self._live.stop()
+                self._tell_mode()
             case TurnResumed(pending=pending):
                 self._decided |= frozenset([call.call_id for call in pending])
             case ToolApprovalResolved(call_id=call_id) if call_id in self._decided:

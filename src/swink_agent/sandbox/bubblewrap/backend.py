@@ -118,7 +118,7 @@ class BubblewrapSandbox(Sandbox):
         self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = await self._before_command()
         self._check_open()
-        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended)
+        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write=self.profile.write)
         try:
             is_alone = await self._presence.enter()
         except BaseException:

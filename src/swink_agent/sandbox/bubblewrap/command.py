@@ -22,6 +22,7 @@ from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxClosed, SandboxError
 from ..kernel.headcount import Headcount, children_of, groups_beneath
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, limit_process
+from ..kernel.usage import Usage, offer_to_the_kernel
 from ..process import SandboxedProcess
 from ..profile import ProcessLimits
 from ..starting import start_program
@@ -53,7 +54,14 @@ _OF_THE_MACHINE = re.compile(
 class BubblewrapCommand:
     """It ends with its process namespace: only then are placeholders removed and the exit is reported."""
 
-    def __init__(self, limits: ProcessLimits, watch: Watch, ended: Callable[[BubblewrapCommand], None]) -> None:
+    def __init__(
+        self,
+        limits: ProcessLimits,
+        watch: Watch,
+        ended: Callable[[BubblewrapCommand], None],
+        *,
+        write: Sequence[str] = (),
+    ) -> None:
         self.placeholders: list[Placeholder] = []
         self.renames: Renames | None = None
         """Starts the command and answers its renames, if anything does."""
@@ -72,6 +80,7 @@ class BubblewrapCommand:
         self._handle: SandboxedProcess | None = None
         self._told: asyncio.Future[int] | None = None  # the first process of the namespace, while we wait for it
         self._limits = limits
+        self._write = write
         self._watch = watch
         self._on_end = ended
         self._lock = threading.Lock()
@@ -109,6 +118,7 @@ class BubblewrapCommand:
             most = self._limits.processes
             counts = bool(most) and _counts_its_own(self._first_pid)
             limit_process(self._first_pid, self._limits, (most or 0) * _TASKS_TO_PROCESSES if counts else None)
+            offer_to_the_kernel(self._first_pid)
             if self.keeps is not None:
                 self.keeps.keep(self, self._first_pid)
             if self.proxy is not None:
@@ -116,6 +126,8 @@ class BubblewrapCommand:
                     await self.proxy.open(self._first_pid)
                 self._check_wanted()
             self._headcount = Headcount(self._first_pid, self._limits.processes)
+            memory, disk = self._limits.memory, self._limits.disk_left
+            self._usage = Usage(self._first_pid, memory=memory, disk=disk, folders=self._write)
             # Before the first look, so that whatever it finds is reported.
             reached = None if self.proxy is None else self.proxy.log
             self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill, reached)
@@ -324,7 +336,7 @@ class BubblewrapCommand:
     # -- while it runs -------------------------------------------------------------------------------------------
 
     def _look(self) -> str:
-        if reason := self._headcount.reason_to_end():
+        if reason := self._headcount.reason_to_end() or self._usage.reason_to_end():
             return reason
         if (now := time.monotonic()) < self._look_at_files:
             return ""

@@ -188,7 +188,7 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
             for kind in (("alone", "proxied") if profile.proxied_hosts else ("alone",))
         },
         "calls": served_calls(),
-        "limits": {name: getattr(limits, name) for name in ("processes", "file_size", "open_files", "core")},
+        "limits": {name: getattr(limits, name) for name in limits.__struct_fields__},
     }
 
 

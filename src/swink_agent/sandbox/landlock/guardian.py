@@ -24,6 +24,7 @@ from typing import NamedTuple, NoReturn
 from swink_agent.sandbox.kernel import calls as kernel
 from swink_agent.sandbox.kernel.headcount import LOOK_AGAIN, Headcount, tasks_of_machine
 from swink_agent.sandbox.kernel.mounts import is_in
+from swink_agent.sandbox.kernel.usage import Usage, offer_to_the_kernel
 from swink_agent.sandbox.landlock.caller import CallServices, Umasks
 from swink_agent.sandbox.landlock.grants import Rulesets
 from swink_agent.sandbox.landlock.opens import Opens
@@ -200,7 +201,9 @@ class _Guardian:
             poll.register(descriptor, select.POLLIN)
         with suppress(OSError):  # an ordinary user may not do this
             os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
-        headcount = Headcount(os.getpid(), confinement.limits["processes"], reap=self._tree.reap)
+        limits = confinement.limits
+        headcount = Headcount(os.getpid(), limits["processes"], reap=self._tree.reap)
+        usage = Usage(os.getpid(), memory=limits["memory"], disk=limits["disk_left"], folders=confinement.write)
         look_at = 0.0
         while True:
             ready = dict(poll.poll(1000 * (_RETRY if opens.waits else LOOK_AGAIN)))
@@ -216,7 +219,7 @@ class _Guardian:
             if (now := time.monotonic()) >= look_at:
                 look_at = now + LOOK_AGAIN
                 self._tree.reap()  # a process that waits for a daemon's end checks whether its number still exists
-                if reason := headcount.reason_to_end():
+                if reason := headcount.reason_to_end() or usage.reason_to_end():
                     self.report("B", reason)
                     return
 
@@ -283,6 +286,7 @@ def become(line: socket.socket, guardian: int, confinement: Confinement) -> NoRe
         resource.setrlimit(resource.RLIMIT_NICE, confinement.nice_limit)
         _set_limits({name: confinement.limits[name] for name in _LIMITS})
         _limit_tasks(confinement.limits["processes"])
+        offer_to_the_kernel("self")
         step = "be confined"
         kernel.restrict_self(confinement.rulesets.child)
         kernel.install_filter(confinement.base)

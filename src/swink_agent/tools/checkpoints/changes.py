@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from swink_agent.core.tool import ToolContext
 
 from .._confined import in_thread
-from .checkpoint import CheckpointError
+from .checkpoint import CheckpointError, Owner
 from .store import CheckpointStore
 
 __all__ = ["RecordedChanges"]
@@ -33,6 +33,21 @@ class RecordedChanges:
         self._running: dict[str, int] = {}
         self._tasks: dict[str, list[str]] = {}
         """The runs that started the background commands of each folder."""
+        self._kept: set[str] = set()
+        """The folders of which the last checkpoint could be kept."""
+
+    def can_be_kept(self, roots: Sequence[str]) -> bool:
+        """Whether changes of these folders can be taken back. Where that is not known, it tries a checkpoint."""
+        with self._lock:
+            for root in [root for root in roots if root not in self._kept and not self._running.get(root)]:
+                try:
+                    if tasks := self._tasks.get(root):
+                        self._take(root, tasks[-1], "run", opens=tasks[-1] or True)
+                    else:
+                        self._take(root, "", "other", opens=False)
+                except CheckpointError:
+                    return False
+        return True
 
     @contextmanager
     def during(self, roots: Sequence[str], run_id: str) -> Generator[None]:
@@ -66,9 +81,9 @@ class RecordedChanges:
                 if self._running.get(root):
                     continue
                 if tasks := self._tasks.get(root):
-                    self.store.take(root, tasks[-1], "run", opens=run_id or True)
+                    self._take(root, tasks[-1], "run", opens=run_id or True)
                 else:
-                    self.store.take(root, run_id, "other", opens=True)
+                    self._take(root, run_id, "other", opens=True)
             for root in roots:
                 self._running[root] = self._running.get(root, 0) + 1
 
@@ -103,9 +118,14 @@ class RecordedChanges:
     def _after_change(self, root: str, run_id: str) -> None:
         tasks = self._tasks.get(root)
         try:
-            self.store.take(root, run_id, "run", opens=(tasks[-1] or True) if tasks else False)
+            self._take(root, run_id, "run", opens=(tasks[-1] or True) if tasks else False)
         except CheckpointError as error:  # the next checkpoint that can be kept counts it as the run's
             log.warning("no checkpoint of %s after a change: %s", root, error)
+
+    def _take(self, root: str, run_id: str, owner: Owner, *, opens: bool | str) -> None:
+        self._kept.discard(root)
+        self.store.take(root, run_id, owner, opens=opens)
+        self._kept.add(root)
 
 
 class _OpenCall:

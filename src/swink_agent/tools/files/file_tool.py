@@ -13,6 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from swink_agent.approvals.scopes import UNKEPT, as_approved
 from swink_agent.core.errors import ToolError
 from swink_agent.core.run.threads import WorkerThreads
 from swink_agent.core.tool import AgentToolResult, ToolContext
@@ -71,7 +72,7 @@ class Call:
             if not self.is_wanted:
                 raise ToolError(f"{self.tool.name} was cancelled: nothing was changed")
             grant = self.ctx.grant
-            if grant is not None and not grant.covers(self.tool.name, self.arguments, scope):
+            if grant is not None and not grant.covers(self.tool.name, self.arguments, as_approved(scope, grant.scope)):
                 raise ToolError(
                     f"{self.tool.name} did nothing: what would happen now is not what was approved, as the file or "
                     "folder behind the path has changed; call it again"
@@ -152,7 +153,9 @@ class WritingTool(FileTool):
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The file that would be written, with every link resolved. Raises `ToolError` for one that may not be."""
         with self.workspace.place(arguments["path"]) as place:
-            return self.scope_of(place.parts)
+            scope = self.scope_of(place.parts)
+        is_kept = self._changes is None or self._changes.can_be_kept([str(self.workspace.root)])
+        return scope if is_kept else {**scope, UNKEPT: True}
 
     def scope_of(self, parts: tuple[str, ...]) -> dict[str, Any]:
         return {"folder": as_json(str(self.workspace.root)), "path": as_json("/".join(parts))}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from swink_agent.app.errors import ApplicationError, SettingsError
 from swink_agent.app.runs.input_files import attachment, refuse_unsendable
 from swink_agent.app.trust.folder_rules import FolderRules
+from swink_agent.app.trust.worked_folders import WorkedFolders
 from swink_agent.core.agent.subscriptions import Subscription
 from swink_agent.core.events import (
     AgentEvent,
@@ -25,7 +26,6 @@ from swink_agent.core.events import (
     MessagesInjected,
     MessageUpdate,
     TaskEnded,
-    TaskStarted,
 )
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, Cost, Document, Image, Text, Usage, UserMessage, extract_text
@@ -33,9 +33,10 @@ from swink_agent.core.types import AgentMessage, Cost, Document, Image, Text, Us
 from ..composing.pasting import mentioned_documents
 from ..transcript import ToolBlock, Transcript, UserBlock
 from ..transcript.messages import ChoiceBlock
+from .approving import APPROVE_NAMES, MAY_WORK, MEANINGS, WORK_CHOICES, next_place
 from .commands import command_in, is_command, run_command
 from .farewell import Farewell, resuming
-from .first_run import LibraryWarnings, LocalProgress, first_words, short_folder
+from .first_run import LibraryWarnings, LocalProgress, branch_of, first_words, short_folder
 from .front import Front
 from .narration import Narration, is_streamed, shown_history
 from .open_agent import OpenAgent, SharedAgentOptions
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversation"]
 
-_APPROVE_NAMES: dict[str, str] = {"smart": "smart", "ask": "on", "all": "off", "none": "none"}
 _AT_ONCE = frozenset({"/quit", "/q", "#help"})
 """Commands that work before the agent is ready."""
 _KEY_LINE = "nothing was sent: a line that begins with #key never goes to a model; give the command alone"
@@ -96,12 +96,13 @@ class Conversation:
         self._local = LocalProgress(clock, on_change=front.changed)
         self._warnings = LibraryWarnings(lambda text: self.notice(text, "warning"))
         self._recent: list[str] = []
+        self._said_of_work = False
         self._farewell: Farewell | None = None
         self._opening: asyncio.Future[OpenAgent] | None = None
-        self.tasks = 0
-        """How many background commands run, for the status line."""
         self.folder = short_folder(self.opening.folder)
         """The working folder, with `~` for the home folder."""
+        self.branch = ""
+        """The Git branch of the folder, as it was when the last run ended."""
         self.around = SharedAgentOptions(ask=front.ask, on_local_state=self._local.hear, stream_fn=options.stream_fn)
 
     # -- shown state -------------------------------------------------------------------------------------------
@@ -141,9 +142,17 @@ class Conversation:
 
     @property
     def approve(self) -> str:
-        """`smart`, `on` or `off`; `none` if the settings forbid every call that needs approval."""
+        """`auto`, `smart`, `on` or `off`; `none` if the settings forbid every call that needs approval."""
         mode = self.opening.settings.value("approve") if self.opened is None else self.opened.made.approvals.mode
-        return _APPROVE_NAMES[mode]
+        return APPROVE_NAMES[mode]
+
+    @property
+    def approve_meaning(self) -> str:
+        """The current mode of approvals, and what it means."""
+        hindrance = "" if self.opened is None else self.opened.made.approval_mode.obstacle
+        if self.approve == "auto" and hindrance:
+            return f"approvals are auto, and you are asked about commands all the same, because {hindrance}"
+        return f"approvals are {self.approve}: {MEANINGS[self.approve]}"
 
     @property
     def progress(self) -> str:
@@ -155,7 +164,16 @@ class Conversation:
         return self._queue.waiting
 
     @property
-    def background(self) -> Sequence[BackgroundTask]:
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that commands may reach: always, or in this session without another question."""
+        if self.opened is None:
+            return ()
+        sandbox = self.opened.made.sandbox
+        always = () if sandbox is None or sandbox.backend == "off" else sandbox.profile.proxied_hosts
+        return tuple(dict.fromkeys([*always, *self.opened.made.approvals.trust.hosts]))
+
+    @property
+    def tasks(self) -> Sequence[BackgroundTask]:
         """The background commands that run."""
         tasks = None if self.opened is None else self.opened.made.tasks
         return () if tasks is None else tasks.running
@@ -190,6 +208,7 @@ class Conversation:
         self._local.open()
         try:
             await self._open()
+            await self._look_at_branch()
         finally:
             self._gate.open()
         if self.options.prompt and self.opened is not None:
@@ -212,6 +231,47 @@ class Conversation:
         for text, kind in first_words(opened):
             self.notice(text, kind)
         self.transcript.extend(early)
+
+    async def _look_at_branch(self) -> None:
+        self.branch = await asyncio.to_thread(branch_of, self.opening.folder)
+        self.front.changed()
+
+    def offer_work(self, keys: Sequence[str] = ()) -> None:
+        """Asks whether calls in this folder may run unasked, unless that was answered or is not possible.
+
+        The question waits in the transcript, and until it is answered the user is asked about calls. With `keys`, they
+        answer it, or a click does.
+        """
+        if self.opened is None or not self.opened.made.approval_mode.is_undecided:
+            return
+        if keys:
+            rows = [(key, *words) for key, words in zip(keys, WORK_CHOICES, strict=True)]
+            self.transcript.add(ChoiceBlock(MAY_WORK, rows, self.choose_work))
+        else:
+            self.notice("\n".join([MAY_WORK, *[f"/work {key}: {words}" for key, words in WORK_CHOICES]]))
+
+    def choose_work(self, number: int) -> None:
+        """Answers the question of `offer_work` by the number of the choice, if it was asked and not answered."""
+        if self.opened is not None and self.opened.made.approval_mode.is_undecided and not self._said_of_work:
+            self.later(self.submit(f"/work {WORK_CHOICES[number][0]}"))
+
+    async def answer_work(self, is_yes: bool) -> None:
+        """Keeps the answer in the user's own configuration, and changes the mode if none was chosen."""
+        folders = WorkedFolders()
+        await asyncio.to_thread(folders.keep, self.opening.folder, is_yes)
+        self._said_of_work = True
+        chosen = None if self.opened is None else self.opened.made.approval_mode
+        is_default = self.opening.settings["approve"].source == "default"
+        if chosen is not None and is_default and self.approve in ("auto", "smart"):
+            self.set_approve("auto" if is_yes and not chosen.obstacle else "smart")
+        where = f"kept for {self.folder}" if is_yes else f"kept for {self.folder}, where you are asked"
+        self.notice(f"{where}; {self.approve_meaning}")
+
+    async def said_of_work(self) -> str:
+        """What the user said about the folder."""
+        answer = await asyncio.to_thread(WorkedFolders().answer, self.opening.folder)
+        said = "nothing" if answer is None else "yes" if answer else "no"
+        return f"you have said {said} about working unasked in {self.folder}; {self.approve_meaning}"
 
     async def offer_sessions(self, keys: Sequence[str]) -> None:
         """Offers the last sessions of the folder, to resume by key or click, if this one is still empty."""
@@ -239,7 +299,6 @@ class Conversation:
             self._subscription.unsubscribe()
         answer = self._narration.answer
         self.opened, self.opening = opened, opened.opening
-        self._count_tasks()
         self._runner.state = "idle"
         agent = opened.agent
         self._narration = Narration(
@@ -274,7 +333,7 @@ class Conversation:
 
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
         """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""
-        before, left = self.opened, len(self.background)
+        before, left = self.opened, len(self.tasks)
         with self.holding():
             opened = await asyncio.to_thread(OpenAgent.open, self.opening, self.around, wanted, model=model)
             if before is not None:
@@ -433,6 +492,7 @@ class Conversation:
     def _on_end(self) -> None:
         self._local.clear()
         self._narration.leave_open_calls()
+        self.later(self._look_at_branch())
         if self.mode == "Plan" and self.state == "idle":
             self.plan.plan = self._narration.answer
         if len(self._queue) and self.opened is not None:
@@ -472,19 +532,14 @@ class Conversation:
             return
         if isinstance(event, MessagesInjected):
             self._show_injected(event)
-        elif isinstance(event, (TaskStarted, TaskEnded)):
-            self._count_tasks()
-            if isinstance(event, TaskEnded):
-                self._tell_end(event)
+        elif isinstance(event, TaskEnded):
+            self._tell_end(event)
         elif isinstance(event, MessageEnd) and self.opened is not None:
             guarded = {tool.name for tool in self.opened.agent.tools if tool.requires_approval}
             self._asked_about = [call.id for call in event.message.tool_calls if call.name in guarded]
         self.usage.on_event(event)
         self._narration.on_event(event, self.usage.record)
         self.front.changed()
-
-    def _count_tasks(self) -> None:
-        self.tasks = len(self.background)
 
     def _tell_end(self, event: TaskEnded) -> None:
         from .commands.background import told_end
@@ -563,6 +618,34 @@ class Conversation:
         if self.opened is not None:
             self.opened.made.approvals.mode = mode
         self.front.changed()
+
+    def cycle_mode(self) -> None:
+        """Goes on to the next of ask, auto and plan; where `auto` is not possible, to `smart`, and says why."""
+        if not self._gate.is_open:
+            self.later(self._cycle_once_open())
+            return
+        if self.opened is None or (self.mode == "Plan" and self.is_running):
+            self.change_mode()  # says why not
+            return
+        approvals, chosen = self.opened.made.approvals, self.opened.made.approval_mode
+        is_plan = self.mode == "Plan"
+        place = next_place(approvals.mode, is_plan=is_plan, is_running=self.is_running)
+        if place == "plan":
+            self.change_mode()
+            return
+        if place == "auto" and chosen.obstacle:
+            self.set_approve("smart")
+            self.notice(f"{self.approve_meaning}; auto is not possible here, because {chosen.obstacle}")
+            return
+        if is_plan:
+            self.change_mode()
+        if not is_plan or approvals.mode not in ("all", "none"):  # the user's own choice, which is not in this order
+            self.set_approve(place)
+            self.notice(self.approve_meaning)
+
+    async def _cycle_once_open(self) -> None:
+        await self._gate.passed()
+        self.cycle_mode()
 
     def toggle_plan(self) -> None:
         """Switches plan mode on or off; leaving it offers to carry out the plan."""

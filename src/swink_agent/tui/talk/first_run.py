@@ -64,7 +64,8 @@ def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, 
         branch = branch_of(opened.opening.folder)
         where = f"{place}, on the branch {safe_line(branch, 80)}" if branch else place
         hello = f"{_LOCAL_BY_DEFAULT.format(model=model.model_id)}\n{where}" if is_by_default else f"{model} in {where}"
-        words.append((f"{hello}. {_HELP}\n{_KEYS}", "welcome"))
+        note = f"\n{made.approval_mode.note}" if made.approval_mode.note else ""
+        words.append((f"{hello}. {_HELP}\n{_KEYS}{note}", "welcome"))
         for warning in made.warnings:
             words.append((warning, "warning"))
     if session.warning:

@@ -1,4 +1,4 @@
-"""`#approve`, `#answer`, `/plan`, `/editor`, `/queue`, `/quit`. `Conversation` holds the modes themselves."""
+"""`#approve`, `/work`, `#answer`, `/plan`, `/editor`, `/queue`, `/quit`. `Conversation` holds the modes themselves."""
 
 from __future__ import annotations
 
@@ -11,26 +11,41 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
 
-_MODES: dict[str, ApprovalsMode] = {"smart": "smart", "on": "ask", "off": "all"}
-_MEANINGS = {
-    "smart": "calls that the rules know as harmless run, and you are asked about others",
-    "on": "you are asked about every call that needs approval",
-    "off": "you are asked nothing; deny rules and the sandbox still apply",
-    "none": "nothing that needs approval runs",
+_MODES: dict[str, ApprovalsMode] = {
+    "auto": "auto",
+    "smart": "smart",
+    "on": "ask",
+    "off": "all",
+    "ask": "ask",
+    "all": "all",  # as in the settings
 }
 
 
 async def approve(conversation: Conversation, rest: str) -> None:
-    """`#approve smart|on|off`: sets the mode; without one, shows the current mode."""
+    """`#approve auto|smart|on|off`: sets the mode; without one, shows the current mode and why it is on."""
     wanted = rest.lower()
     if not wanted:
-        conversation.notice(f"approvals are {conversation.approve}: {_MEANINGS[conversation.approve]}")
+        chosen = None if conversation.opened is None else conversation.opened.made.approval_mode
+        is_as_chosen = chosen is not None and conversation.approve == chosen.mode and bool(chosen.why)
+        because = f"\n{chosen.why}" if is_as_chosen and chosen is not None else ""
+        conversation.notice(f"{conversation.approve_meaning}{because}")
         return
     mode = _MODES.get(wanted)
     if mode is None:
-        raise UsageProblem(f"#approve takes smart, on or off, not {rest[:40]!r}")
+        raise UsageProblem(f"#approve takes auto, smart, on or off, not {rest[:40]!r}")
     conversation.set_approve(mode)
-    conversation.notice(f"approvals are {wanted}: {_MEANINGS[wanted]}", "warning" if mode == "all" else "info")
+    conversation.notice(conversation.approve_meaning, "warning" if mode == "all" else "info")
+
+
+async def work(conversation: Conversation, rest: str) -> None:
+    """`/work yes|no`: whether calls in this folder run unasked from now on; without an answer, shows what was said."""
+    wanted = rest.lower()
+    if wanted in ("yes", "no"):
+        await conversation.answer_work(wanted == "yes")
+    elif wanted:
+        raise UsageProblem(f"/work takes yes or no, not {rest[:40]!r}")
+    else:
+        conversation.notice(await conversation.said_of_work())
 
 
 async def answer(conversation: Conversation, rest: str) -> None:

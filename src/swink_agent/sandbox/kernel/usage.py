@@ -1,0 +1,136 @@
+"""Watches how much memory a command uses, and how much it leaves of a disk.
+
+A look is one small read while the machine has enough of both. Landlock's launcher loads this module: the standard
+library only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+from swink_agent.sandbox.kernel.headcount import children_of
+
+__all__ = ["Usage", "memory_of_machine", "offer_to_the_kernel"]
+
+_SHARE = 10  # counting uses at most one part in this many of a processor
+_DISK_AGAIN = 0.1
+_MEMINFO = re.compile(rb"MemTotal: +(\d+) kB\n.*?MemAvailable: +(\d+) kB", re.DOTALL)
+_PROPORTIONAL = re.compile(rb"^Pss: +(\d+) kB", re.MULTILINE)
+_OF_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_FIRST_TO_GO = b"500"
+_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
+
+
+class Usage:
+    """Watches the processes beneath one. Call `reason_to_end` as often as the processes are counted."""
+
+    def __init__(self, root: int, *, memory: int | None, disk: int | None, folders: Iterable[str] = ()) -> None:
+        """`memory`: bytes that they may use together. `disk`: bytes that stay free on the disks of these folders.
+
+        If less than twice that is free already, half of what is free stays.
+        """
+        self._root = root
+        self._memory = memory
+        self._disks = {} if disk is None else _disks(folders, disk)
+        self._count_at = self._disk_at = 0.0
+
+    def reason_to_end(self) -> str:
+        """Why a command that uses too much is killed, or an empty text."""
+        now = time.monotonic()
+        if self._memory is not None and now >= self._count_at and _may_be_used(self._memory):
+            started = time.thread_time()
+            is_too_much = self._is_used(self._memory)
+            self._count_at = now + _SHARE * (time.thread_time() - started)
+            if is_too_much:
+                return f"it used more than {_shown(self._memory)} of memory"
+        if now >= self._disk_at:
+            self._disk_at = now + _DISK_AGAIN
+            for folder, least in self._disks.items():
+                free = _free(folder)
+                if free is not None and free < least:
+                    return f"less than {_shown(least)} was left on the disk of {folder}"
+        return ""
+
+    def _is_used(self, most: int) -> bool:
+        """Whether the processes hold more. Pages that several of them share count once."""
+        processes = [self._root]
+        for pid in processes:
+            processes += children_of(pid)
+        return sum(map(_resident, processes)) > most and sum(map(_proportional, processes)) > most
+
+
+def memory_of_machine() -> int | None:
+    """The bytes of memory that this machine or container has; `None` if that is not known."""
+    sizes: list[int] = []
+    with suppress(OSError, ValueError, AttributeError):
+        sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in _OF_GROUPS:
+        with suppress(OSError, ValueError), open(path, "rb") as file:  # or "max", without one
+            sizes.append(int(file.read(64)))
+    return min(sizes, default=None)
+
+
+def offer_to_the_kernel(pid: int | str) -> None:
+    """Lets the kernel kill this process and its children before others, if the machine has no memory left."""
+    with suppress(OSError):
+        descriptor = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, _FIRST_TO_GO)
+        finally:
+            os.close(descriptor)
+
+
+def _may_be_used(most: int) -> bool:
+    """Whether as much as that is in use on the machine at all."""
+    try:
+        with open("/proc/meminfo", "rb", buffering=0) as file:
+            found = _MEMINFO.match(file.read(256))
+    except OSError:
+        return False  # another system, whose processes cannot be looked at in this way
+    return found is None or 1024 * (int(found[1]) - int(found[2])) > most
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:
+            return int(file.read(128).split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):  # it has ended
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
+            found = _PROPORTIONAL.search(file.read(4096))
+    except OSError:  # it has ended, or may not be looked at
+        return _resident(pid)
+    return 1024 * int(found[1]) if found is not None else _resident(pid)
+
+
+def _disks(folders: Iterable[str], least: int) -> dict[str, int]:
+    """A folder on each disk, and the bytes that stay free there."""
+    found: dict[int, tuple[str, int]] = {}
+    for folder in folders:
+        with suppress(OSError):
+            device = os.stat(folder).st_dev
+            free = _free(folder)
+            if device not in found and free is not None:
+                found[device] = (folder, min(least, free // 2))
+    return dict(found.values())
+
+
+def _free(folder: str) -> int | None:
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return None
+    return disk.f_bavail * disk.f_frsize if disk.f_blocks else None
+
+
+def _shown(size: int) -> str:
+    unit, name = next(((unit, name) for unit, name in _UNITS if size >= unit), (1, "bytes"))
+    return f"{size / unit:.3g} {name}"
