@@ -222,6 +222,16 @@ async def test_trust_in_access_is_bound_to_the_sandbox_the_folder_and_the_tool()
     assert not approve.trust.covers(asking(HOSTS))
 
 
+async def test_trust_tells_which_hosts_it_opens() -> None:
+    approve = Approvals(Person("session_access", "once", "session_access", "session_access"))
+    await approve(asking({"network": ["a.org", "b.org"], "write": ["/opt"]}))
+    await approve(asking({"network": ["c.org"]}))
+    assert approve.trust.hosts == ("a.org", "b.org")
+    await approve(asking({"network": True}))
+    await approve(asking({"read": ["/opt"]}))
+    assert approve.trust.hosts == ("a.org", "b.org", "*")
+
+
 async def test_ask_asks_again_whatever_was_trusted_before() -> None:
     person = Person("session_access", "no")
     approve = Approvals(person)

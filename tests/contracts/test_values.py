@@ -355,6 +355,8 @@ VALUES += [
         command="make",
         details={"path": "a"},
         shown=ProposedCall("call_1", "bash", {"command": "make"}),
+        access={"network": ["example.org"]},
+        reason="to fetch it",
     ),
     BackendReport(name="bubblewrap", works=True, reason="none", remedy="none"),
     Decision("ask", "it writes"),

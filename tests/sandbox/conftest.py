@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from swink_agent.sandbox import ProcessLimits, Sandbox, SandboxProfile
 from swink_agent.sandbox.bubblewrap.backend import find_bubblewrap
@@ -323,7 +324,11 @@ class Arena:
         self._sandbox = None
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+# Where the guardian connects commands to a proxy, another filter is around them.
+CONNECTED = "no namespaces, but hosts"
+
+
+@pytest.fixture(scope="module", params=[*BACKENDS, pytest.param(CONNECTED, marks=pytest.mark.sweep)])
 def arena(request: pytest.FixtureRequest, repository: Path) -> Iterator[Arena]:
     with pytest.MonkeyPatch.context() as patch:
         arena = Arena(request.param, repository, patch)
@@ -335,7 +340,11 @@ def back_end(name: str) -> Callable[[SandboxProfile], Sandbox]:
     from swink_agent.sandbox.bubblewrap import backend as bubblewrap
     from swink_agent.sandbox.landlock import backend as landlock
 
-    return {"bubblewrap": bubblewrap.BubblewrapSandbox, "landlock": landlock.LandlockSandbox}[name]
+    def connected(profile: SandboxProfile) -> Sandbox:
+        return landlock.LandlockSandbox(replace(profile, hosts=("example.org",)), namespaces=False)
+
+    known = {"bubblewrap": bubblewrap.BubblewrapSandbox, "landlock": landlock.LandlockSandbox, CONNECTED: connected}
+    return known[name]
 
 
 @pytest.fixture(params=BACKENDS)

@@ -162,6 +162,9 @@ def said(result: AgentToolResult) -> str:
         ({"write": {"/opt": 1}}, "write is a list of folders"),
         ({"write": ["/"]}, "the whole machine"),
         ({"write": ["/../"]}, "the whole machine"),
+        ({"write": ["//"]}, "the whole machine"),
+        ({"read": ["/proc/self/root"]}, "the whole machine"),
+        ({"read": ["//proc/self/root{home}/.config/swink-agent"]}, "has files of this program"),
         ({"read": ["/"]}, "the whole machine"),
         ({"write": ["~"]}, "holds the whole home folder"),
         ({"write": ["{home}/.."]}, "holds the whole home folder"),
@@ -543,3 +546,34 @@ async def test_what_was_written_outside_can_be_taken_back(places: Places) -> Non
     plan = store.plan(places.outside, taken[-1])
     store.rewind(places.outside, plan)
     assert (places.outside / "file").read_text() == "as it was"
+
+
+async def test_a_background_command_has_its_access_until_it_ends(places: Places, usual: BashTool) -> None:
+    arguments = {
+        "command": f"echo up > {places.outside}/up; echo done; sleep 600",
+        "background": True,
+        "access": {"write": [str(places.outside)]},
+    }
+    result = await usual.execute(arguments, granted(usual, arguments))
+    assert not result.is_error, said(result)
+    (task,) = usual.tasks.running
+    async with asyncio.timeout(30):
+        while task.last_line != "done":  # noqa: ASYNC110 - nothing else tells
+            await asyncio.sleep(0.01)
+    task.stop()
+    assert await asyncio.to_thread(task.over.wait, 30)
+    assert (places.outside / "up").read_text() == "up\n"
+    refused = await usual.execute(arguments, ToolContext())
+    assert "nobody was asked about its access" in said(refused)
+    assert not usual.tasks.running
+
+
+@pytest.mark.parametrize("kind", ["write", "read"])
+def test_a_folder_that_is_a_link_when_the_profile_is_made_opens_nothing(places: Places, kind: str) -> None:
+    """It was none when the request was made normal."""
+    profile = SandboxProfile(write=(str(places.work),))
+    access = CommandAccess(str(places.work), profile, is_confined=True, open_sandbox=None)
+    link = places.base / "link"
+    link.symlink_to(places.home / ".aws" if kind == "read" else places.other)
+    with pytest.raises(ToolError, match="became a link meanwhile"):
+        access.profile(Access(**{kind: (str(link),)}))

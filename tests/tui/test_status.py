@@ -41,13 +41,6 @@ def test_the_turn_is_counted_where_there_is_room(width: int, said: str) -> None:
     assert "turn" not in words(USUAL, width)
 
 
-def test_background_commands_are_counted_while_they_run() -> None:
-    assert "task" not in words(USUAL, 200)
-    assert " · 1 task · " in words(msgspec.structs.replace(USUAL, tasks=1), 120)
-    assert " · 3 tasks · " in words(msgspec.structs.replace(USUAL, tasks=3), 120)
-    assert "3 tasks" in words(msgspec.structs.replace(USUAL, tasks=3), 80)
-
-
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_narrow_window_has_the_words_and_figures_too(width: int) -> None:
     row = words(USUAL, width)

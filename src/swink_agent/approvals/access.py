@@ -26,6 +26,7 @@ __all__ = [
     "asks_for_access",
     "asks_no_more",
     "changes_access",
+    "opened_hosts",
     "place_of",
     "sentence_on",
     "to_remember",
@@ -175,6 +176,11 @@ def asks_no_more(wanted: Mapping[str, Any], trusted: Mapping[str, Any]) -> bool:
         for kind in (_WRITE, _READ)
         for path in _entries(wanted, kind)
     )
+
+
+def opened_hosts(access: Mapping[str, Any]) -> list[str]:
+    """The hosts that it opens; `*` also stands for the whole network."""
+    return ["*"] if access.get(_NETWORK) is True else list(_entries(access, _NETWORK))
 
 
 def to_remember(access: Mapping[str, Any]) -> list[str]:

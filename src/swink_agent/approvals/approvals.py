@@ -29,6 +29,7 @@ from .access import (
     asks_for_access,
     asks_no_more,
     changes_access,
+    opened_hosts,
     place_of,
     sentence_on,
     to_remember,
@@ -181,11 +182,10 @@ class SessionTrust:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts that commands may ask for in this session without a question."""
+        """The hosts that trusted access opens; `*` also stands for the whole network."""
         with self._lock:
-            asked = [access.get("network") for _, access in self._access]
-        named = [cast("list[str]", hosts) for hosts in asked if isinstance(hosts, list)]
-        return tuple(dict.fromkeys([host for hosts in named for host in hosts]))
+            trusted = [access for _, access in self._access]
+        return tuple(dict.fromkeys(host for access in trusted for host in opened_hosts(access)))
 
     def forget(self) -> None:
         """Ends all trust."""

@@ -25,16 +25,32 @@ _BY_VARIABLE = (
 _IN_HOME = (
     *(".pyenv", ".nvm", ".fnm", ".volta", ".rustup", ".cargo", "go", ".rbenv", ".rvm", ".sdkman", ".asdf", ".bun"),
     *(".deno", ".npm", ".yarn", ".pnpm-store", ".m2", ".gradle", ".gem", ".bundle", ".nuget", ".dotnet", ".ivy2"),
-    *(".sbt", ".conda", "miniconda3", "anaconda3", ".cache", "Library/Caches", ".gitconfig", ".config/git"),
+    *(".sbt", ".conda", "miniconda3", "anaconda3", ".gitconfig", ".config/git"),
     *(".local/bin", ".local/lib", ".local/pipx", ".local/share/uv", ".local/share/pnpm", ".local/share/virtualenv"),
     *(".local/share/mise", ".local/share/fnm", ".local/share/pipx", ".local/share/npm", ".local/state/nix"),
     *(".nix-profile", ".nix-defexpr", "bin"),
 )
-_BROWSERS = (
-    *("mozilla", "google-chrome", "chromium", "BraveSoftware", "microsoft-edge", "vivaldi", "opera", "thunderbird"),
-    *("Google", "Firefox", "Mozilla", "com.apple.Safari"),
+_CACHES = (
+    *("pip", "uv", "pdm", "pipenv", "pypoetry", "virtualenv", "hatch", "pre-commit", "ruff", "conda", "rattler"),
+    *("npm", "yarn", "Yarn", "pnpm", "bun", "deno", "node", "node-gyp", "node-gyp-cache", "typescript", "electron"),
+    *("ms-playwright", "puppeteer", "Cypress", "selenium", "esbuild", "turbo", "prisma", "huggingface"),
+    *("go-build", "gopls", "golangci-lint", "ccache", "sccache", "bazel", "bazelisk", "zig", "composer", "coursier"),
+    *(
+        "gradle",
+        "maven",
+        "nix",
+        "mise",
+        "fnm",
+        "rubocop_cache",
+        "helm",
+        "Homebrew",
+        "fontconfig",
+        "matplotlib",
+        "torch",
+    ),
 )
-"""Caches of what a person read, which no tool needs."""
+"""Names of programs in the folders of caches, which have what a person read in them too."""
+_FOLDERS_OF_CACHES = (".cache", "Library/Caches")
 _OF_PROGRAMS = ("bin", "sbin", "shims", "Scripts")
 
 
@@ -80,10 +96,9 @@ def tool_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
     itself or one that holds it.
     """
     home = os.path.realpath(os.path.expanduser("~"))
-    found = [os.path.realpath(path) for path in (*_named(environment), *_at_home(home))]
-    return tuple(
-        path for path in dict.fromkeys(found) if not is_beneath(home, path) and path != "/" and os.path.exists(path)
-    )
+    paths = dict.fromkeys(os.path.realpath(path) for path in (*_named(environment), *_at_home(home)))
+    found = [path for path in paths if not is_beneath(home, path) and path != os.path.sep and os.path.exists(path)]
+    return tuple(path for path in found if not any(is_beneath(path, outer) for outer in found if outer != path))
 
 
 def _named(environment: Mapping[str, str]) -> Iterator[str]:
@@ -100,13 +115,6 @@ def _named(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _at_home(home: str) -> Iterator[str]:
-    for name in _IN_HOME:
-        path = os.path.join(home, name)
-        if os.path.basename(name) in (".cache", "Caches"):
-            try:
-                inside = [entry.path for entry in os.scandir(path) if entry.name not in _BROWSERS]
-            except OSError:
-                continue
-            yield from sorted(inside)
-        else:
-            yield path
+    yield from (os.path.join(home, name) for name in _IN_HOME)
+    for folder in _FOLDERS_OF_CACHES:
+        yield from (os.path.join(home, folder, name) for name in _CACHES)

@@ -106,7 +106,7 @@ class CommandAccess:
     def asked(self, arguments: Mapping[str, Any]) -> Access | None:
         """The access that a call asks for, in its normal form; `None` if it asks for none.
 
-        Raises `ToolError` for what nobody should be asked about.
+        Raises `ToolError` for a request that makes no sense to a person.
         """
         self._check_reason(arguments)
         if _ACCESS not in arguments:
@@ -181,30 +181,28 @@ class CommandAccess:
         return real
 
     def _refuse(self, folder: str, kind: str) -> None:
-        """Raises `ToolError` for a folder that nobody should be asked about."""
-        shown = _shown(folder)
-        if folder == os.path.sep:
+        """Raises `ToolError` for a folder that no command can have."""
+        shown, place = _shown(folder), _Place(folder)
+        if place.holds("/"):
             raise ToolError("/ is the whole machine: name the folder that the command needs")
-        for home in map(os.path.realpath, home_folders()):
-            if is_beneath(home, folder):
-                raise ToolError(f"{shown} holds the whole home folder: name the folder that the command needs")
-        if any(is_beneath(folder, outer) for outer in (self._root, *self._base.write)):
+        if any(map(place.holds, map(os.path.realpath, home_folders()))):
+            raise ToolError(f"{shown} holds the whole home folder: name the folder that the command needs")
+        if any(map(place.is_in, (self._root, *self._base.write))):
             raise ToolError(f"{shown} can be used by every command here: leave it out of access")
-        if any(is_beneath(folder, outer) for outer in _OF_THE_KERNEL):
+        if any(map(place.is_in, _OF_THE_KERNEL)):
             raise ToolError(f"{shown} is the kernel's: a command cannot have it")
-        for own in self._own():
-            if is_beneath(folder, own) or is_beneath(own, folder):
-                raise ToolError(f"{shown} has files of this program or of what it hides: a command cannot have them")
+        if any(place.is_in(own) or place.holds(own) for own in self._own()):
+            raise ToolError(f"{shown} has files of this program or of what it hides: a command cannot have them")
         if kind == "write":
-            self._refuse_to_write(folder, shown)
+            self._refuse_to_write(folder, shown, place)
 
-    def _refuse_to_write(self, folder: str, shown: str) -> None:
-        if any(is_beneath(folder, path) for path in real_paths(self._base.hidden)):
+    def _refuse_to_write(self, folder: str, shown: str, place: _Place) -> None:
+        if any(map(place.is_in, real_paths(self._base.hidden))):
             raise ToolError(f"{shown} is hidden from commands: none can write there")
         # Not those that have more than programs in them, such as /usr.
         prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
         prefixes |= set(map(os.path.realpath, prefixes))
-        if any(is_beneath(folder, path) for path in self._base.programs if path not in prefixes):
+        if any(place.is_in(path) for path in self._base.programs if path not in prefixes):
             raise ToolError(f"this program runs from {shown}: commands cannot change it")
         if runs_as_a_whole(folder):
             raise ToolError(f"every file in {shown} runs at login or by its name: commands cannot write there")
@@ -241,10 +239,21 @@ class CommandAccess:
             )
         except ValueError as error:
             raise ToolError(f"access: {error}") from None
+        if not self._gives_no_more(profile, access):
+            raise ToolError("a folder of access became a link meanwhile: call it again")
         with self._lock:
             while len(self._profiles) >= _MOST_PROFILES:
                 del self._profiles[next(iter(self._profiles))]
             return self._profiles.setdefault(access, profile)
+
+    def _gives_no_more(self, profile: SandboxProfile, access: Access) -> bool:
+        """Whether a profile opens what was asked for and nothing else: making it resolves the paths once more."""
+        opened = set(self._base.hidden) - set(profile.hidden)
+        return (
+            set(profile.write) <= {*self._base.write, *access.write}
+            and (profile.read is None or set(access.read) <= set(profile.read))
+            and set(real_paths(opened)) <= set(access.read)
+        )
 
     def scope(self, access: Access, base: Sandbox) -> dict[str, Any]:
         """What an approval is bound to: the access, the usual sandbox, and the wider one. Opens neither."""
@@ -306,6 +315,41 @@ class CommandAccess:
             kept, self._kept = list(self._kept.values()), {}
         for each in kept:
             each.close()
+
+
+class _Place:
+    """A folder, compared by its path and by what it is: a mount, or another spelling of a name, is the same folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._above = _identities(folder)
+
+    def is_in(self, outer: str) -> bool:
+        """Whether it is this existing or missing path, or in it."""
+        return is_beneath(self._folder, outer) or _identity(outer) in self._above
+
+    def holds(self, inner: str) -> bool:
+        """Whether this path is the folder, or in it."""
+        return is_beneath(inner, self._folder) or _identity(self._folder) in _identities(inner)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _identities(path: str) -> set[tuple[int, int]]:
+    """What the path and the folders above it are, as far as they exist."""
+    found: set[tuple[int, int]] = set()
+    while True:
+        if (identity := _identity(path)) is not None:
+            found.add(identity)
+        if (above := os.path.dirname(path)) == path:
+            return found
+        path = above
 
 
 class _Kept:

@@ -76,7 +76,8 @@ def standard_tools(
         siblings = [[*_file_tools(space, changes), SearchTool(space, sandbox)] for space in spaces]
         tools = _for_all(tools, workspace, dict(zip(folders, siblings, strict=True)))
     bash = BashTool(workspace, sandbox, changes=changes, also=folders)
-    return [*tools, bash, BashOutputTool(bash), BashStopTool(bash)]
+    *others, search = tools
+    return [*others, BashOutputTool(bash), BashStopTool(bash), search, bash]  # the last two are to be closed
 
 
 def _workspace(root: str | os.PathLike[str], profile: sandboxes.SandboxProfile | None) -> Workspace:

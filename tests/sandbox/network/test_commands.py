@@ -20,7 +20,15 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.sandbox import Reached, Sandbox, SandboxedProcess, SandboxError, SandboxProfile, open_sandbox
+from swink_agent.sandbox import (
+    Reached,
+    Sandbox,
+    SandboxedProcess,
+    SandboxError,
+    SandboxProfile,
+    open_sandbox,
+    profile_with_access,
+)
 from swink_agent.sandbox.landlock.backend import LandlockSandbox
 from swink_agent.sandbox.network import entering
 from swink_agent.sandbox.network.ways_out import WaysOut
@@ -95,6 +103,39 @@ for address in sys.argv[1:]:
     except OSError as error:
         print(error)
 """
+
+
+async def test_hosts_and_the_server_of_a_background_command_are_reached_from_one_command(
+    backend: str, folder: Path
+) -> None:
+    if backend == WITHOUT:
+        pytest.skip("commands have no servers here")
+    (folder / "fetch.py").write_text(FETCH)
+    (folder / "own").write_text("from the background")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    serve = (
+        f'exec $PY -u -c \'import http.server as h; s = h.HTTPServer(("127.0.0.1", {port}), h.SimpleHTTPRequestHandler)'
+    )
+    async with reaching(backend, folder, "example.org") as (_, sandbox):
+        server = await sandbox.spawn(
+            ["/bin/bash", "-c", f"{serve}; print(1); s.serve_forever()'"],
+            cwd=str(folder),
+            environment={"PY": f"{PYTHON} -I"},
+            background=True,
+        )
+        assert await asyncio.wait_for(server.output.readline(), 30) == b"1\n"
+        addresses = f"http://example.org/page http://127.0.0.1:{port}/own http://evil.test/"
+        code, output, process = await run(sandbox, f"$PY fetch.py {addresses}")
+        server.kill()
+        await server.wait()
+    assert code == 0
+    page, own, refused = output.splitlines()
+    assert own == "from the background"
+    assert page.startswith("hello")
+    assert refused.startswith("403 ")
+    assert [(each.host, each.allowed) for each in process.reached] == [("example.org", True), ("evil.test", False)]
 
 
 @pytest.mark.parametrize("backend", ["bubblewrap", "landlock", WITHOUT])
@@ -213,6 +254,30 @@ X
         _, output, process = await run(sandbox, script)
     assert output.split() == ["own", "hello"]
     assert [entry.host for entry in process.reached] == ["example.org"]
+
+
+async def test_with_hosts_the_home_folder_is_out_of_sight(
+    backend: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, home = folder / "work", folder / "home"
+    for name in ("documents", ".cargo/registry"):
+        (home / name).mkdir(parents=True)
+        (home / name / "file").write_text(f"{name}\n")
+    work.mkdir()
+    (work / "fetch.py").write_text(FETCH)
+    monkeypatch.setenv("HOME", str(home))
+    async with world() as there:
+        profile = SandboxProfile(write=(str(work),), read=None)
+        python = (os.path.dirname(os.path.dirname(PYTHON)),)  # it may be in the real home folder
+        wider = profile_with_access(profile, hosts=("example.org",), read=python)
+        with opened(backend, there, work, *wider.hosts, read=wider.read) as sandbox:
+            script = "cat $AT/documents/file; cat $AT/.cargo/registry/file; $PY fetch.py http://example.org/"
+            _, output, _ = await run(sandbox, script, AT=str(home))
+        with opened(backend, there, work, *wider.hosts) as sandbox:
+            _, before, _ = await run(sandbox, "cat $AT/documents/file", AT=str(home))
+    assert output.splitlines()[1:] == [".cargo/registry", "hello"]
+    assert "documents\n" not in output
+    assert before == "documents\n"
 
 
 @needs_curl

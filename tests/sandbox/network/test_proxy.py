@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import resource
 import ssl
 
 import pytest
@@ -383,10 +384,31 @@ async def test_many_connections_at_once_are_bounded(monkeypatch: pytest.MonkeyPa
         pairs = [await asyncio.open_connection("127.0.0.1", proxy.port) for _ in range(12)]
         for _, writer in pairs:
             writer.write(b"CONNECT example.org:443 HTTP/1.1\r\n\r\n")
-        answers = await asyncio.gather(*(reader.read(12) for reader, _ in pairs), return_exceptions=True)
-        assert sum(answer == b"HTTP/1.1 200" for answer in answers) == 8
-        for _, writer in pairs:
+        answers = [asyncio.ensure_future(reader.read(12)) for reader, _ in pairs]
+        for answer in answers[:8]:
+            assert await answer == b"HTTP/1.1 200"
+        assert len(there.connected) == 8
+        for _, writer in pairs[:8]:
             writer.close()
+        for answer in answers[8:]:  # they waited
+            assert await answer == b"HTTP/1.1 200"
+        for _, writer in pairs[8:]:
+            writer.close()
+
+
+async def test_a_process_without_descriptors_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_module, "_WITHOUT_DESCRIPTORS", 0.05)
+    async with world() as there, front(there, "example.org") as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            await asyncio.sleep(0.02)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        writer.write(GET)
+        assert (await reader.read()).endswith(b"hello")
+        writer.close()
 
 
 async def test_what_was_reached_is_at_most_200_and_each_once() -> None:

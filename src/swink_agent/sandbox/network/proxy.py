@@ -134,7 +134,7 @@ class Proxy:
             async with asyncio.timeout(_CONNECT_WITHIN):
                 if isinstance(host, str):
                     try:
-                        addresses = [_address(text) for text in await self._resolve(host, port)]
+                        addresses = _addresses(await self._resolve(host, port))
                     except Exception as error:  # `resolve` may be the application's
                         _LOG.debug("%s could not be resolved: %r", host, error)
                         addresses = []
@@ -186,11 +186,12 @@ async def connect_by_system(address: str, port: int) -> tuple[asyncio.StreamRead
     return await asyncio.open_connection(address, port)
 
 
-def _address(text: object) -> Address:
-    address = read_address(str(text))
-    if address is None:
-        raise ValueError("a name was resolved to another name")
-    return address
+def _addresses(given: Iterable[object]) -> list[Address]:
+    """What a resolver returned. Raises `ValueError` if one of them is not an address: then none is used."""
+    read = [read_address(str(text)) for text in ((given,) if isinstance(given, str) else given)]
+    if None in read:
+        raise ValueError("a name was resolved to something that is not an address")
+    return [address for address in read if address is not None]
 
 
 # -- reading -------------------------------------------------------------------------------------------------------

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import suppress
 
 from .proxy import Proxy, proxy_variables
 from .reached import Reached, ReachedLog
 
 __all__ = ["ProxyServer", "SharedProxy"]
 
-_MOST_CONNECTIONS = 256
+_MOST_CONNECTIONS = 128
+"""At once; more wait. Each takes two descriptors of this process."""
+_WITHOUT_DESCRIPTORS = 0.5
+"""Seconds until the next try, when this process has none left."""
 
 
 class ProxyServer:
@@ -25,7 +27,7 @@ class ProxyServer:
         self._loop = asyncio.get_running_loop()
         self._connections: dict[asyncio.Task[None], socket.socket] = {}
         listener.setblocking(False)
-        self._loop.add_reader(listener, self._accept)
+        self._resume()
 
     def close(self) -> None:
         """Ends every connection. Only in the thread of the loop, or after its end. Idempotent."""
@@ -37,15 +39,24 @@ class ProxyServer:
                 task.cancel()
         self._listener.close()
 
+    def _resume(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.add_reader(self._listener, self._accept)
+
     def _accept(self) -> None:
-        with suppress(OSError):  # the client has given up, or there are no descriptors left
+        try:
             connection, _ = self._listener.accept()
-            if len(self._connections) >= _MOST_CONNECTIONS:
-                connection.close()
-                return
-            task = self._loop.create_task(self._serve(connection))
-            self._connections[task] = connection
-            task.add_done_callback(self._forget)
+        except (BlockingIOError, ConnectionError):
+            return  # another loop was quicker, or the client has given up
+        except OSError:
+            self._loop.remove_reader(self._listener)
+            self._loop.call_later(_WITHOUT_DESCRIPTORS, self._resume)
+            return
+        task = self._loop.create_task(self._serve(connection))
+        self._connections[task] = connection
+        task.add_done_callback(self._forget)
+        if len(self._connections) >= _MOST_CONNECTIONS:
+            self._loop.remove_reader(self._listener)
 
     async def _serve(self, connection: socket.socket) -> None:
         reader = asyncio.StreamReader()
@@ -57,6 +68,8 @@ class ProxyServer:
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._connections.pop(task).close()
+        if len(self._connections) == _MOST_CONNECTIONS - 1:
+            self._resume()
         if not task.cancelled():
             task.exception()
 

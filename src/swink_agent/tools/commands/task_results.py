@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from swink_agent.core.tool import AgentToolResult
+from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Text
 
 from .._bounded import OUTPUT_LIMIT, bound_text
+from .._confined import in_thread
 from .._sandbox_limits import hosts_refused, told_reached
 from .foreground import in_brackets
 from .tasks import BackgroundTask, BackgroundTasks
@@ -36,10 +35,10 @@ def with_ends(result: AgentToolResult, tasks: BackgroundTasks) -> AgentToolResul
     return AgentToolResult((*result.content, Text(in_brackets(lines))), result.details, result.is_error)
 
 
-async def looked_at(task: BackgroundTask) -> AgentToolResult:
+async def looked_at(task: BackgroundTask, ctx: ToolContext) -> AgentToolResult:
     """What a background command printed since the last look, and whether it runs."""
     is_running = task.is_running
-    new = await asyncio.to_thread(task.take)  # searching a long output for secrets takes a while
+    new = await in_thread(ctx, task.take)  # searching a long output for secrets takes a while
     if not is_running:
         task.is_told = True
     endings = [f"{task.id}: {f'running for {_seconds(task.seconds)}' if is_running else task.state}"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import AgentToolResult, ToolContext
 
+from .._confined import in_thread
 from ..shell import BashTool
 from .task_results import looked_at, with_ends
 
@@ -47,7 +47,7 @@ class BashOutputTool:
             task = self._tasks.find(arguments["id"])
         except ToolError as error:
             return AgentToolResult.error(str(error))
-        return with_ends(await looked_at(task), self._tasks)
+        return with_ends(await looked_at(task, ctx), self._tasks)
 
 
 class BashStopTool:
@@ -75,5 +75,5 @@ class BashStopTool:
         except ToolError as error:
             return AgentToolResult.error(str(error))
         task.stop()
-        await asyncio.to_thread(task.over.wait, _STOPPING)
-        return with_ends(await looked_at(task), self._tasks)
+        await in_thread(ctx, lambda: task.over.wait(_STOPPING))
+        return with_ends(await looked_at(task, ctx), self._tasks)

@@ -125,7 +125,7 @@ class SearchTool:
         base = given if isinstance(given, SandboxProfile) else SandboxProfile()
         programs = [self._ripgrep] if self._ripgrep else []
         read = (self._root, *read_folders(self._interpreter, programs))
-        return msgspec.structs.replace(base, write=(), read=read, network=False)
+        return msgspec.structs.replace(base, write=(), read=read, network=False, hosts=())
 
     def __repr__(self) -> str:
         return f"<tool search in {self._root}>"
