@@ -45,7 +45,7 @@ class Person:
         return self.answers.pop(0)
 
 
-@pytest.mark.parametrize("mode", ["smart", "ask", "all"])
+@pytest.mark.parametrize("mode", ["smart", "auto", "ask", "all"])
 async def test_access_is_a_question_in_every_mode_whatever_is_allowed_or_trusted(mode: Any) -> None:
     person = Person("once", "once", "no")
     rules = CallRules("/home/ada/project", allow=["bash", "bash: curl *", "bash: ls"])
