@@ -26,6 +26,7 @@ from swink_agent.sandbox import (
     SandboxedProcess,
     SandboxError,
     SandboxProfile,
+    SandboxUnavailable,
     open_sandbox,
     profile_with_access,
 )
@@ -488,6 +489,28 @@ async def test_without_its_helper_a_command_is_refused(folder: Path) -> None:
         with pytest.raises(SandboxError, match="network cannot be entered"):
             await run(sandbox, "touch ran")
         assert not (folder / "ran").exists()
+
+
+@pytest.mark.bubblewrap
+def test_where_hosts_cannot_be_reached_by_name_the_back_end_is_not_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*more: object) -> socket.socket:
+        raise PermissionError(1, "Operation not permitted")
+
+    async def elsewhere(*more: object) -> socket.socket:
+        return socket.create_server(("127.0.0.1", 0))
+
+    profile = SandboxProfile(write=(str(folder),), hosts=("example.org",))
+    for listen, why in ((fails, "network cannot be entered"), (elsewhere, "does not reach the proxy")):
+        monkeypatch.setattr(entering.NamespaceHelper, "listen", listen)
+        with pytest.raises(SandboxUnavailable, match=why):
+            open_sandbox(profile, backend="bubblewrap")
+    with open_sandbox(profile) as sandbox:
+        assert sandbox.backend == "landlock"
+        assert [report.name for report in sandbox.passed_over] == ["bubblewrap"]
+    with open_sandbox(SandboxProfile(write=(str(folder),)), backend="bubblewrap"):
+        pass  # without hosts, it is
 
 
 @pytest.mark.bubblewrap

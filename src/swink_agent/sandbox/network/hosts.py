@@ -20,6 +20,7 @@ DEFAULT_PORTS = (80, 443)
 _EVERY = "*"
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _PORT = re.compile(r"(.*):([0-9]{1,5})", re.DOTALL)
+_NETWORK = re.compile(r"[0-9A-Fa-f.:]+/[0-9]{1,3}")
 _LONGEST_NAME = 253
 _LONGEST_ENTRY = 1000
 
@@ -160,7 +161,7 @@ def _parse(text: str) -> _Entry:
     if text == _EVERY:
         return _Entry()
     if "/" in text:
-        if "://" in text or not text.rpartition("/")[2].isdecimal():
+        if _NETWORK.fullmatch(text) is None:
             raise ValueError("it has a scheme or a path")
         return _Entry(network=_network(text))
     host, port = _split_port(text)
@@ -193,9 +194,8 @@ def _split_port(text: str) -> tuple[str, int | None]:
 
 
 def _network(text: str) -> Network:
-    address, _, length = text.partition("/")
     try:
-        return ip_network(f"{address.removeprefix('[').removesuffix(']')}/{int(length)}")
+        return ip_network(text)
     except ValueError as error:
         raise ValueError(f"it is not a network ({error})") from None
 
