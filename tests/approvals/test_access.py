@@ -174,6 +174,7 @@ async def test_access_that_the_tool_did_not_name_is_asked_about_and_cannot_be_tr
     [
         (HOSTS, "smart", True, (ONCE, SESSION, ALWAYS, NO)),
         (HOSTS, "all", True, (ONCE, SESSION, ALWAYS, NO)),
+        (HOSTS, "auto", True, (ONCE, SESSION, ALWAYS, NO)),
         (HOSTS, "ask", True, (ONCE, ALWAYS, NO)),
         (HOSTS, "smart", False, (ONCE, SESSION, NO)),
         ({"network": True}, "smart", True, (ONCE, SESSION, NO)),
