@@ -45,7 +45,7 @@ class Person:
         return self.answers.pop(0)
 
 
-@pytest.mark.parametrize("mode", ["smart", "ask", "all"])
+@pytest.mark.parametrize("mode", ["smart", "auto", "ask", "all"])
 async def test_access_is_a_question_in_every_mode_whatever_is_allowed_or_trusted(mode: Any) -> None:
     person = Person("once", "once", "no")
     rules = CallRules("/home/ada/project", allow=["bash", "bash: curl *", "bash: ls"])
@@ -174,6 +174,7 @@ async def test_access_that_the_tool_did_not_name_is_asked_about_and_cannot_be_tr
     [
         (HOSTS, "smart", True, (ONCE, SESSION, ALWAYS, NO)),
         (HOSTS, "all", True, (ONCE, SESSION, ALWAYS, NO)),
+        (HOSTS, "auto", True, (ONCE, SESSION, ALWAYS, NO)),
         (HOSTS, "ask", True, (ONCE, ALWAYS, NO)),
         (HOSTS, "smart", False, (ONCE, SESSION, NO)),
         ({"network": True}, "smart", True, (ONCE, SESSION, NO)),

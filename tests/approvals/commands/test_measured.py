@@ -34,12 +34,13 @@ COMMANDS = _read()
 
 
 class Person:
-    def __init__(self) -> None:
+    def __init__(self, answer: str = "no") -> None:
+        self.answer = answer
         self.asked: list[ApprovalQuestion] = []
 
     def __call__(self, question: ApprovalQuestion) -> str:
         self.asked.append(question)
-        return "no"
+        return self.answer
 
 
 async def decided(mode: str, record: Measured, folder: Path) -> tuple[object, bool]:
@@ -59,10 +60,20 @@ async def test_in_the_sandbox_a_command_runs_unasked_unless_it_is_denied(record:
 
 
 async def test_at_most_six_in_a_hundred_lead_to_a_question(tmp_path: Path) -> None:
-    """What needs the network or another folder is asked for, each host and each folder once in a session."""
-    asked = {(record.needs, record.what) for record in COMMANDS if record.needs in ("net", "out")}
+    """One session: what needs the network or another folder asks for it, and a person trusts it for the session."""
+    person = Person("session_access")
+    approve = Approvals(person, mode="auto", rules=RULES)
+    for record in COMMANDS:
+        scope: dict[str, object] = {"folder": str(tmp_path), **SCOPE}
+        arguments: dict[str, object] = {"command": record.command}
+        if record.needs in ("net", "out"):
+            access = {"network" if record.needs == "net" else "write": [record.what]}
+            arguments |= {"access": access, "reason": "it is not here"}
+            scope |= {"access": access, "walls": "1234", "sandbox": f"wider {access}"}
+        await approve(ProposedCall("1", "bash", arguments, scope))
     assert len(COMMANDS) >= 120
     assert len({record.command for record in COMMANDS}) == len(COMMANDS)
-    assert len(asked) <= 0.06 * len(COMMANDS), asked
+    assert 0 < len(person.asked) <= 0.06 * len(COMMANDS), [question.why for question in person.asked]
+    assert all(question.access for question in person.asked)
     in_smart = [record for record in COMMANDS if (await decided("smart", record, tmp_path))[1]]
     assert len(in_smart) > 0.7 * len(COMMANDS), "this is what `auto` is for"
