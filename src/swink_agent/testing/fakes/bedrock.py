@@ -35,6 +35,7 @@ from .kit.checks import (
     mapping,
     objects,
     string,
+    typed,
 )
 from .kit.replies import Block, FakeReply, blocks, new_id, pieces
 from .kit.wire import aws_event
@@ -49,35 +50,24 @@ _MOST_CACHE_POINTS = 4
 
 # The service ignores unknown fields at the top level, and refuses them where one of several is expected.
 _BODY = Shape(
-    {
-        "messages": list,
-        "system": list,
-        "inferenceConfig": dict,
-        "toolConfig": dict,
-        "additionalModelRequestFields": dict,
-        "guardrailConfig": dict,
-        "requestMetadata": dict,
-    },
+    typed(
+        (list, "messages system"),
+        (dict, "inferenceConfig toolConfig additionalModelRequestFields guardrailConfig requestMetadata"),
+    ),
     required=("messages",),
     unknown=None,
 )
 _INFERENCE = Shape({"maxTokens": int, "temperature": float, "topP": float, "stopSequences": list})
 _MESSAGE = Shape({"role": str, "content": list}, required=("role", "content"))
 _CONTENT = Shape(
-    {
-        "text": str,
-        "image": dict,
-        "document": dict,
-        "video": dict,
-        "audio": dict,
-        "toolUse": dict,
-        "toolResult": dict,
-        "guardContent": dict,
-        "cachePoint": dict,
-        "reasoningContent": dict,
-        "citationsContent": dict,
-        "searchResult": dict,
-    }
+    typed(
+        (str, "text"),
+        (
+            dict,
+            "image document video audio toolUse toolResult guardContent cachePoint reasoningContent citationsContent "
+            "searchResult",
+        ),
+    )
 )
 _RESULT_CONTENT = Shape(
     {"json": dict, "text": str, "image": dict, "document": dict, "video": dict, "searchResult": dict}

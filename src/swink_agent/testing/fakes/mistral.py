@@ -116,12 +116,8 @@ class _MistralChunks(ChatChunks):
         yield sse("[DONE]")
 
 
-_RULES = _MistralRules()
-
-
-def problems(body: dict[str, Any]) -> list[str]:
-    """Lists what Mistral would reject in the body of a request, in the order of its checks."""
-    return _RULES.problems(body)
+problems = _MistralRules().problems
+"""Lists what Mistral would reject in the body of a request, in the order of its checks."""
 
 
 def _error(status: int, message: str) -> dict[str, Any]:

@@ -30,12 +30,8 @@ class OpenAiRules(ChatRules):
             found.append(f"max_tokens: not supported by {model}; use max_completion_tokens instead")
 
 
-_RULES = OpenAiRules()
-
-
-def problems(body: dict[str, Any]) -> list[str]:
-    """Lists what OpenAI would reject in the body of a request, in the order of its checks."""
-    return _RULES.problems(body)
+problems = OpenAiRules().problems
+"""Lists what OpenAI would reject in the body of a request, in the order of its checks."""
 
 
 def error(status: int, message: str) -> dict[str, Any]:

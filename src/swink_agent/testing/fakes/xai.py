@@ -61,12 +61,8 @@ class _XaiChunks(ChatChunks):
         return {**counts, "completion_tokens": usage.output - reasoning}
 
 
-_RULES = _XaiRules()
-
-
-def problems(body: dict[str, Any]) -> list[str]:
-    """Lists what xAI would reject in the body of a request, in the order of its checks."""
-    return _RULES.problems(body)
+problems = _XaiRules().problems
+"""Lists what xAI would reject in the body of a request, in the order of its checks."""
 
 
 def _error(status: int, message: str) -> dict[str, Any]:

@@ -29,6 +29,7 @@ __all__ = [
     "objects",
     "string",
     "subschemas",
+    "typed",
 ]
 
 Types: TypeAlias = type | tuple[type, ...]
@@ -99,6 +100,11 @@ class Shape:
         for name in self.required:
             if value.get(name) is None:
                 found.append(f"{where}.{name}: this field is required" if where else f"{name}: this field is required")
+
+
+def typed(*groups: tuple[Types, str]) -> dict[str, Types]:
+    """The fields of a `Shape`, by type: each group is a type and the names of its fields, with spaces between them."""
+    return {name: types for types, names in groups for name in names.split()}
 
 
 def check_lengths(body: Mapping[str, Any], names: Iterable[str], most: int, found: list[str], where: str = "") -> None:
