@@ -73,6 +73,8 @@ class HttpStreamFn(ABC):
     """Content types of a stream. Other types, except JSON and web pages, are accepted too."""
     session_field: ClassVar[str] = ""
     """The request field for `StreamOptions.session_id`, if servers that do not know it may refuse the request."""
+    documents_need_images: ClassVar[bool] = False
+    """Whether models that see no images take no documents either."""
     is_relay: ClassVar[bool] = False
     """Whether another server decides what the model accepts: then only local files are read here."""
     base_url: str = ""
@@ -138,7 +140,9 @@ class HttpStreamFn(ABC):
 
     def without_documents(self, model: ModelSpec) -> str:
         """Names the provider, or its model, if that takes no documents; empty if it takes them."""
-        return "" if self.description.takes_documents else self.provider
+        if not self.description.takes_documents:
+            return self.provider
+        return str(model) if self.documents_need_images and not takes_images(model) else ""
 
     def document_names(self) -> Callable[[Document], str] | None:
         """Returns what names the documents of one request, if the provider does not take every name."""
