@@ -10,6 +10,7 @@ from msgspec import Struct
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     PDF,
@@ -45,7 +46,7 @@ from .kit.errors import classify_error
 from .kit.frames import ShapeError, SseFrames
 from .kit.images import Note, document_data, document_url, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
-from .kit.reply import FrameParser, ReplyWriter
+from .kit.parsing import FrameParser
 from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 

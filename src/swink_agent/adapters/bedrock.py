@@ -55,7 +55,7 @@ from .kit.frames import AwsEventFrames, AwsMessage, FrameError
 from .kit.http import HttpStreamFn
 from .kit.images import Note, document_data, document_url, picture
 from .kit.outgoing import RequestError
-from .kit.reply import FrameParser
+from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest, Limits, Transport
 
 __all__ = ["BedrockParser", "BedrockStreamFn"]

@@ -42,7 +42,7 @@ from .kit.frames import FrameError, LineFrames
 from .kit.http import with_advice
 from .kit.images import Note, picture
 from .kit.keyed import KeyedStreamFn
-from .kit.reply import FrameParser
+from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest, TransportError
 
 __all__ = ["OllamaParser", "OllamaStreamFn"]

@@ -45,7 +45,7 @@ from .kit.frames import SseFrames
 from .kit.http import Parser
 from .kit.images import Note, document_data, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
-from .kit.reply import FrameParser
+from .kit.parsing import FrameParser
 from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 

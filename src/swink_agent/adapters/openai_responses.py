@@ -43,7 +43,7 @@ from .kit.errors import classify_error
 from .kit.frames import SseFrames
 from .kit.images import Note, document_data, document_url, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
-from .kit.reply import FrameParser
+from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest
 from .openai import EFFORT, STRICT, strict_format, takes_schemas
 

@@ -40,7 +40,7 @@ from .kit.documents import UNREADABLE
 from .kit.frames import FrameError, ShapeError, SseFrames
 from .kit.http import HttpStreamFn
 from .kit.keyed import JSON_HEADERS
-from .kit.reply import FrameParser
+from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest, Limits, Transport
 
 __all__ = ["PATH", "ProxyRequest", "ProxyStreamFn", "ToolDescription"]

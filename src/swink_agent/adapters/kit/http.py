@@ -18,6 +18,7 @@ from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind, StreamError
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions, resolved_prompt
+from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.types import AgentContext, Cost, Document, ModelSpec, Usage
 from swink_agent.core.values.value import is_secret_name
 
@@ -25,7 +26,6 @@ from ..addresses import address_problem
 from .errors import classify, retry_after
 from .frames import FrameError, ShapeError
 from .outgoing import OutgoingMessages, RequestError
-from .reply import ReplyWriter
 from .transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
 
 __all__ = ["HttpStreamFn", "Parser", "RequestError", "takes_images", "with_advice"]

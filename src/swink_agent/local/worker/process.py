@@ -28,6 +28,7 @@ from swink_agent.sandbox.starting import start_program
 
 from .engine import Chunk, Completion, EngineError, Finished, ModelInfo, Overflowed
 from .wire import (
+    Answer,
     Ask,
     Cancel,
     Complete,
@@ -37,10 +38,7 @@ from .wire import (
     FromWorker,
     Loaded,
     Render,
-    Rendered,
-    Said,
     ToWorker,
-    Vectors,
     WorkerSettings,
     frame,
 )
@@ -308,12 +306,8 @@ class _WorkerProcess:
                     waiting, self._loading = self._loading, []
                 for inbox in waiting:
                     inbox.put(info)
-            case Said(number, chunk):
-                self._deliver(number, chunk)
-            case Rendered(number, text):
-                self._deliver(number, text)
-            case Vectors(number, vectors):
-                self._deliver(number, vectors)
+            case Answer(number, content):
+                self._deliver(number, content)
             case Failed(None, reason):
                 return reason
             case Failed(number, reason):

@@ -1,16 +1,14 @@
-"""Writes the stream events of one reply in the right order, and the base of parsers that read frames.
+"""Writes the stream events of one reply in the right order.
 
-Keeps track of the indices of blocks and which of them are open, so that an adapter's parser only reports what it read.
+Keeps track of the indices of blocks and which of them are open, so that a parser only reports what it read.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Hashable
 
-from swink_agent.core.errors import ErrorKind
-from swink_agent.core.stream import (
+from .errors import ErrorKind
+from .stream import (
     AssistantMessageEvent,
     StreamDone,
     StreamFailed,
@@ -25,14 +23,9 @@ from swink_agent.core.stream import (
     ToolCallEnd,
     ToolCallStart,
 )
-from swink_agent.core.types import Cost, StopReason, Usage
+from .types import Cost, StopReason, Usage
 
-from .frames import take_last
-
-__all__ = ["FrameParser", "Frames", "ReplyWriter"]
-
-F = TypeVar("F")
-F_co = TypeVar("F_co", covariant=True)
+__all__ = ["ReplyWriter"]
 
 
 class ReplyWriter:
@@ -160,35 +153,3 @@ class ReplyWriter:
     def _finish(self, event: StreamDone | StreamFailed) -> None:
         self._events.append(event)
         self.is_finished = True
-
-
-class Frames(Protocol[F_co]):
-    """What divides a body into frames."""
-
-    def feed(self, data: bytes, /) -> Sequence[F_co]: ...
-
-    def end(self) -> Sequence[F_co]: ...
-
-
-class FrameParser(ABC, Generic[F]):
-    """A parser of a body in frames. A subclass defines `take`, which reads one frame, and `usage_so_far`."""
-
-    def __init__(self, frames: Frames[F]) -> None:
-        self.writer = ReplyWriter()
-        self._frames = frames
-
-    @abstractmethod
-    def take(self, frame: F, /) -> None:
-        """Reads one frame. Raises `FrameError` or `ShapeError`."""
-
-    def feed(self, data: bytes) -> bool:
-        frames = self._frames.feed(data)
-        for frame in frames:
-            self.take(frame)
-        return bool(frames)
-
-    def end(self) -> None:
-        take_last(self._frames.end(), self.take)
-
-    def usage_so_far(self) -> Usage | None:
-        return None
