@@ -215,13 +215,7 @@ class Redactor:
 
     def _places(self, text: str) -> list[tuple[int, int]]:
         """The positions, in the text itself, of what is masked."""
-        places: list[tuple[int, int]] = []
-        shift = 0
-        for span in self.mask(text).spans:
-            start = span.start + shift
-            places.append((start, start + len(span.original)))
-            shift += len(span.original) - (span.end - span.start)
-        return places
+        return [(start, end) for start, end, _ in self.mask(text).places()]
 
     def _masked(self, text: str, found: list[Found], before: str) -> MaskedText:
         masked = MaskedText.of(text, found, self._key)

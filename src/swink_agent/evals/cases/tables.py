@@ -10,7 +10,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -144,12 +144,12 @@ def _cell(column: str, cell: str, line: int, path: str | os.PathLike[str]) -> An
 # -- templates -----------------------------------------------------------------------------------------------
 
 
-def names_in(value: Any) -> Iterable[tuple[str, str]]:
-    """The names in a template, each with its text; an invalid name is returned unchanged."""
+def names_in(value: Any) -> Iterator[str]:
+    """The names in a template; an invalid name is returned unchanged."""
     if isinstance(value, str):
         for found in _PLACE.finditer(value):
             named = _NAME.fullmatch(found.group(1))
-            yield (named.group(1) if named else found.group(1)), value
+            yield named.group(1) if named else found.group(1)
     elif isinstance(value, dict):
         for key, item in cast("dict[str, Any]", value).items():
             yield from names_in(key)
