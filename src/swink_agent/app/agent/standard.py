@@ -80,6 +80,7 @@ class StandardAgent:
         agent: Agent,
         *,
         model_source: str,
+        has_chosen_model: bool,
         redactor: Redactor,
         approvals: Approvals,
         prepare: PrepareFn | None = None,
@@ -88,6 +89,9 @@ class StandardAgent:
     ) -> None:
         self.agent = agent
         self.model_source = model_source
+        """Who chose the model, in words."""
+        self.has_chosen_model = has_chosen_model
+        """Whether the user named the model, and it is not the first that can be used."""
         self.redactor = redactor
         self.approvals = approvals
         self.prepare = prepare
@@ -177,6 +181,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     return StandardAgent(
         agent,
         model_source=source,
+        has_chosen_model=options.model is not None or settings["model"].value is not None,
         redactor=redactor,
         approvals=approvals,
         prepare=None if options.stream_fn else local_fetch(model, settings, options.on_local_state),

@@ -7,6 +7,7 @@ is final when it ends. A table with too many columns for the window is shown as 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import TypeAlias
 
 from swink_agent.rendering.block_marks import Side, cells_of
@@ -44,10 +45,8 @@ class Table:
         self._partial = ""
 
     def copy(self) -> Table:
-        twin = Table.__new__(Table)
-        twin.kind, twin._window, twin._role, twin._sides = self.kind, self._window, self._role, self._sides
-        twin._head, twin._rows, twin._widths = self._head, list(self._rows), self._widths
-        twin._partial = self._partial
+        twin = copy(self)
+        twin._rows = list(self._rows)
         return twin
 
     def add(self, text: str, emit: Emit, *, is_last: bool) -> None:
