@@ -28,21 +28,6 @@ from swink_agent.core.types import (
 from .kit.bodies import EncodedMessages, json_array
 from .kit.documents import mapping
 
-__all__ = [
-    "REDACTED",
-    "Claude",
-    "ClaudeWire",
-    "ThinkingPlan",
-    "arguments_of",
-    "called_tools",
-    "claude_of",
-    "conversation",
-    "is_signed_for",
-    "plan_thinking",
-    "system_text",
-    "with_extra",
-]
-
 REDACTED = "redacted:"
 """The beginning of a thinking block's signature if it holds only reasoning that the provider encrypted."""
 

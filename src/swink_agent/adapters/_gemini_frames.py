@@ -21,8 +21,6 @@ from .kit.documents import UNREADABLE, count, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameError, JsonArrayFrames, LineFrames, SseFrames, take_last
 
-__all__ = ["GeminiParser"]
-
 
 class _FunctionCall(Struct):
     name: str | None = None

@@ -50,8 +50,6 @@ from .kit.parsing import FrameParser
 from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 
-__all__ = ["AnthropicParser", "AnthropicStreamFn"]
-
 _MARK = {"cache_control": {"type": "ephemeral"}}
 _SCHEMAS = SchemaSubset(
     frozenset({"title", "const", "minItems"}),

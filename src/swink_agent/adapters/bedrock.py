@@ -58,8 +58,6 @@ from .kit.outgoing import RequestError
 from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest, Limits, Transport
 
-__all__ = ["BedrockParser", "BedrockStreamFn"]
-
 _MARK: dict[str, Any] = {"cachePoint": {"type": "default"}}
 _FILLER = b'{"text":"Continue."}'
 _IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}

@@ -44,8 +44,6 @@ from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 
-__all__ = ["GeminiParser", "GeminiStreamFn"]
-
 _UNSIGNED = "skip_thought_signature_validator"
 """Google's documented signature for the first call of another model's message, which Gemini 3 refuses unsigned."""
 

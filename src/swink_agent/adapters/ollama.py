@@ -45,8 +45,6 @@ from .kit.keyed import KeyedStreamFn
 from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest, TransportError
 
-__all__ = ["OllamaParser", "OllamaStreamFn"]
-
 
 class OllamaStreamFn(KeyedStreamFn):
     """Models of an Ollama server, by default the one on this machine. Only ollama.com needs a key."""

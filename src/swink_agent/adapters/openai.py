@@ -49,8 +49,6 @@ from .kit.parsing import FrameParser
 from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 
-__all__ = ["EFFORT", "STRICT", "ChatParser", "OpenAiStreamFn", "is_silent", "strict_format", "takes_schemas"]
-
 _LONGEST_ID = 40
 _WITHOUT_REASONING = re.compile(r"gpt-[34]|chatgpt|gpt-5-chat")
 _STRICT_HOSTS = ("groq.com", "cerebras.ai", "googleapis.com")

@@ -47,8 +47,6 @@ from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest
 from .openai import EFFORT, STRICT, strict_format, takes_schemas
 
-__all__ = ["OpenAiResponsesStreamFn", "ResponsesParser"]
-
 _WITHOUT_REASONING = re.compile(r"(?:^|[/.])(?:gpt-[34]|chatgpt|gpt-5-chat)")
 
 

@@ -43,8 +43,6 @@ from .kit.keyed import JSON_HEADERS
 from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest, Limits, Transport
 
-__all__ = ["PATH", "ProxyRequest", "ProxyStreamFn", "ToolDescription"]
-
 PATH = "/v1/stream"
 
 

@@ -27,8 +27,6 @@ from swink_agent.core.values.decoders import json_decoder
 from .kit.outgoing import refused_files
 from .proxy import PATH, ProxyRequest
 
-__all__ = ["ProxyServer"]
-
 log = logging.getLogger("swink_agent")
 _MOST_BYTES = 32 * 1024 * 1024
 _READ_SECONDS = 60.0

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from unicodedata import category, east_asian_width
 
-__all__ = ["FOLLOWING", "cell_width", "clusters", "cut", "cut_middle", "cut_start", "expand_tabs", "laid_out", "wrap"]
-
 FOLLOWING = "  ┆ "
 """Begins every row of a message after its first. No other kind of row begins with it."""
 TAB_STOP = 4

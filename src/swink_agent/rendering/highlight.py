@@ -14,8 +14,6 @@ from html import escape
 from .characters import visible
 from .languages import family, language
 
-__all__ = ["code_html", "diff_html", "highlighted", "language_of_path", "looks_like_diff", "parts"]
-
 LONGEST = 200_000
 _CLASSES = {
     "comment": "c",

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["FAMILIES", "Language", "family", "language"]
-
 
 class Language(NamedTuple):
     """The rules of a family: each named group of `pattern` is a kind of token; a `word` is a keyword if in `words`."""

@@ -45,8 +45,6 @@ from swink_agent.core.types import (
     Usage,
 )
 
-__all__ = ["check_events"]
-
 _ToolEvent = (
     ToolApprovalRequested
     | ToolApprovalResolved

@@ -14,8 +14,6 @@ from uuid import uuid4
 
 import msgspec
 
-__all__ = ["EncodedMessages", "MessageCache", "json_array", "json_object", "parts_of", "short_id", "unused_id"]
-
 T = TypeVar("T")
 _MOST_REMEMBERED = 64 * 1024 * 1024
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")

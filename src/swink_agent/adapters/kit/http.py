@@ -28,8 +28,6 @@ from .frames import FrameError, ShapeError
 from .outgoing import OutgoingMessages, RequestError
 from .transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
 
-__all__ = ["HttpStreamFn", "Parser", "RequestError", "takes_images", "with_advice"]
-
 log = logging.getLogger("swink_agent")
 _MOST_ERROR_BYTES = 64 * 1024
 _LEAST_HALF = 4

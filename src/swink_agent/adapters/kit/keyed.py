@@ -17,8 +17,6 @@ from .bodies import EncodedMessages
 from .http import HttpStreamFn
 from .transport import Limits, Transport
 
-__all__ = ["JSON_HEADERS", "KeyedStreamFn"]
-
 JSON_HEADERS = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
 
 _WITH_THEIR_OWN_WIRE = frozenset({"anthropic", "bedrock", "gemini", "local", "ollama", "openai", "openai-responses"})

@@ -31,8 +31,6 @@ from swink_agent.core.types import (
 from .bodies import MessageCache
 from .images import Note, document_data, picture
 
-__all__ = ["OutgoingMessages", "RequestError", "refused_files"]
-
 log = logging.getLogger("swink_agent")
 
 

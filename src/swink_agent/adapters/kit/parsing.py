@@ -11,8 +11,6 @@ from swink_agent.core.types import Usage
 
 from .frames import take_last
 
-__all__ = ["FrameParser", "Frames"]
-
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
 

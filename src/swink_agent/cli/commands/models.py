@@ -23,11 +23,9 @@ from ..screen.screen import Screen
 from ..screen.table import table
 
 if TYPE_CHECKING:
-    from swink_agent.adapters.catalog import ModelInfo
     from swink_agent.core.cancel import CancellationToken
+    from swink_agent.core.values.model_info import ModelInfo
     from swink_agent.local.weights.store import ModelStore
-
-__all__ = ["models"]
 
 
 @click.group(

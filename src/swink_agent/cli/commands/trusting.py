@@ -29,8 +29,6 @@ from swink_agent.core.texts.diffs import diff_lines
 
 from ..screen.screen import Screen
 
-__all__ = ["trust_folder", "what_changed"]
-
 _MARK = "  │ "
 _MOST_TOLD = 12
 """Lines of a change that are shown before a run. Before trust is given, all lines are shown."""

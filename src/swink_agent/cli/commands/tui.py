@@ -23,8 +23,6 @@ from swink_agent.app.runs.input_files import attachment, encodable, picture
 from swink_agent.app.runs.sessions import RunSession, WantedSession
 from swink_agent.core.extras import install
 
-__all__ = ["run_talk"]
-
 _NO_TERMINAL = (
     'the terminal UI needs a terminal, and {what} is not one: swink -p "…" asks one thing and prints the answer, '
     "swink -p - takes the prompt from stdin{also}, swink --help tells more"

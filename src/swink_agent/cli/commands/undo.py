@@ -24,8 +24,6 @@ from swink_agent.tools import CheckpointError, CheckpointStore, PathRewind
 from ..screen.screen import Screen, confirm
 from ..screen.table import table
 
-__all__ = ["undo"]
-
 _VERBS = {"restore": "put back", "remove": "remove", "same": "keep", "changed": "leave", "failed": "leave"}
 _MOST_LINES = 400
 _SHOWN_ID = 8

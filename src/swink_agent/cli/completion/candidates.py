@@ -11,8 +11,6 @@ from typing import TypeAlias
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = ["completions"]
-
 Candidates: TypeAlias = Iterable[str | CompletionItem]
 
 

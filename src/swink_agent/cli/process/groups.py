@@ -12,8 +12,6 @@ from typing import Any
 
 import click
 
-__all__ = ["LazyGroup", "also_called", "offered"]
-
 
 def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
     """What `completion.candidates` offers of that kind, loaded when a shell asks for completion."""

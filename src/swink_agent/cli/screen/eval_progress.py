@@ -19,8 +19,6 @@ from .screen import Screen
 if TYPE_CHECKING:
     from swink_agent.evals import CaseResult, Progress
 
-__all__ = ["ProgressLine"]
-
 _TICK = 1.0
 _MOST_RUNNING = 3
 _LONGEST_ID, _LONGEST_REASON = 48, 200

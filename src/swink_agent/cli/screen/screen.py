@@ -19,18 +19,6 @@ import click
 from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, laid_out
 from swink_agent.rendering.escaping import safe_text
 
-__all__ = [
-    "FOLLOWING",
-    "Palette",
-    "Screen",
-    "confirm",
-    "discard_stdout",
-    "is_live",
-    "wants_colour",
-    "width_of",
-    "write_answer",
-]
-
 _CHANGES = {"added": ("  + ", "green"), "removed": ("  - ", "red"), "hunk": ("  @ ", "dim")}
 _STYLES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
 

@@ -27,8 +27,6 @@ from ..tool import Toolbox
 from ..types import AgentMessage, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, UserMessage
 from .context import start_of_waiting
 
-__all__ = ["CompactionContext"]
-
 _CURRENT: ContextVar[CompactionContext | None] = ContextVar("swink_agent_compaction", default=None)
 
 

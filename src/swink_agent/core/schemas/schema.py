@@ -21,8 +21,6 @@ from .records import default_of
 from .references import JsonSchema
 from .shapes import Shapes
 
-__all__ = ["FunctionSchema", "ValueSchema", "convert_value", "type_schema"]
-
 
 class ValueSchema:
     """The schema of one type, and the conversion of JSON data to it."""

@@ -29,8 +29,6 @@ from ..values.nesting import kept_shallow
 from .attached import masked_document, masked_place
 from .redaction import SHORTEST_TEXT, Redactor
 
-__all__ = ["hold_text", "masked_data", "masked_message", "masked_texts", "with_fields"]
-
 _PENDING = ToolOutcome.PENDING
 _NO_TEXT = frozenset({int, float, bool, type(None)})
 

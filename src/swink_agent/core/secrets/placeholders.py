@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-__all__ = ["MASK", "MaskedText", "PlaceholderError", "PutBack", "Span", "holds_placeholder", "placeholder"]
-
 MASK = "[redacted:"
 """The beginning of every placeholder."""
 

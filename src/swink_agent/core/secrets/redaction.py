@@ -28,8 +28,6 @@ from .ordinary import is_ordinary
 from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, placeholder
 from .shapes import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first_whole_line, unfinished_shape
 
-__all__ = ["MASK", "SHORTEST_TEXT", "EventRedactor", "Redactor", "RedactorStream"]
-
 _SHORTEST = 6
 """Characters of the shortest secret: a shorter value would match ordinary words."""
 SHORTEST_TEXT = 6

@@ -10,8 +10,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["PartialJson"]
-
 _BLANK = frozenset(" \t\r\n")
 _OPENERS = {"{": "}", "[": "]"}
 

@@ -16,8 +16,6 @@ from swink_agent.core.extras import MissingExtra, install, require
 
 from ..errors import EvalSetError
 
-__all__ = ["Document", "DocumentError", "Place", "parse", "parse_json", "parse_yaml", "read_text"]
-
 Place: TypeAlias = tuple[str | int, ...]
 """The path from the top of a document to one of its values."""
 

@@ -32,8 +32,6 @@ from .cases import (
 from .documents import Document, Place, parse, read_text
 from .tables import Row, case_of_row, filled, names_in, rows_of
 
-__all__ = ["case_schema", "load_set", "read_set"]
-
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _WHERE = re.compile(r" - at `\$?(.*)`$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, cast
 from ..errors import EvalSetError
 from .documents import DocumentError, parse_json
 
-__all__ = ["Row", "case_of_row", "filled", "names_in", "rows_of"]
-
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _NAME = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*")
 _LONGEST_LINE = 4 * 1024 * 1024

@@ -30,8 +30,6 @@ from .executor import CaseExecutor, Executor, MakeAgentFn
 from .run_files import AttemptLog, read_attempts
 from .store import EvalStore, case_result, new_run_id
 
-__all__ = ["EvalRunner", "ProgressFn"]
-
 log = logging.getLogger("swink_agent")
 
 ProgressFn: TypeAlias = Callable[[Progress], Any]

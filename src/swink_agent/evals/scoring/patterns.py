@@ -13,8 +13,6 @@ import subprocess
 from swink_agent.sandbox.programs import own_interpreter
 from swink_agent.sandbox.starting import run_program
 
-__all__ = ["PatternTimeout", "found_within", "is_quick"]
-
 _SECONDS = 1
 """CPU time, so that other load on the machine does not matter."""
 _PATIENCE = 10

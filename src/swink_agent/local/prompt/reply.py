@@ -13,8 +13,6 @@ from swink_agent.core.stream import AssistantMessageEvent
 from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.types import StopReason, Usage
 
-__all__ = ["ANSWER", "CALL_END", "CALL_START", "ReplyParser"]
-
 ANSWER = "answer"
 CALL_START, CALL_END = "<tool_call>\n", "\n</tool_call>"
 _THINK_START, _THINK_END = "<think>", "</think>"

@@ -32,8 +32,6 @@ from ..events import LocalModelError, LocalModelEvent, LocalState, OnStateFn
 from .presets import PRESETS, Preset, preset_named
 from .sources import HubSource, IndexSource, Source, SourceError, bytes_in
 
-__all__ = ["ModelStore", "StoredModel", "default_cache_dir"]
-
 _BLOCK = 1 << 20
 _SPARE_BYTES = 128 << 20
 _LOCK_POLL = 0.2

@@ -43,8 +43,6 @@ from .wire import (
     frame,
 )
 
-__all__ = ["Watcher", "WorkerEngine", "Workers", "shared_workers"]
-
 T = TypeVar("T")
 _BLOCK = 1 << 16
 _LOG_LINES = 40

@@ -14,22 +14,6 @@ from msgspec import Struct
 
 from .engine import Completion, Finished, ModelInfo, Overflowed, Piece, Progress
 
-__all__ = [
-    "Answer",
-    "Ask",
-    "Cancel",
-    "Complete",
-    "Embed",
-    "Failed",
-    "FrameReader",
-    "FromWorker",
-    "Loaded",
-    "Render",
-    "ToWorker",
-    "WorkerSettings",
-    "frame",
-]
-
 _HEADER = struct.Struct("!I")
 _LONGEST = 256 << 20
 

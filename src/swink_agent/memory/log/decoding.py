@@ -40,8 +40,6 @@ from .records import (
     UnknownRecord,
 )
 
-__all__ = ["EntryDecoder"]
-
 _KINDS: dict[str, type] = {
     "context": ContextReplaced,
     "history": HistoryCut,

@@ -65,19 +65,6 @@ from .old_sessions import kind_of_old_error
 if TYPE_CHECKING:
     from ..sessions.session import LoadedSession
 
-__all__ = [
-    "AddedMessage",
-    "MessageRun",
-    "Record",
-    "RecordedSession",
-    "StoredRun",
-    "StoredTurn",
-    "message_runs",
-    "read_runs",
-    "run_records",
-]
-
-
 _PENDING = ToolOutcome.PENDING
 
 

@@ -33,8 +33,6 @@ from .line_writer import LineWriter
 from .masking import masked
 from .records import RecordEntry, SessionStarted
 
-__all__ = ["SessionLog"]
-
 _IDLE = 1.0
 """Seconds after which a thread with nothing to write ends."""
 _MOST_UNSUMMARIZED = 64 * 1024

@@ -62,8 +62,6 @@ from ..log.old_sessions import (
 from ..log.runs import AddedMessage, StoredRun, StoredTurn
 from .divergence import Compared, Comparison, Divergence
 
-__all__ = ["ReplayStage"]
-
 _LONGEST_WAIT = 5.0
 """Seconds that a call waits to be cancelled, if it was cancelled in the recording."""
 _REFUSED = frozenset(

@@ -35,8 +35,6 @@ else:
     except ImportError:  # Python was built without it; the first search reports that
         sqlite3 = None
 
-__all__ = ["INDEX_NAME", "LoadFn", "SearchHit", "Searchable", "SessionIndex"]
-
 _VERSION = 3
 """Version of the tables and of the splitting into words. Increase it when either changes."""
 _LEAST, _MOST = -(2**63), 2**63 - 1

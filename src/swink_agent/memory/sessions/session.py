@@ -37,8 +37,6 @@ from .info import Problem, SessionInfo
 from .opening import SessionOnDisk
 from .resuming import past_of
 
-__all__ = ["LoadedSession", "Session"]
-
 log = logging.getLogger("swink_agent")
 
 _CLOSING = 30.0

@@ -31,8 +31,6 @@ from .files import FileOperations, close_quietly
 from .folder import INDEX_NAME, NEWEST, lock_file, make_folder
 from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog, is_id
 
-__all__ = ["DatabaseStorage"]
-
 _ABANDONED = 3_600_000
 """Milliseconds after which an unfinished session counts as left by a process that died."""
 _LAST_POSITION = 2**62

@@ -27,8 +27,6 @@ from ..log.reading import instead_of_records, read_records
 from .files import FileOperations, close_quietly, is_file
 from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog
 
-__all__ = ["INDEX_NAME", "NEWEST", "FolderStorage", "file_states", "lock_file", "make_folder", "read_file"]
-
 _SUFFIX = ".jsonl"
 INDEX_NAME = "search-index.sqlite3"
 _UNFINISHED = "unfinished"

@@ -21,8 +21,6 @@ from swink_agent.core.cancel import Signal
 from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
 from swink_agent.core.types import AssistantMessage, ModelSpec, StopReason, Usage
 
-__all__ = ["Budget", "WorstCaseFn"]
-
 WorstCaseFn: TypeAlias = Callable[[ModelSpec, int, int | None], tuple[float | None, int | None]]
 """`(model, input tokens, most output tokens or None)` to `(highest cost in US dollars, assumed output tokens)`.
 

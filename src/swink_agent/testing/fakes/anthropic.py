@@ -40,8 +40,6 @@ from .kit.checks import (
 from .kit.replies import Block, FakeReply, blocks, new_id, pieces
 from .kit.wire import sse
 
-__all__ = ["API", "problems"]
-
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")

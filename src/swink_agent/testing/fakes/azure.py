@@ -14,8 +14,6 @@ from .kit.replies import FakeReply
 from .kit.wire import sse
 from .openai import OpenAiRules, error
 
-__all__ = ["API", "problems"]
-
 
 class _AzureRules(OpenAiRules):
     # The address of a deployment contains the model, so the body need not name it.

@@ -40,8 +40,6 @@ from .kit.checks import (
 from .kit.replies import Block, FakeReply, blocks, new_id, pieces
 from .kit.wire import aws_event
 
-__all__ = ["API", "problems"]
-
 # The service itself allows dots and colons as well, but the models do not.
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _METADATA = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}")

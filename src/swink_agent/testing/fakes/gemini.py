@@ -18,8 +18,6 @@ from .kit.checks import Shape, check_json_schema, check_names, items, mapping, o
 from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
 from .kit.wire import sse
 
-__all__ = ["API", "problems"]
-
 _ISSUER = "gemini"
 _STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")

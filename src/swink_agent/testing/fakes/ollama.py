@@ -20,8 +20,6 @@ from .kit.checks import Shape, items, mapping, objects, string, typed
 from .kit.replies import Block, FakeReply, blocks, new_id, pieces
 from .kit.wire import json_line
 
-__all__ = ["API", "problems"]
-
 _BODY = Shape(
     typed(
         (str, "model"),

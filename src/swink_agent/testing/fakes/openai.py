@@ -9,8 +9,6 @@ from .kit.api import FakeApi, needs_bearer
 from .kit.chat import ChatChunks, ChatRules
 from .kit.checks import string
 
-__all__ = ["API", "OpenAiRules", "error", "problems"]
-
 _REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-5(?!-chat)|gpt-[6-9]|gpt-oss)")
 _NOT_REASONING = re.compile(r"(?:^|/)(?:gpt-[34]|chatgpt)")
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")

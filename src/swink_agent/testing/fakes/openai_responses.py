@@ -30,8 +30,6 @@ from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, si
 from .kit.wire import sse
 from .openai import error
 
-__all__ = ["API", "problems"]
-
 _ISSUER = "openai"
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _ITEM_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -16,8 +16,6 @@ from .line import Line, Span, padded, plain
 from .safe import safe
 from .wrapping import chopped, slice_spans
 
-__all__ = ["SIDE_BY_SIDE", "Change"]
-
 SIDE_BY_SIDE = 150
 """The least width in cells, in a window of about 160 columns, at which the two texts are shown side by side."""
 ShownFn: TypeAlias = Callable[[str], str]

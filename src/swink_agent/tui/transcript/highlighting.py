@@ -14,8 +14,6 @@ from swink_agent.rendering.languages import family, language
 
 from .line import Span
 
-__all__ = ["Highlighter", "family_of_path"]
-
 _LONGEST = 4000
 """Longer lines are probably data and are not highlighted."""
 

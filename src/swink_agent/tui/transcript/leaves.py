@@ -15,8 +15,6 @@ from .inline_markup import inline_spans
 from .line import Span, padded, plain
 from .wrapping import Flow, chopped
 
-__all__ = ["PIECE", "Code", "Emit", "Paragraph", "Row", "split_lines"]
-
 PIECE = 1024
 """Longer lines and paragraphs are laid out in pieces of this many characters, which bounds repeated work."""
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from swink_agent.rendering.cells import cell_width, cut
 
-__all__ = ["EMPTY", "Line", "Span", "body_of", "cut_spans", "padded", "plain", "width_of"]
-
 
 class Span(NamedTuple):
     """A piece of a line. `role` is a name in `themes.ROLES`, optionally with `+` and further roles that override its

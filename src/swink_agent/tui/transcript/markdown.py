@@ -30,8 +30,6 @@ from .line import EMPTY, Line, Span, plain
 from .safe import safe
 from .tables import Table
 
-__all__ = ["MarkdownStream"]
-
 _WIDEST_PROSE = 116
 """The most cells of a row of prose, because longer rows are hard to read."""
 

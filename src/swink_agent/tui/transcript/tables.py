@@ -17,8 +17,6 @@ from .leaves import Emit, Row, split_lines
 from .line import Span, width_of
 from .wrapping import Flow
 
-__all__ = ["Table"]
-
 _MEASURED = 100
 """The number of first rows that decide the widths."""
 _NARROWEST = 6

@@ -14,8 +14,6 @@ from swink_agent.rendering.cells import clusters
 
 from .line import Span, plain
 
-__all__ = ["Flow", "chopped", "slice_spans"]
-
 _NARROWEST = 4
 
 

@@ -31,8 +31,6 @@ from .checks import (
 from .replies import Block, FakeReply, blocks, new_id, pieces
 from .wire import sse
 
-__all__ = ["ChatChunks", "ChatRules", "check_file"]
-
 _UNKNOWN = "unrecognized request argument supplied: {path}"
 _CALL = Shape({"id": str, "type": str, "function": dict, "index": int}, required=("id", "function"), unknown=_UNKNOWN)
 _FUNCTION = Shape({"name": str, "arguments": str}, required=("name", "arguments"), unknown=_UNKNOWN)

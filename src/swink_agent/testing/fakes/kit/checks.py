@@ -11,27 +11,6 @@ from typing import Any, TypeAlias, cast
 
 from swink_agent.core.values.value import Value
 
-__all__ = [
-    "SCHEMA_KEYWORDS",
-    "STRICT_KEYWORDS",
-    "TOOL_NAME",
-    "Shape",
-    "Turn",
-    "check_json_schema",
-    "check_keywords",
-    "check_lengths",
-    "check_names",
-    "check_output_schema",
-    "check_pairs",
-    "check_strict",
-    "items",
-    "mapping",
-    "objects",
-    "string",
-    "subschemas",
-    "typed",
-]
-
 Types: TypeAlias = type | tuple[type, ...]
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
