@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -38,7 +37,7 @@ from swink_agent.core.types import (
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import json_array, json_object, parts_of, short_id
+from .kit.bodies import json_array, json_object, parts_of, short_id, unused_id
 from .kit.documents import count, items, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import SseFrames
@@ -209,7 +208,7 @@ class OpenAiStreamFn(KeyedStreamFn):
     def user_content(self, content: Sequence[Any]) -> str | list[dict[str, Any]]:
         if all(type(block) is Text for block in content):
             return extract_text(content)
-        return parts_of(content, {Text: _text_part, Image: _image_part, Document: _document_part})
+        return parts_of(content, {Text: _text_part, Image: _image_part, Document: _document_part}) or ""
 
     def assistant(self, message: AssistantMessage) -> dict[str, Any]:
         fields: dict[str, Any] = {"role": "assistant"}
@@ -249,16 +248,16 @@ class OpenAiStreamFn(KeyedStreamFn):
         return ChatParser()
 
 
-def _text_part(block: Text | Note) -> dict[str, Any]:
-    return {"type": "text", "text": block.text}
+def _text_part(block: Text | Note) -> dict[str, Any] | None:
+    return {"type": "text", "text": block.text} if block.text else None
 
 
-def _image_part(image: Image) -> dict[str, Any]:
+def _image_part(image: Image) -> dict[str, Any] | None:
     url = image_url(image)
     return _text_part(url) if isinstance(url, Note) else {"type": "image_url", "image_url": {"url": url}}
 
 
-def _document_part(document: Document) -> dict[str, Any]:
+def _document_part(document: Document) -> dict[str, Any] | None:
     data = document_data(document)
     if isinstance(data, Note):
         return _text_part(data)
@@ -352,7 +351,7 @@ class ChatParser(FrameParser[tuple[bytes, bytes]]):
         self._finish: str | None = None
         self._refusal: list[str] = []
         self._calls: dict[int, _PendingCall] = {}
-        self._started = 0
+        self._ids: set[str] = set()
 
     def end(self) -> None:
         super().end()
@@ -420,8 +419,7 @@ class ChatParser(FrameParser[tuple[bytes, bytes]]):
             arguments = json_text(arguments)
         if name and not pending.name:
             pending.name = name
-            pending.id = pending.id or f"call_{uuid4().hex[:24]}"
-            self.writer.start_call(pending.key, pending.id, name)
+            self.writer.start_call(pending.key, unused_id(pending.id, self._ids), name)
             for piece in pending.arguments:
                 self.writer.arguments(pending.key, piece)
             pending.arguments.clear()
