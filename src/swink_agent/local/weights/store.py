@@ -232,14 +232,13 @@ class ModelStore:
 class _Reporter:
     """Passes progress on, at most ten times a second. A listener that raises is logged and dropped."""
 
-    def __init__(self, preset: Preset, listener: OnStateFn | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, preset: Preset, listener: OnStateFn | None) -> None:
         self._model = preset.name
         self._listener = listener
-        self._clock = clock
         self._last = float("-inf")
 
     def __call__(self, done: int, total: int, message: str = "") -> None:
-        now = self._clock()
+        now = time.monotonic()
         if self._listener is None or (not message and now - self._last < 0.1 and done != total):
             return
         self._last = now

@@ -374,8 +374,7 @@ def _ended(process: subprocess.Popen[bytes], patience: float) -> int:
 class Workers:
     """The engines of this process by their settings, so that agents share them."""
 
-    def __init__(self, make: Callable[[WorkerSettings], WorkerEngine] = WorkerEngine) -> None:
-        self._make = make
+    def __init__(self) -> None:
         self._engines: dict[WorkerSettings, WorkerEngine] = {}
         self._lock = threading.Lock()
 
@@ -383,7 +382,7 @@ class Workers:
         """Returns the engine with these settings, always the same one."""
         with self._lock:
             if settings not in self._engines:
-                self._engines[settings] = self._make(settings)
+                self._engines[settings] = WorkerEngine(settings)
             return self._engines[settings]
 
     def close(self) -> None:
