@@ -374,7 +374,8 @@ def _ended(process: subprocess.Popen[bytes], patience: float) -> int:
 class Workers:
     """The engines of this process by their settings, so that agents share them."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[WorkerSettings], WorkerEngine] = WorkerEngine) -> None:
+        self._make = make
         self._engines: dict[WorkerSettings, WorkerEngine] = {}
         self._lock = threading.Lock()
 
@@ -382,7 +383,7 @@ class Workers:
         """Returns the engine with these settings, always the same one."""
         with self._lock:
             if settings not in self._engines:
-                self._engines[settings] = WorkerEngine(settings)
+                self._engines[settings] = self._make(settings)
             return self._engines[settings]
 
     def close(self) -> None:
