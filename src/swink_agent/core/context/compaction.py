@@ -38,18 +38,6 @@ class CompactionContext:
     are part of the run's.
     """
 
-    __slots__ = (
-        "_fixed",
-        "_is_over",
-        "_run",
-        "cost",
-        "fresh_from",
-        "has_summary",
-        "instructions",
-        "is_on_demand",
-        "usage",
-    )
-
     def __init__(self, run: Run, *, is_on_demand: bool = False, instructions: str | None = None) -> None:
         self._run = run
         self._fixed: UserMessage | None = None

@@ -25,8 +25,6 @@ from .shapes import Shapes
 class ValueSchema:
     """The schema of one type, and the conversion of JSON data to it."""
 
-    __slots__ = ("_kind", "_shapes", "schema")
-
     def __init__(self, kind: Any) -> None:
         """Raises `TypeError` for a type that JSON cannot represent."""
         self._shapes = Shapes()
@@ -50,19 +48,6 @@ def convert_value(value: Any, kind: Any) -> Any:
 
 class FunctionSchema:
     """A function's parameters: their schema, their descriptions, and the conversion of arguments to their types."""
-
-    __slots__ = (
-        "_defaults",
-        "_made",
-        "_plain",
-        "_positional",
-        "_shapes",
-        "_struct",
-        "context_parameter",
-        "deps_type",
-        "description",
-        "schema",
-    )
 
     def __init__(
         self,

@@ -105,18 +105,6 @@ class AddedMessage(NamedTuple):
 class StoredTurn:
     """One reply, the messages that entered the history before it, and the results of its calls."""
 
-    __slots__ = (
-        "facts",
-        "injected",
-        "reply",
-        "reply_number",
-        "result_numbers",
-        "results",
-        "started",
-        "state",
-        "waiting",
-    )
-
     def __init__(self) -> None:
         self.injected: list[tuple[int, MessageSource, AgentMessage]] = []
         self.reply: AssistantMessage | None = None

@@ -63,20 +63,6 @@ class Budget:
     every_call = True
     """Consulted again before each retry of a request, see `PreTurnPolicy`."""
 
-    __slots__ = (
-        "_allows_unknown",
-        "_cost",
-        "_lock",
-        "_max_output",
-        "_news",
-        "_reserved",
-        "_tokens",
-        "_waiting",
-        "_worst_case",
-        "max_cost",
-        "max_tokens",
-    )
-
     def __init__(
         self,
         max_cost: float | None = None,

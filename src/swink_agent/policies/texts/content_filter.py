@@ -35,17 +35,6 @@ class ContentFilter:
     """
 
     name = "content_filter"
-    __slots__ = (
-        "_others",
-        "_patterns",
-        "_phrases",
-        "_stops",
-        "_words",
-        "action",
-        "replacement",
-        "replies",
-        "results",
-    )
 
     def __init__(
         self,
