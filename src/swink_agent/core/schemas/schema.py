@@ -41,11 +41,6 @@ def type_schema(kind: Any) -> JsonSchema:
     return ValueSchema(kind).schema
 
 
-def convert_value(value: Any, kind: Any) -> Any:
-    """Converts JSON data to the declared type. Raises `ValueError`, which names the field."""
-    return ValueSchema(kind).convert(value)
-
-
 class FunctionSchema:
     """A function's parameters: their schema, their descriptions, and the conversion of arguments to their types."""
 
