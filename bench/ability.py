@@ -1,16 +1,16 @@
-"""What a model can do with the built-in tools: small tasks, each in a folder of its own, checked by what came of it.
+"""What a model can do with the built-in tools: small tasks, each in its own folder, checked by their results.
 
 python -m bench.ability                          every task of the first set on the default on-device model
-python -m bench.ability --set reported           what went wrong for people with other tasks
-python -m bench.ability --set fresh              tasks that nobody looks at while changing prompts
+python -m bench.ability --set reported           tasks that failed for users
+python -m bench.ability --set fresh              tasks that no prompt was written for
 python -m bench.ability --quick 10               ten of them, spread over all kinds
-python -m bench.ability --model local:/path.gguf another model; any provider's will do
+python -m bench.ability --model local:/path.gguf another model, of any provider
 python -m bench.ability --only edit --verbose    tasks whose name or kind holds this, with every call shown
-python -m bench.ability --store results          the result is kept after every task; a second run goes on behind it
+python -m bench.ability --store results          keeps the result after every task; a second run continues there
 
-A set of evaluation cases, whose one metric is the task's own check. Each is given to the agent that
-`swink -p PROMPT --approve all --max-turns 10 --timeout 300` makes. What is kept can be looked at and compared with
-`swink eval report`, `compare` and `gate`. Not part of the test run: it takes minutes to an hour, by the machine.
+The tasks are evaluation cases, and the only metric is the check of the task. The agent is the one of
+`swink -p PROMPT --approve all --max-turns 10 --timeout 300`. `swink eval report`, `compare` and `gate` show and compare
+stored results. The test run does not include this: it takes minutes to an hour.
 """
 
 from __future__ import annotations

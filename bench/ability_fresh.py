@@ -1,7 +1,7 @@
-"""The second set of tasks: kept apart, so that what helps with the first set can be told from what helps with any.
+"""The second set of tasks. It shows whether a change helps with all tasks, or only with those of the first set.
 
-They were written by kind, before any prompt was changed, and nobody looks at how they go while changing one: they are
-run before a change and after it. The kinds, which are those that people begin with:
+The tasks were written by kind, before any prompt was changed. Run them before a change of a prompt and after it, but do
+not look at single results while you change one. The kinds are those that people begin with:
 
 - a value in a named file, and a value whose file is not named and has to be looked for;
 - files by what they hold: several of them, one of two candidates, and none at all;
@@ -10,7 +10,7 @@ run before a change and after it. The kinds, which are those that people begin w
 - a new file with a given content; a number found out and then written down;
 - talk that needs no tool, where a folder has to stay as it is.
 
-Whoever looks at one in order to make it go well moves it to the first set, and writes another here.
+If you improve a prompt for one of these tasks, move the task to the first set and write another one here.
 """
 
 from __future__ import annotations

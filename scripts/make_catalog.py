@@ -28,13 +28,8 @@ import msgspec
 from genai_prices import types as source
 from genai_prices.data import providers as source_providers
 
-from swink_agent.adapters.catalog import (
-    ModelCapabilities,
-    ModelCatalog,
-    ModelInfo,
-    ModelPrices,
-    PriceTier,
-)
+from swink_agent.adapters.catalog import ModelCatalog
+from swink_agent.core.values.model_info import ModelCapabilities, ModelInfo, ModelPrices, PriceTier
 
 AS_OF = date(2026, 11, 15)
 TARGET = Path(__file__).parents[1] / "src/swink_agent/adapters/catalog.json"

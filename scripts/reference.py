@@ -203,20 +203,31 @@ def api(package: str) -> str:
     lines: list[str] = []
     for module, definitions in sorted(here.items(), key=lambda item: (item[0] not in READ_FIRST, item[0])):
         lines.append(f"## {module.removeprefix('swink_agent.')}")
-        lines += [f"::: {definition}" for definition in sorted(definitions, key=_line_of)]
+        lines += [f"::: {definition}{_options_of(definition)}" for definition in sorted(definitions, key=_line_of)]
     if elsewhere:
         lines.append("## From other packages")
         lines.append(f"These names can be imported from `{package}` too: {', '.join(elsewhere)}.")
     return "\n\n".join(lines)
 
 
+def _options_of(origin: str) -> str:
+    """Options for an object: what a class has from a private one, which has no entry, is shown with the class."""
+    module, _, name = origin.rpartition(".")
+    has_private_base = re.search(rf"^class {name}\(_", _source_of(module), re.MULTILINE)
+    return "\n    options:\n      inherited_members: true" if has_private_base else ""
+
+
 def _line_of(origin: str) -> int:
     """Where an object is defined in its file, so that a page follows the source."""
     module, _, name = origin.rpartition(".")
+    match = re.search(rf"^(?:class|def|async def) {name}\b|^{name}\b", _source_of(module), re.MULTILINE)
+    return match.start() if match else 0
+
+
+def _source_of(module: str) -> str:
     path = SOURCE.joinpath(*module.split("."))
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    match = re.search(rf"^(?:class|def|async def) {name}\b|^{name}\b", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return match.start() if match else 0
+    return path.read_text(encoding="utf-8")
 
 
 # -- errors ------------------------------------------------------------------------------------------------------

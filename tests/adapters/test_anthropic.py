@@ -158,15 +158,6 @@ def test_tools_are_described_by_their_schemas() -> None:
     assert "tool_choice" not in body
 
 
-@pytest.mark.parametrize(
-    ("choice", "form"),
-    [("none", {"type": "none"}), ("required", {"type": "any"}), ("clock", {"type": "tool", "name": "clock"})],
-)
-def test_the_choice_of_tools_has_the_providers_words(choice: str, form: dict[str, Any]) -> None:
-    assert sent(tools=[clock], tool_choice=choice)["tool_choice"] == form
-    assert "tool_choice" not in sent(tool_choice=choice)
-
-
 def test_calls_in_the_history_define_their_tools_when_there_are_none_now() -> None:
     history = [UserMessage("time?"), reply(ToolCall("c1", "clock", {})), ToolResultMessage("c1", "noon")]
     body = sent(history, cache="none")
@@ -200,35 +191,6 @@ def test_the_last_two_user_turns_are_marked_and_never_more_than_the_provider_tak
     ]
     assert marked == [8, 10]
     assert json.dumps(body).count("cache_control") == 4
-
-
-def test_what_was_sent_stays_the_same_from_turn_to_turn() -> None:
-    stream_fn = AnthropicStreamFn(api_key="key")
-    history: list[AgentMessage] = [UserMessage("weather in Rome and Oslo?")]
-    before: list[dict[str, Any]] | None = None
-    for turn in range(4):
-        context = AgentContext("Be brief.", list(history), [weather])
-        body = stream_fn.build(MODEL, context, StreamOptions()).body
-        head, _, messages = body.partition(b'"messages":')
-        if turn == 0:
-            first_head = head
-        assert head == first_head
-        now = json.loads(messages[:-1].replace(b',"cache_control":{"type":"ephemeral"}', b""))
-        if before is not None:
-            assert now[: len(before)] == before
-        before = now
-        history += [
-            reply(Thinking("hm", "sig"), Text("one moment"), ToolCall(f"t{turn}", "weather", {"city": "Rome"})),
-            ToolResultMessage(f"t{turn}", "sunny"),
-        ]
-
-
-def test_a_second_turn_begins_with_the_very_bytes_of_the_first() -> None:
-    stream_fn = AnthropicStreamFn(api_key="key")
-    first: list[AgentMessage] = [UserMessage("hi")]
-    second = [*first, reply(Text("hello")), UserMessage("and?")]
-    bodies = [stream_fn.build(MODEL, AgentContext("s", m, [clock]), StreamOptions()).body for m in (first, second)]
-    assert bodies[1].startswith(bodies[0].removesuffix(b"]}"))
 
 
 # -- thinking ----------------------------------------------------------------------------------------------------
@@ -488,27 +450,6 @@ def test_a_file_is_sent_as_its_data_and_a_note_stands_for_one_that_is_missing(tm
         **text("[image missing: nowhere.png could not be read: No such file or directory]"),
         "cache_control": None,
     }
-
-
-def test_ids_of_other_providers_get_a_form_that_is_taken_the_same_for_call_and_result() -> None:
-    strange = "functions.weather:0|" + "x" * 80
-    history = [
-        UserMessage("go"),
-        reply(ToolCall(strange, "weather", {}), provider="openai", model_id="gpt-5"),
-        ToolResultMessage(strange, "sunny"),
-    ]
-    body = contents(sent(history))
-    call, result = body[1][1][0]["id"], body[2][1][0]["tool_use_id"]
-    assert call == result
-    assert len(call) <= 64
-    assert call.replace("_", "").replace("-", "").isalnum()
-    assert contents(sent(history)) == body
-
-
-def test_a_call_that_was_cut_off_is_sent_without_arguments() -> None:
-    cut = ToolCall("a", "weather", {}, partial_json='{"ci')
-    history = [UserMessage("go"), reply(cut), ToolResultMessage("a", "cut off", is_error=True)]
-    assert contents(sent(history))[1][1][0]["input"] == {}
 
 
 def test_blank_texts_and_extensions_are_left_out() -> None:

@@ -258,12 +258,6 @@ def test_tools_are_described_by_their_schemas() -> None:
     assert "toolChoice" not in config
 
 
-def test_the_choice_of_tools_has_the_providers_words() -> None:
-    assert sent(tools=[clock], tool_choice="required")["toolConfig"]["toolChoice"] == {"any": {}}
-    assert sent(tools=[clock], tool_choice="clock")["toolConfig"]["toolChoice"] == {"tool": {"name": "clock"}}
-    assert "toolConfig" not in sent(tools=[clock], tool_choice="none")
-
-
 def test_calls_in_the_history_define_their_tools_whatever_is_on_offer() -> None:
     history = [UserMessage("time?"), reply(ToolCall("c1", "clock", {})), ToolResultMessage("c1", "noon")]
     (stub,) = sent(history, cache="none")["toolConfig"]["tools"]
@@ -296,21 +290,6 @@ def test_cache_points_are_behind_the_system_prompt_the_tools_and_the_last_user_t
 )
 def test_only_models_that_take_cache_points_are_sent_any(model: str, takes_marks: bool) -> None:
     assert ("cachePoint" in json.dumps(sent(model=model, system="s"))) is takes_marks
-
-
-def test_what_was_sent_stays_the_same_from_turn_to_turn() -> None:
-    stream_fn = BedrockStreamFn("us-east-1")
-    history: list[AgentMessage] = [UserMessage("weather?")]
-    before: list[Any] | None = None
-    heads: set[bytes] = set()
-    for turn in range(4):
-        body = stream_fn.build(MODEL, AgentContext("s", list(history), [weather]), StreamOptions()).body
-        heads.add(body.partition(b'"messages":')[0])
-        now = contents(json.loads(body))
-        assert before is None or now[: len(before)] == before
-        before = now
-        history += [reply(ToolCall(f"t{turn}", "weather", {"city": "Rome"})), ToolResultMessage(f"t{turn}", "sunny")]
-    assert len(heads) == 1
 
 
 def test_claude_is_asked_to_think_in_its_own_fields() -> None:
@@ -496,15 +475,6 @@ def test_tools_that_the_provider_runs_and_unknown_frames_are_passed_over() -> No
         + stopped("end_turn")
     )
     assert message_of(read(body)).content == (Text("Found it."),)
-
-
-def test_calls_without_an_id_or_with_the_same_are_told_apart() -> None:
-    body = (
-        START + called(0, "", "clock") + called(1, "same", "clock") + called(2, "same", "clock") + stopped("tool_use")
-    )
-    calls = message_of(read(body)).tool_calls
-    assert calls[1].id == "same"
-    assert len({call.id for call in calls}) == 3
 
 
 def test_an_error_message_may_have_its_words_in_the_headers() -> None:

@@ -15,14 +15,8 @@ import msgspec
 import pytest
 
 from swink_agent import ModelSpec
-from swink_agent.adapters.catalog import (
-    ModelCapabilities,
-    ModelCatalog,
-    ModelInfo,
-    ModelPrices,
-    PriceTier,
-    TokenPrices,
-)
+from swink_agent.adapters.catalog import ModelCatalog
+from swink_agent.core.values.model_info import ModelCapabilities, ModelInfo, ModelPrices, PriceTier, TokenPrices
 
 CATALOG = ModelCatalog.load()
 ROOT = Path(__file__).parents[2]

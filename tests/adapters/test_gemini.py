@@ -166,23 +166,6 @@ def test_the_dialect_of_a_schema_is_left_out() -> None:
     assert tools["functionDeclarations"][0]["parametersJsonSchema"] == {"type": "object", "properties": {}}
 
 
-@pytest.mark.parametrize(
-    ("choice", "config"),
-    [
-        ("none", {"mode": "NONE"}),
-        ("required", {"mode": "ANY"}),
-        ("ring", {"mode": "ANY", "allowedFunctionNames": ["ring"]}),
-    ],
-)
-def test_a_tool_choice_is_a_calling_mode(choice: str, config: dict[str, Any]) -> None:
-    assert body(tools=[look_up, ring], tool_choice=choice)["toolConfig"] == {"functionCallingConfig": config}
-
-
-def test_the_automatic_choice_is_not_spelled_out() -> None:
-    assert "toolConfig" not in body(tools=[ring])
-    assert "toolConfig" not in body(tool_choice="required")
-
-
 def test_sampling_is_in_the_generation_config() -> None:
     config = body(temperature=0.0, max_tokens=99)["generationConfig"]
     assert config["temperature"] == 0.0
@@ -338,11 +321,6 @@ def test_the_first_call_of_another_model_says_that_it_is_unsigned() -> None:
     assert [part.get("thoughtSignature") for part in calls] == [None, None]
 
 
-def test_a_call_that_was_cut_off_has_no_arguments() -> None:
-    reply = AssistantMessage([ToolCall("a", "ring", {}, '{"x": ')], "gemini", stop_reason=StopReason.LENGTH)
-    assert contents([reply])[0]["parts"][0]["functionCall"] == {"id": "a", "name": "ring", "args": {}}
-
-
 def test_results_are_in_one_content_by_name_with_the_ids_of_their_calls() -> None:
     messages = [
         AssistantMessage([ToolCall("c1", "look_up", {"place": "Oslo"}), ToolCall("c2", "ring", {})], "gemini"),
@@ -358,20 +336,6 @@ def test_results_are_in_one_content_by_name_with_the_ids_of_their_calls() -> Non
             {"text": "and now?"},
         ],
     }
-
-
-def test_ids_that_others_made_are_rewritten_alike_in_call_and_result() -> None:
-    foreign = "call_1|fc_" + "x" * 80
-    messages = [
-        AssistantMessage([ToolCall(foreign, "ring", {})], "openai-responses"),
-        ToolResultMessage(foreign, "ok", tool_name="ring"),
-    ]
-    call, result = contents(messages)
-    call_id = call["parts"][0]["functionCall"]["id"]
-    assert call_id == result["parts"][0]["functionResponse"]["id"]
-    assert call_id.startswith("call_")
-    assert len(call_id) <= 64
-    assert call_id.replace("_", "").isalnum()
 
 
 PICTURES = [
@@ -408,23 +372,6 @@ def test_earlier_models_get_the_images_of_results_behind_them() -> None:
         "fileData",
     ]
     assert "parts" not in parts[0]["functionResponse"]
-
-
-def test_the_bytes_before_the_newest_messages_stay_the_same() -> None:
-    stream_fn = GeminiStreamFn(api_key="k")
-    history: list[AgentMessage] = [UserMessage("hi")]
-    before = b""
-    for turn in range(4):
-        request = built(list(history), PRO, [look_up, ring], "be brief", stream_fn)
-        assert request.body.startswith(before)
-        before = request.body.removesuffix(b"]}]}")
-        history += [
-            AssistantMessage(
-                [Thinking("hm"), Thinking("", SIGNATURE), ToolCall(f"c{turn}", "look_up", {"place": "Oslo"})], "gemini"
-            ),
-            ToolResultMessage(f"c{turn}", "rain", tool_name="look_up"),
-            UserMessage("steer") if turn == 2 else AssistantMessage("fine", "gemini"),
-        ]
 
 
 def test_one_stream_function_serves_different_models() -> None:
@@ -499,14 +446,6 @@ def test_a_signed_thought_keeps_its_signature() -> None:
 def test_a_signature_on_an_empty_last_part_is_kept() -> None:
     message = assembled(sse(chunk({"text": "ok"}), chunk({"text": "", "thoughtSignature": SIGNATURE}, finish="STOP")))
     assert message.content == (Text("ok"), Thinking("", SIGNATURE))
-
-
-def test_calls_without_ids_or_with_the_same_get_ids_of_our_own() -> None:
-    message = assembled(sse(chunk(call("ring"), call("ring", id="x"), call("ring", id="x"), finish="STOP")))
-    first, second, third = (each.id for each in message.tool_calls)
-    assert second == "x"
-    assert len({first, second, third}) == 3
-    assert first.startswith("call_")
 
 
 @pytest.mark.parametrize("arguments", [{}, None])

@@ -191,21 +191,6 @@ def test_tools_are_functions_with_their_schemas() -> None:
     assert function["function"]["parameters"]["required"] == ["place"]
 
 
-@pytest.mark.parametrize(
-    ("choice", "offered"),
-    [
-        ("auto", ["look_up", "ring"]),
-        ("required", ["look_up", "ring"]),
-        ("none", []),
-        ("ring", ["ring"]),
-        ("unknown", ["look_up", "ring"]),
-    ],
-)
-def test_a_tool_choice_is_made_by_what_is_offered(choice: str, offered: list[str]) -> None:
-    tools = body(tools=[look_up, ring], tool_choice=choice).get("tools", [])
-    assert [each["function"]["name"] for each in tools] == offered
-
-
 # -- messages ------------------------------------------------------------------------------------------------
 
 
@@ -291,20 +276,6 @@ def test_images_of_results_follow_all_results_of_the_turn() -> None:
     ]
 
 
-def test_the_bytes_before_the_newest_messages_stay_the_same() -> None:
-    stream_fn = OllamaStreamFn()
-    history: list[AgentMessage] = [UserMessage("hi")]
-    before = b""
-    for turn in range(4):
-        request = built(list(history), QWEN, [look_up, ring], "be brief", stream_fn, temperature=0.5)
-        assert request.body.startswith(before)
-        before = request.body.removesuffix(b"]}")
-        history += [
-            AssistantMessage([Thinking("hm"), ToolCall(f"c{turn}", "look_up", {"place": "Oslo"})], "ollama"),
-            ToolResultMessage(f"c{turn}", [Text("rain"), Image(Base64Image("image/png", PIXEL))], tool_name="look_up"),
-        ]
-
-
 # -- replies -------------------------------------------------------------------------------------------------
 
 
@@ -341,14 +312,6 @@ def test_parallel_calls_are_tool_use() -> None:
     )
     assert message.stop_reason == StopReason.TOOL_USE
     assert message.usage == Usage(input=11, output=7, total=18)
-
-
-def test_calls_without_ids_or_with_the_same_get_ids_of_our_own() -> None:
-    calls = [call("ring", {}), call("ring", {}, id="x"), call("ring", {}, id="x")]
-    first, second, third = (each.id for each in assembled(line(tool_calls=calls) + line("stop")).tool_calls)
-    assert second == "x"
-    assert len({first, second, third}) == 3
-    assert first.startswith("call_")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,23 +118,6 @@ def test_tools_are_flat_functions_whose_schema_is_left_alone() -> None:
             "strict": False,
         }
     ]
-
-
-@pytest.mark.parametrize(
-    ("choice", "sent"),
-    [
-        ("auto", None),
-        ("none", "none"),
-        ("required", "required"),
-        ("add", {"type": "function", "name": "add"}),
-    ],
-)
-def test_each_tool_choice_has_its_form(choice: str, sent: Any) -> None:
-    assert body_of(UserMessage("Hi"), tools=[add], tool_choice=choice).get("tool_choice") == sent
-
-
-def test_without_tools_there_is_no_tool_choice() -> None:
-    assert "tool_choice" not in body_of(UserMessage("Hi"), tool_choice="required")
 
 
 @pytest.mark.table
@@ -280,42 +262,6 @@ def test_a_result_is_text_or_parts_with_its_images(result: ToolResultMessage, ou
     assert input_of(result) == [{"type": "function_call_output", "call_id": "c", "output": output}]
 
 
-def test_what_says_nothing_is_not_sent() -> None:
-    assert input_of(
-        UserMessage(""),
-        UserMessage([Extension("note", 1)]),
-        own(Text(""), Thinking("unsigned"), Extension("note", 1)),
-        AssistantMessage([], "anthropic", "claude", stop_reason=StopReason.ABORTED),
-        UserMessage([Text(""), Text("Hi")]),
-    ) == [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]
-
-
-def test_a_call_that_was_cut_off_is_sent_with_empty_arguments() -> None:
-    (item,) = input_of(own(ToolCall("c", "add", {}, '{"a": 1'), stop_reason=StopReason.LENGTH))
-    assert item == {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
-
-
-@pytest.mark.table
-@pytest.mark.parametrize(
-    "call_id",
-    ["toolu_01ABC", "call-2bef41fa-3091-4ced-a7f7-b5ade68841cf-1", "functions.add:0", "x" * 65, "", "é", "a b"],
-)
-def test_ids_that_the_provider_does_not_take_are_rewritten_alike_in_call_and_result(call_id: str) -> None:
-    messages = (AssistantMessage([ToolCall(call_id, "add")], "other", "m"), ToolResultMessage(call_id, "5"))
-    call, result = input_of(*messages)
-    assert call["call_id"] == result["call_id"] == input_of(*messages)[0]["call_id"]
-    assert 0 < len(call["call_id"]) <= 64
-    assert call["call_id"].replace("-", "").replace("_", "").isalnum()
-    assert call["call_id"].isascii()
-    if len(call_id) in (11, 43):
-        assert call["call_id"] == call_id
-
-
-def test_ids_that_differ_stay_different() -> None:
-    first, second = input_of(own(ToolCall("x" * 65, "add"), ToolCall("x" * 66, "add")))
-    assert first["call_id"] != second["call_id"]
-
-
 @pytest.mark.table
 @pytest.mark.parametrize(
     "message",
@@ -342,29 +288,6 @@ def test_reasoning_before_a_tool_that_the_provider_ran_loses_its_id() -> None:
     first_sent, second_sent, _ = input_of(own(signed(), signed(second), Text("Found it.")))
     assert first_sent == {name: value for name, value in REASONING.items() if name != "id"}
     assert second_sent == second
-
-
-def test_the_bytes_before_the_newest_messages_stay_the_same_from_turn_to_turn() -> None:
-    stream_fn = OpenAiResponsesStreamFn(api_key="k")
-    messages = [
-        UserMessage("2+3?"),
-        own(signed(), ToolCall("call_1", "add", {"a": 2, "b": 3}), stop_reason=StopReason.TOOL_USE),
-        ToolResultMessage("call_1", "5"),
-        own(Text("5")),
-        UserMessage("Thanks"),
-    ]
-    bodies = [
-        stream_fn.build(MODEL, AgentContext("Be brief.", messages[:count], [add]), StreamOptions(session_id="s")).body
-        for count in range(1, 6)
-    ]
-    for before, after in itertools.pairwise(bodies):
-        assert before.endswith(b"]}")
-        assert after.startswith(before[:-2])
-    fresh = OpenAiResponsesStreamFn(api_key="k")
-    assert (
-        fresh.build(MODEL, AgentContext("Be brief.", messages, [add]), StreamOptions(session_id="s")).body
-        == (bodies[-1])
-    )
 
 
 # -- the reply -----------------------------------------------------------------------------------------------
@@ -446,19 +369,6 @@ def test_a_server_that_gives_every_item_the_same_place_is_understood_by_its_call
         response_end(),
     )
     assert message.tool_calls == (ToolCall("c1", "add", {"n": 1}), ToolCall("c2", "add", {"n": 2}))
-
-
-@pytest.mark.parametrize("call_id", [None, "", "same"])
-def test_calls_with_missing_or_repeated_ids_get_ids_of_their_own(call_id: str | None) -> None:
-    items = [{"type": "function_call", "call_id": call_id, "name": "add", "arguments": "{}"} for _ in range(2)]
-    message = message_of(
-        *[event("response.output_item.done", output_index=n, item=item) for n, item in enumerate(items)],
-        response_end(),
-    )
-    first, second = (call.id for call in message.tool_calls)
-    assert first
-    assert second.startswith("call_")
-    assert first != second
 
 
 def test_arguments_that_came_in_no_deltas_are_read_from_the_finished_item() -> None:

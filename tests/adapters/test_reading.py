@@ -99,6 +99,15 @@ def test_every_stop_reason_has_its_meaning(wire: Wire, body: bytes, expected: St
 
 @pytest.mark.table
 @providers
+def test_calls_without_an_id_or_with_the_same_get_ids_of_their_own(wire: Wire) -> None:
+    ids = [call.id for call in message_of(wire.read(wire.twins)).tool_calls]
+    assert "same" in ids
+    assert all(ids)
+    assert len({*ids}) == len(ids) == 3
+
+
+@pytest.mark.table
+@providers
 def test_an_error_in_the_stream_is_a_failure_of_its_kind_with_what_came_before(wire: Wire) -> None:
     for body, kind, words in wire.failures:
         events = wire.read(body)

@@ -6,10 +6,9 @@ ids, and cache marks. The wire formats are in `anthropic` and `bedrock`.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from swink_agent.core.stream import StreamOptions, prompt_text
@@ -23,40 +22,35 @@ from swink_agent.core.types import (
     ThinkingLevel,
     ToolCall,
     ToolResultMessage,
+    UserMessage,
 )
 
-from .kit.bodies import json_array
+from .kit.bodies import EncodedMessages, json_array
 from .kit.documents import mapping
-
-__all__ = [
-    "REDACTED",
-    "Claude",
-    "ThinkingPlan",
-    "arguments_of",
-    "call_id",
-    "called_tools",
-    "claude_of",
-    "conversation",
-    "is_signed_for",
-    "plan_thinking",
-    "sendable",
-    "system_text",
-    "with_extra",
-]
 
 REDACTED = "redacted:"
 """The beginning of a thinking block's signature if it holds only reasoning that the provider encrypted."""
 
 # -- conversations -------------------------------------------------------------------------------------------
 
-_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
+class ClaudeWire(NamedTuple):
+    """How a provider writes the content of messages."""
 
-def call_id(given: str) -> str:
-    """Returns the id of a call or result if the provider accepts it, else one derived from it."""
-    if _PLAIN_ID.fullmatch(given):
-        return given
-    return f"call_{hashlib.sha256(given.encode(errors='replace')).hexdigest()[:32]}"
+    user_blocks: Callable[[Sequence[Any]], list[dict[str, Any]]]
+    assistant_block: Callable[[Text | Thinking | ToolCall], dict[str, Any]]
+    tool_result: Callable[[ToolResultMessage], dict[str, Any]]
+    takes_thinking: bool = True
+
+    def content(self, message: AgentMessage, *, with_thinking: bool) -> list[dict[str, Any]]:
+        """Returns the content blocks of one message, with its reasoning or without."""
+        if isinstance(message, UserMessage):
+            return self.user_blocks(message.content)
+        if isinstance(message, AssistantMessage):
+            return [self.assistant_block(block) for block in _sendable(message, with_thinking=with_thinking)]
+        if isinstance(message, ToolResultMessage):
+            return [self.tool_result(message)]
+        raise TypeError(f"a {type(message).__name__} is not a message for a provider")
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
@@ -90,7 +84,7 @@ def is_signed_for(message: AssistantMessage, model: ModelSpec) -> bool:
     return message.provider == model.provider and message.model_id in ("", model.model_id)
 
 
-def sendable(message: AssistantMessage, *, with_thinking: bool) -> list[Text | Thinking | ToolCall]:
+def _sendable(message: AssistantMessage, *, with_thinking: bool) -> list[Text | Thinking | ToolCall]:
     """Returns the blocks of a reply to send back: no blank text, no unsigned reasoning, no reasoning at its end."""
     blocks: list[Text | Thinking | ToolCall] = []
     for block in message.content:
@@ -107,32 +101,33 @@ def sendable(message: AssistantMessage, *, with_thinking: bool) -> list[Text | T
 def conversation(
     model: ModelSpec,
     messages: Sequence[AgentMessage],
-    content_of: Callable[[AgentMessage, bool], bytes],
+    encoded: EncodedMessages,
+    wire: ClaudeWire,
     *,
     filler: bytes,
     mark: Callable[[bytes], bytes] | None,
 ) -> bytes:
     """Encodes the messages as one JSON array; user and assistant alternate, and the user is first and last.
 
-    `content_of` gives the content of one message, with or without its reasoning, and `mark` adds the cache mark to a
-    content. The last message and the last one of the request before are marked: a mark finds an earlier one only twenty
-    blocks back, and a reply with its results may be longer.
+    `mark` adds the cache mark to a content. The last message and the last one of the request before are marked: a mark
+    finds an earlier one only twenty blocks back, and a reply with its results may be longer.
     """
-    turns = _alternating(model, messages, content_of, filler)
+    turns = _alternating(model, messages, encoded, wire, filler)
     marked = (len(turns) - 1, len(turns) - 3) if mark is not None else ()
-    encoded: list[bytes] = []
+    sent: list[bytes] = []
     for position, (role, pieces) in enumerate(turns):
-        content = json_array(pieces)
+        blocks = json_array(pieces)
         if mark is not None and position in marked:
-            content = mark(content)
-        encoded.append(b'{"role":"%b","content":%b}' % (role, content))
-    return json_array(encoded)
+            blocks = mark(blocks)
+        sent.append(b'{"role":"%b","content":%b}' % (role, blocks))
+    return json_array(sent)
 
 
 def _alternating(
     model: ModelSpec,
     messages: Sequence[AgentMessage],
-    content_of: Callable[[AgentMessage, bool], bytes],
+    encoded: EncodedMessages,
+    wire: ClaudeWire,
     filler: bytes,
 ) -> list[tuple[bytes, list[bytes]]]:
     """Returns the roles of the turns with their blocks; consecutive user messages and results are one turn.
@@ -143,7 +138,8 @@ def _alternating(
     turns: list[tuple[bytes, list[bytes]]] = []
     for message in messages:
         is_reply = type(message) is AssistantMessage
-        content = content_of(message, is_reply and is_signed_for(message, model))[1:-1]
+        with_thinking = is_reply and wire.takes_thinking and is_signed_for(message, model)
+        content = encoded.encode(message, partial(wire.content, with_thinking=with_thinking), with_thinking)[1:-1]
         if not content:
             continue
         follows_user = bool(turns) and turns[-1][0] == b"user"
@@ -291,7 +287,7 @@ def _goes_on_without_thinking(model: ModelSpec, messages: Sequence[AgentMessage]
     has_results = False
     for message in reversed(messages):
         if type(message) is AssistantMessage:
-            blocks = sendable(message, with_thinking=is_signed_for(message, model))
+            blocks = _sendable(message, with_thinking=is_signed_for(message, model))
             return has_results and bool(blocks) and type(blocks[0]) is not Thinking
         has_results = has_results or type(message) is ToolResultMessage
     return False

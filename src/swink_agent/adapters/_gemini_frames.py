@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
+from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.types import StopReason, Usage
 from swink_agent.core.values.decoders import json_decoder
 
@@ -19,9 +20,6 @@ from .kit.bodies import unused_id
 from .kit.documents import UNREADABLE, count, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameError, JsonArrayFrames, LineFrames, SseFrames, take_last
-from .kit.reply import ReplyWriter
-
-__all__ = ["GeminiParser"]
 
 
 class _FunctionCall(Struct):

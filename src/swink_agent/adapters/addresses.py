@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-__all__ = ["address_problem"]
-
 
 def address_problem(url: str) -> str:
     """Returns why a URL is not a valid address of a server, as words to follow it; an empty string if it is."""

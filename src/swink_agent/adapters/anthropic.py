@@ -10,12 +10,11 @@ from msgspec import Struct
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     PDF,
     AgentContext,
-    AgentMessage,
-    AssistantMessage,
     Document,
     Image,
     ModelSpec,
@@ -26,34 +25,30 @@ from swink_agent.core.types import (
     ToolResultMessage,
     UrlSource,
     Usage,
-    UserMessage,
 )
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
 from ._claude import (
     REDACTED,
+    ClaudeWire,
     arguments_of,
-    call_id,
     called_tools,
     claude_of,
     conversation,
     plan_thinking,
-    sendable,
     system_text,
     with_extra,
 )
-from .kit.bodies import json_object, short_id, unused_id
+from .kit.bodies import json_object, parts_of, short_id, unused_id
 from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import ShapeError, SseFrames, take_last
+from .kit.frames import ShapeError, SseFrames
 from .kit.images import Note, document_data, document_url, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
-from .kit.reply import ReplyWriter
+from .kit.parsing import FrameParser
 from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
-
-__all__ = ["AnthropicParser", "AnthropicStreamFn"]
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
 _SCHEMAS = SchemaSubset(
@@ -116,12 +111,9 @@ class AnthropicStreamFn(KeyedStreamFn):
             fields["metadata"] = {"user_id": short_id(options.session_id, "session")}
         fields = with_extra(fields, options.extra)
         fields["messages"] = conversation(
-            model, context.messages, self._content, filler=_FILLER, mark=_marked if mark else None
+            model, context.messages, self.encoded, _WIRE, filler=_FILLER, mark=_marked if mark else None
         )
         return fields
-
-    def _content(self, message: AgentMessage, with_thinking: bool) -> bytes:
-        return self.encoded.encode(message, _own_content if with_thinking else _content, with_thinking)
 
 
 def _marked(content: bytes) -> bytes:
@@ -155,31 +147,12 @@ def _text(given: str) -> dict[str, Any]:
     return {"type": "text", "text": given}
 
 
-def _content(message: AgentMessage) -> list[dict[str, Any]]:
-    """Returns the content blocks of one message, without reasoning."""
-    if isinstance(message, UserMessage):
-        return _user_blocks(message.content)
-    if isinstance(message, AssistantMessage):
-        return [_assistant_block(block) for block in sendable(message, with_thinking=False)]
-    if isinstance(message, ToolResultMessage):
-        return [_tool_result(message)]
-    raise TypeError(f"a {type(message).__name__} is not a message for a provider")
-
-
-def _own_content(message: AssistantMessage) -> list[dict[str, Any]]:
-    return [_assistant_block(block) for block in sendable(message, with_thinking=True)]
-
-
 def _user_blocks(content: Sequence[Any]) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
-    for block in content:
-        if type(block) is Text and block.text.strip():
-            blocks.append(_text(block.text))
-        elif type(block) is Image:
-            blocks.append(_image(block))
-        elif type(block) is Document:
-            blocks.append(_document(block))
-    return blocks
+    return parts_of(content, {Text: _text_block, Image: _image, Document: _document})
+
+
+def _text_block(block: Text) -> dict[str, Any] | None:
+    return _text(block.text) if block.text.strip() else None
 
 
 def _image(image: Image) -> dict[str, Any]:
@@ -207,7 +180,8 @@ def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
         case Text():
             return _text(block.text)
         case ToolCall():
-            return {"type": "tool_use", "id": call_id(block.id), "name": block.name, "input": arguments_of(block)}
+            given = {"name": block.name, "input": arguments_of(block)}
+            return {"type": "tool_use", "id": short_id(block.id, "call"), **given}
         case Thinking():
             signature = block.signature or ""
             if signature.startswith(REDACTED):
@@ -218,12 +192,15 @@ def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
 def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
     """Returns the block of a call's result. An error contains only text, and may not be empty."""
     content = _user_blocks(message.content) or [_text("(no output)")]
-    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id(message.tool_call_id)}
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": short_id(message.tool_call_id, "call")}
     if not message.is_error:
         return {**result, "content": content}
     if any(block["type"] != "text" for block in content):
         return {**result, "content": [_text("Error:"), *content]}
     return {**result, "content": content, "is_error": True}
+
+
+_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result)
 
 
 # -- events --------------------------------------------------------------------------------------------------
@@ -268,22 +245,18 @@ _STOP_REASONS = {
 }
 
 
-class AnthropicParser:
+class AnthropicParser(FrameParser[tuple[bytes, bytes]]):
     """The server-sent events of one message."""
 
     def __init__(self) -> None:
-        self.writer = ReplyWriter()
-        self._frames = SseFrames()
+        super().__init__(SseFrames())
         self._events = MessageEvents(self.writer)
 
-    def feed(self, data: bytes) -> bool:
-        frames = self._frames.feed(data)
-        for _, payload in frames:
-            self._events.take(payload)
-        return bool(frames)
+    def take(self, frame: tuple[bytes, bytes], /) -> None:
+        self._events.take(frame[1])
 
     def end(self) -> None:
-        take_last((payload for _, payload in self._frames.end()), self._events.take)
+        super().end()
         self._events.end()
 
     def usage_so_far(self) -> Usage | None:

@@ -19,8 +19,6 @@ from . import registry
 from .kit.transport import HttpRequest, Limits, Transport
 from .openai import OpenAiStreamFn
 
-__all__ = ["AzureStreamFn"]
-
 _API_VERSION = "2024-10-21"
 
 

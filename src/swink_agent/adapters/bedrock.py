@@ -22,8 +22,6 @@ from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
-    AgentMessage,
-    AssistantMessage,
     Document,
     Image,
     ModelSpec,
@@ -34,35 +32,31 @@ from swink_agent.core.types import (
     ToolCall,
     ToolResultMessage,
     Usage,
-    UserMessage,
 )
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
 from ._claude import (
     REDACTED,
+    ClaudeWire,
     arguments_of,
-    call_id,
     called_tools,
     claude_of,
     conversation,
     plan_thinking,
-    sendable,
     system_text,
     with_extra,
 )
 from .anthropic import MessageEvents
-from .kit.bodies import EncodedMessages, json_object, short_id, unused_id
+from .kit.bodies import EncodedMessages, json_object, parts_of, short_id, unused_id
 from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import AwsEventFrames, AwsMessage, FrameError
 from .kit.http import HttpStreamFn
 from .kit.images import Note, document_data, document_url, picture
 from .kit.outgoing import RequestError
-from .kit.reply import ReplyWriter
+from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest, Limits, Transport
-
-__all__ = ["BedrockParser", "BedrockStreamFn"]
 
 _MARK: dict[str, Any] = {"cachePoint": {"type": "default"}}
 _FILLER = b'{"text":"Continue."}'
@@ -183,17 +177,12 @@ class BedrockStreamFn(HttpStreamFn):
         if options.session_id:
             fields["requestMetadata"] = {"session_id": short_id(options.session_id, "session")}
         fields = with_extra(fields, options.extra)
-        content_of = self._content if claude_of(model.model_id) is not None else self._plain_content
+        # Other models do not accept reasoning, not even their own.
+        wire = _WIRE if claude_of(model.model_id) is not None else _WIRE._replace(takes_thinking=False)
         fields["messages"] = conversation(
-            model, context.messages, content_of, filler=_FILLER, mark=_marked if mark else None
+            model, context.messages, self.encoded, wire, filler=_FILLER, mark=_marked if mark else None
         )
         return fields
-
-    def _content(self, message: AgentMessage, with_thinking: bool) -> bytes:
-        return self.encoded.encode(message, _own_content if with_thinking else _content, with_thinking)
-
-    def _plain_content(self, message: AgentMessage, _: bool) -> bytes:
-        return self._content(message, False)  # other models do not accept reasoning, not even their own
 
 
 def _marked(content: bytes) -> bytes:
@@ -258,33 +247,15 @@ def _tool_choice(choice: str) -> dict[str, Any]:
 # -- messages ------------------------------------------------------------------------------------------------
 
 
-def _content(message: AgentMessage) -> list[dict[str, Any]]:
-    """Returns the content blocks of one message, without reasoning."""
-    if isinstance(message, UserMessage):
-        return _user_blocks(message.content)
-    if isinstance(message, AssistantMessage):
-        return [_assistant_block(block) for block in sendable(message, with_thinking=False)]
-    if isinstance(message, ToolResultMessage):
-        return [{"toolResult": _tool_result(message)}]
-    raise TypeError(f"a {type(message).__name__} is not a message for a provider")
-
-
-def _own_content(message: AssistantMessage) -> list[dict[str, Any]]:
-    return [_assistant_block(block) for block in sendable(message, with_thinking=True)]
-
-
 def _user_blocks(content: Sequence[Any]) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
-    for block in content:
-        if type(block) is Text and block.text.strip():
-            blocks.append({"text": block.text})
-        elif type(block) is Image:
-            blocks.append(_image(block))
-        elif type(block) is Document:
-            blocks.append(_document(block))
+    blocks = parts_of(content, {Text: _text, Image: _image, Document: _document})
     if any("document" in block for block in blocks) and not any("text" in block for block in blocks):
         blocks.insert(0, {"text": "(see the document)"})  # a document without text is refused
     return blocks
+
+
+def _text(block: Text) -> dict[str, Any] | None:
+    return {"text": block.text} if block.text.strip() else None
 
 
 def _image(image: Image) -> dict[str, Any]:
@@ -331,7 +302,8 @@ def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
         case Text():
             return {"text": block.text}
         case ToolCall():
-            return {"toolUse": {"toolUseId": call_id(block.id), "name": block.name, "input": arguments_of(block)}}
+            given = {"name": block.name, "input": arguments_of(block)}
+            return {"toolUse": {"toolUseId": short_id(block.id, "call"), **given}}
         case Thinking():
             return {"reasoningContent": _reasoning(block)}
 
@@ -345,8 +317,11 @@ def _reasoning(block: Thinking) -> dict[str, Any]:
 
 def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
     content = _user_blocks(message.content) or [{"text": "(no output)"}]
-    result: dict[str, Any] = {"toolUseId": call_id(message.tool_call_id), "content": content}
-    return {**result, "status": "error"} if message.is_error else result
+    result: dict[str, Any] = {"toolUseId": short_id(message.tool_call_id, "call"), "content": content}
+    return {"toolResult": {**result, "status": "error"} if message.is_error else result}
+
+
+_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result)
 
 
 # -- frames --------------------------------------------------------------------------------------------------
@@ -413,23 +388,15 @@ _EXCEPTIONS = {
 }
 
 
-class BedrockParser:
+class BedrockParser(FrameParser[AwsMessage]):
     """Reads the frames of one reply: those of Converse, or chunks with Anthropic's events."""
 
     def __init__(self) -> None:
-        self.writer = ReplyWriter()
-        self._frames = AwsEventFrames()
+        super().__init__(AwsEventFrames())
         self._wrapped = MessageEvents(self.writer)
         self._ids: set[str] = set()
         self._stop: str | None = None
         self._usage: Usage | None = None
-
-    def feed(self, data: bytes) -> bool:
-        messages = self._frames.feed(data)
-        for message in messages:
-            if not self.writer.is_finished:
-                self._take(message)
-        return bool(messages)
 
     def end(self) -> None:
         self._wrapped.end()
@@ -443,7 +410,9 @@ class BedrockParser:
         else:
             self.writer.done(_STOP_REASONS.get(self._stop, StopReason.STOP), usage)
 
-    def _take(self, message: AwsMessage) -> None:
+    def take(self, message: AwsMessage, /) -> None:
+        if self.writer.is_finished:
+            return
         if message.headers.get(":message-type", "event") != "event":
             self.end()  # an exception after the stop reason changes nothing
             self.writer.fail(*_failure(message), usage=self.usage_so_far())

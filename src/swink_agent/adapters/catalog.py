@@ -16,10 +16,8 @@ import msgspec
 
 from swink_agent.core.types import ModelSpec
 from swink_agent.core.values.decoders import json_decoder
-from swink_agent.core.values.model_info import ModelCapabilities, ModelInfo, ModelPrices, PriceTier, TokenPrices
+from swink_agent.core.values.model_info import ModelInfo, ModelPrices
 from swink_agent.core.values.value import Value
-
-__all__ = ["ModelCapabilities", "ModelCatalog", "ModelInfo", "ModelPrices", "PriceTier", "TokenPrices"]
 
 log = logging.getLogger("swink_agent")
 

@@ -7,7 +7,6 @@ directly before it, and is sent back with that part. A `Thinking` block with tex
 from __future__ import annotations
 
 import base64
-import hashlib
 import mimetypes
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,13 +38,11 @@ from swink_agent.core.types import (
 
 from . import registry
 from ._gemini_frames import GeminiParser
-from .kit.bodies import json_array, json_object
+from .kit.bodies import json_array, json_object, parts_of, short_id
 from .kit.images import Note, document_data, document_url, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
-
-__all__ = ["GeminiParser", "GeminiStreamFn"]
 
 _UNSIGNED = "skip_thought_signature_validator"
 """Google's documented signature for the first call of another model's message, which Gemini 3 refuses unsigned."""
@@ -55,7 +52,6 @@ _SCHEMAS = SchemaSubset(
     is_closed=False,
     enum_types=(str, int, float),
 )
-_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SIGNATURE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _SERVER_TOOL = re.compile(rb"\x12[\x80-\xff]*[\x00-\x7f]\x0a[\x80-\xff]*[\x00-\x7f]\x08", re.DOTALL)
 
@@ -194,17 +190,11 @@ def _content(role: str, parts: list[bytes]) -> bytes:
 
 
 def _user_parts(message: UserMessage) -> list[dict[str, Any]]:
-    return [part for block in message.content for part in _user_part(block)]
+    return parts_of(message.content, {Text: _text_part, Image: _image_part, Document: _document_part})
 
 
-def _user_part(block: UserBlock) -> Iterator[dict[str, Any]]:
-    if type(block) is Text:
-        if block.text:
-            yield {"text": block.text}
-    elif type(block) is Image:
-        yield _image_part(block)
-    elif type(block) is Document:
-        yield _document_part(block)
+def _text_part(block: Text) -> dict[str, Any] | None:
+    return {"text": block.text} if block.text else None
 
 
 def _image_part(image: Image) -> dict[str, Any]:
@@ -258,7 +248,7 @@ def _model_parts(message: AssistantMessage, *, is_own: bool, needs_signature: bo
             part: dict[str, Any] = {"text": block.text}
         elif type(block) is ToolCall:
             arguments = {} if block.is_incomplete else block.arguments
-            part = {"functionCall": {"id": _call_id(block.id), "name": block.name, "args": arguments}}
+            part = {"functionCall": {"id": short_id(block.id, "call"), "name": block.name, "args": arguments}}
             signature = signature or ("" if has_call or not needs_signature else _UNSIGNED)
             has_call = True
         else:
@@ -278,13 +268,6 @@ def _goes_back(signature: str) -> bool:
     return len(start) < 16 or "=" in start or not _SERVER_TOOL.match(base64.b64decode(start))
 
 
-def _call_id(call_id: str) -> str:
-    """Returns the id, or a hash of an id in another provider's form; a call and its result get the same one."""
-    if _PLAIN_ID.fullmatch(call_id):
-        return call_id
-    return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-
-
 def _result_parts(message: ToolResultMessage, *, name: str, takes_pictures: bool) -> list[dict[str, Any]]:
     shown = extract_text(message.content)
     attached = _attached(message.content)
@@ -294,7 +277,7 @@ def _result_parts(message: ToolResultMessage, *, name: str, takes_pictures: bool
     if not shown and attached:
         shown = f"(see the {_noun(attached).lower()})"
     response: dict[str, Any] = {
-        "id": _call_id(message.tool_call_id),
+        "id": short_id(message.tool_call_id, "call"),
         "name": name,
         "response": {"error" if message.is_error else "output": shown},
     }

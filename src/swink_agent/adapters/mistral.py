@@ -20,8 +20,6 @@ from swink_agent.core.types import AgentContext, Image, ModelSpec, Text, ToolRes
 from . import registry
 from .openai import OpenAiStreamFn, is_silent
 
-__all__ = ["MistralStreamFn"]
-
 _ID = re.compile(r"[a-zA-Z0-9]{9}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _BRIDGE = msgspec.json.encode({"role": "assistant", "content": "I have the results."})

@@ -5,7 +5,6 @@ For Ollama's OpenAI-compatible API, use `OpenAiStreamFn` with a `base_url`.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -36,41 +35,28 @@ from swink_agent.core.types import (
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import EncodedMessages, json_array, json_object, unused_id
+from .kit.bodies import json_array, json_object, unused_id
 from .kit.documents import UNREADABLE, count, items, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import FrameError, LineFrames, take_last
-from .kit.http import HttpStreamFn, with_advice
+from .kit.frames import FrameError, LineFrames
+from .kit.http import with_advice
 from .kit.images import Note, picture
-from .kit.reply import ReplyWriter
-from .kit.transport import HttpRequest, Limits, Transport, TransportError
+from .kit.keyed import KeyedStreamFn
+from .kit.parsing import FrameParser
+from .kit.transport import HttpRequest, TransportError
 
-__all__ = ["OllamaParser", "OllamaStreamFn"]
 
-
-class OllamaStreamFn(HttpStreamFn):
+class OllamaStreamFn(KeyedStreamFn):
     """Models of an Ollama server, by default the one on this machine. Only ollama.com needs a key."""
 
     description: ClassVar[ProviderDescription] = registry.ollama
     content_types: ClassVar[tuple[str, ...]] = ("application/x-ndjson", "application/json")
 
-    def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        *,
-        transport: Transport | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(transport=transport, limits=limits)
-        self.base_url = _server(base_url or os.environ.get("OLLAMA_HOST") or "")
-        self.address_source = "base_url" if base_url else "OLLAMA_HOST"
-        self.given_address = base_url or os.environ.get("OLLAMA_HOST") or ""
-        self._api_key = api_key or os.environ.get("OLLAMA_API_KEY")
-        self.encoded = EncodedMessages()
+    def with_version(self, url: str) -> str:
+        return _server(url)
 
-    def check(self, model: ModelSpec, options: StreamOptions) -> None:
-        self.server()
+    def serves(self, provider: str) -> bool:
+        return provider == self.provider
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
         """Whether the model takes this JSON Schema for its reply: any, but with tools it could not call one."""
@@ -80,7 +66,7 @@ class OllamaStreamFn(HttpStreamFn):
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         headers = {"content-type": "application/json", "accept": "application/x-ndjson", "accept-encoding": "identity"}
-        if key := options.api_key or self._api_key:
+        if key := self.key(options):
             headers["authorization"] = f"Bearer {key}"
         return HttpRequest(
             url=f"{self.server()}/api/chat",
@@ -295,25 +281,15 @@ _decode_line = json_decoder(_Line).decode
 _OPTIONAL = frozenset({"id"})
 
 
-class OllamaParser:
+class OllamaParser(FrameParser[bytes]):
     """Reads the lines of a reply; the last one has the stop reason and the usage."""
 
     def __init__(self) -> None:
-        self.writer = ReplyWriter()
-        self._lines = LineFrames()
+        super().__init__(LineFrames())
         self._call_ids: set[str] = set()
         self._usage: Usage | None = None
 
-    def feed(self, data: bytes) -> bool:
-        lines = self._lines.feed(data)
-        for line in lines:
-            self._take(line)
-        return bool(lines)
-
-    def end(self) -> None:
-        take_last(self._lines.end(), self._take)
-
-    def _take(self, data: bytes) -> None:
+    def take(self, data: bytes, /) -> None:
         if self.writer.is_finished or not data.strip():
             return
         line = read(data, _decode_line, _Line, "a line", _OPTIONAL)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -38,24 +37,22 @@ from swink_agent.core.types import (
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import json_array, json_object, short_id
+from .kit.bodies import json_array, json_object, parts_of, short_id, unused_id
 from .kit.documents import count, items, json_text, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import SseFrames, take_last
-from .kit.http import Parser, takes_images
+from .kit.frames import SseFrames
+from .kit.http import Parser
 from .kit.images import Note, document_data, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
-from .kit.reply import ReplyWriter
+from .kit.parsing import FrameParser
 from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
-
-__all__ = ["STRICT", "ChatParser", "OpenAiStreamFn", "is_silent", "strict_format", "takes_schemas"]
 
 _LONGEST_ID = 40
 _WITHOUT_REASONING = re.compile(r"gpt-[34]|chatgpt|gpt-5-chat")
 _STRICT_HOSTS = ("groq.com", "cerebras.ai", "googleapis.com")
 """Servers that refuse unknown fields."""
-_EFFORT = {
+EFFORT = {
     ThinkingLevel.MINIMAL: "minimal",
     ThinkingLevel.LOW: "low",
     ThinkingLevel.MEDIUM: "medium",
@@ -105,6 +102,7 @@ class OpenAiStreamFn(KeyedStreamFn):
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     max_tokens_field: ClassVar[str] = "max_completion_tokens"
     session_field: ClassVar[str] = "prompt_cache_key"
+    documents_need_images: ClassVar[bool] = True
     schemas: ClassVar[SchemaSubset] = STRICT
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
@@ -144,10 +142,6 @@ class OpenAiStreamFn(KeyedStreamFn):
         fields["messages"] = json_array(self.messages(context))
         return fields
 
-    def without_documents(self, model: ModelSpec) -> str:
-        """Models that see no images take no documents either."""
-        return super().without_documents(model) or ("" if takes_images(model) else str(model))
-
     def session_fields(self, options: StreamOptions) -> dict[str, Any]:
         """Returns the session field, by which the provider finds its cache, except for servers that refuse it."""
         if not options.session_id or options.cache != "auto":
@@ -165,7 +159,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         return {"stream_options": {"include_usage": True}}
 
     def thinking(self, model: ModelSpec) -> dict[str, Any]:
-        effort = _EFFORT.get(model.thinking_level)
+        effort = EFFORT.get(model.thinking_level)
         return {} if effort is None or _WITHOUT_REASONING.match(model.model_id) else {"reasoning_effort": effort}
 
     def tool(self, tool: AgentTool) -> dict[str, Any]:
@@ -214,27 +208,7 @@ class OpenAiStreamFn(KeyedStreamFn):
     def user_content(self, content: Sequence[Any]) -> str | list[dict[str, Any]]:
         if all(type(block) is Text for block in content):
             return extract_text(content)
-        parts: list[dict[str, Any]] = []
-        for block in content:
-            if type(block) is Text:
-                parts.append({"type": "text", "text": block.text})
-            elif type(block) is Image:
-                parts.append(self._image_part(block))
-            elif type(block) is Document:
-                parts.append(self._document_part(block))
-        return parts
-
-    def _image_part(self, image: Image) -> dict[str, Any]:
-        url = image_url(image)
-        if isinstance(url, Note):
-            return {"type": "text", "text": url.text}
-        return {"type": "image_url", "image_url": {"url": url}}
-
-    def _document_part(self, document: Document) -> dict[str, Any]:
-        data = document_data(document)
-        if isinstance(data, Note):
-            return {"type": "text", "text": data.text}
-        return {"type": "file", "file": {"filename": file_name(document), "file_data": f"data:{PDF};base64,{data}"}}
+        return parts_of(content, {Text: _text_part, Image: _image_part, Document: _document_part}) or ""
 
     def assistant(self, message: AssistantMessage) -> dict[str, Any]:
         fields: dict[str, Any] = {"role": "assistant"}
@@ -272,6 +246,22 @@ class OpenAiStreamFn(KeyedStreamFn):
 
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> Parser:
         return ChatParser()
+
+
+def _text_part(block: Text | Note) -> dict[str, Any] | None:
+    return {"type": "text", "text": block.text} if block.text else None
+
+
+def _image_part(image: Image) -> dict[str, Any] | None:
+    url = image_url(image)
+    return _text_part(url) if isinstance(url, Note) else {"type": "image_url", "image_url": {"url": url}}
+
+
+def _document_part(document: Document) -> dict[str, Any] | None:
+    data = document_data(document)
+    if isinstance(data, Note):
+        return _text_part(data)
+    return {"type": "file", "file": {"filename": file_name(document), "file_data": f"data:{PDF};base64,{data}"}}
 
 
 def _is_at(host: str, places: tuple[str, ...]) -> bool:
@@ -352,30 +342,24 @@ class _PendingCall:
         self.arguments: list[str] = []
 
 
-class ChatParser:
+class ChatParser(FrameParser[tuple[bytes, bytes]]):
     """Chunks of a chat completion."""
 
     def __init__(self) -> None:
-        self.writer = ReplyWriter()
-        self._frames = SseFrames()
+        super().__init__(SseFrames())
         self._usage: dict[str, Any] = {}
         self._finish: str | None = None
         self._refusal: list[str] = []
         self._calls: dict[int, _PendingCall] = {}
-        self._started = 0
-
-    def feed(self, data: bytes) -> bool:
-        frames = self._frames.feed(data)
-        for _, payload in frames:
-            self._take(payload)
-        return bool(frames)
+        self._ids: set[str] = set()
 
     def end(self) -> None:
-        take_last((payload for _, payload in self._frames.end()), self._take)
+        super().end()
         if not self.writer.is_finished and self._finish is not None:
             self._done()
 
-    def _take(self, payload: bytes) -> None:
+    def take(self, frame: tuple[bytes, bytes], /) -> None:
+        payload = frame[1]
         if self.writer.is_finished:
             return
         if payload.strip() == b"[DONE]":
@@ -435,8 +419,7 @@ class ChatParser:
             arguments = json_text(arguments)
         if name and not pending.name:
             pending.name = name
-            pending.id = pending.id or f"call_{uuid4().hex[:24]}"
-            self.writer.start_call(pending.key, pending.id, name)
+            self.writer.start_call(pending.key, unused_id(pending.id, self._ids), name)
             for piece in pending.arguments:
                 self.writer.arguments(pending.key, piece)
             pending.arguments.clear()

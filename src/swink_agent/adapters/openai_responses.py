@@ -29,7 +29,6 @@ from swink_agent.core.types import (
     StopReason,
     Text,
     Thinking,
-    ThinkingLevel,
     ToolCall,
     ToolResultMessage,
     Usage,
@@ -38,26 +37,16 @@ from swink_agent.core.types import (
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import json_array, json_object, short_id, unused_id
+from .kit.bodies import json_array, json_object, parts_of, short_id, unused_id
 from .kit.documents import count, document, items, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import SseFrames, take_last
-from .kit.http import takes_images
+from .kit.frames import SseFrames
 from .kit.images import Note, document_data, document_url, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
-from .kit.reply import ReplyWriter
+from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest
-from .openai import STRICT, strict_format, takes_schemas
+from .openai import EFFORT, STRICT, strict_format, takes_schemas
 
-__all__ = ["OpenAiResponsesStreamFn", "ResponsesParser"]
-
-_EFFORT = {
-    ThinkingLevel.MINIMAL: "minimal",
-    ThinkingLevel.LOW: "low",
-    ThinkingLevel.MEDIUM: "medium",
-    ThinkingLevel.HIGH: "high",
-    ThinkingLevel.EXTRA_HIGH: "xhigh",
-}
 _WITHOUT_REASONING = re.compile(r"(?:^|[/.])(?:gpt-[34]|chatgpt|gpt-5-chat)")
 
 
@@ -73,6 +62,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     kin: ClassVar[frozenset[str]] = frozenset({"openai"})
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     session_field: ClassVar[str] = "prompt_cache_key"
+    documents_need_images: ClassVar[bool] = True
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
         """Whether the model takes this JSON Schema for its reply."""
@@ -101,7 +91,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
             fields["tool_choice"] = _tool_choice(options.tool_choice)
         if not _WITHOUT_REASONING.search(model.model_id):
             fields["include"] = ["reasoning.encrypted_content"]
-            if effort := _EFFORT.get(model.thinking_level):
+            if effort := EFFORT.get(model.thinking_level):
                 fields["reasoning"] = {"effort": effort, "summary": "auto"}
         if options.output_schema is not None:
             fields["text"] = {"format": {"type": "json_schema", **strict_format(options.output_schema, STRICT)}}
@@ -119,10 +109,6 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
             encoded = self.encoded.encode(message, partial(_items, with_reasoning=is_own), is_own)
             if encoded != b"[]":
                 yield encoded[1:-1]
-
-    def without_documents(self, model: ModelSpec) -> str:
-        """Models that see no images take no documents either."""
-        return super().without_documents(model) or ("" if takes_images(model) else str(model))
 
     # -- the reply ---------------------------------------------------------------------------------------------
 
@@ -160,7 +146,7 @@ def _tool_choice(choice: str) -> str | dict[str, Any] | None:
 def _items(message: AgentMessage, *, with_reasoning: bool) -> list[dict[str, Any]]:
     """The input items of one message."""
     if isinstance(message, UserMessage):
-        content = _content(message.content)
+        content = parts_of(message.content, _PARTS)
         return [{"type": "message", "role": "user", "content": content}] if content else []
     if isinstance(message, AssistantMessage):
         return _reply_items(message, with_reasoning)
@@ -174,29 +160,25 @@ def _is_own(message: AssistantMessage, model: ModelSpec) -> bool:
     return (message.provider, message.model_id) == (model.provider, model.model_id) and not message.is_failed
 
 
-def _content(blocks: Sequence[Any]) -> list[dict[str, Any]]:
-    content: list[dict[str, Any]] = []
-    for block in blocks:
-        if type(block) is Text and block.text:
-            content.append({"type": "input_text", "text": block.text})
-        elif type(block) is Image:
-            url = image_url(block)
-            if isinstance(url, Note):
-                content.append({"type": "input_text", "text": url.text})
-            else:
-                content.append({"type": "input_image", "image_url": url, "detail": "auto"})
-        elif type(block) is Document:
-            content.append(_file_part(block))
-    return content
+def _text_part(block: Text | Note) -> dict[str, Any] | None:
+    return {"type": "input_text", "text": block.text} if block.text else None
 
 
-def _file_part(document: Document) -> dict[str, Any]:
+def _image_part(image: Image) -> dict[str, Any] | None:
+    url = image_url(image)
+    return _text_part(url) if isinstance(url, Note) else {"type": "input_image", "image_url": url, "detail": "auto"}
+
+
+def _file_part(document: Document) -> dict[str, Any] | None:
     if (url := document_url(document)) is not None:
         return {"type": "input_file", "file_url": url}
     data = document_data(document)
     if isinstance(data, Note):
-        return {"type": "input_text", "text": data.text}
+        return _text_part(data)
     return {"type": "input_file", "filename": file_name(document), "file_data": f"data:{PDF};base64,{data}"}
+
+
+_PARTS = {Text: _text_part, Image: _image_part, Document: _file_part}
 
 
 def _reply_items(message: AssistantMessage, with_reasoning: bool) -> list[dict[str, Any]]:
@@ -227,7 +209,7 @@ def _call_item(call: ToolCall) -> dict[str, Any]:
 
 def _result_item(message: ToolResultMessage) -> dict[str, Any]:
     """Returns the item of a call's result. This API has no flag for an error: the text says so."""
-    content = _content(message.content)
+    content = parts_of(message.content, _PARTS)
     output: str | list[dict[str, Any]] = content
     if all(part["type"] == "input_text" for part in content):
         output = "".join(part["text"] for part in content) or "(no output)"
@@ -299,12 +281,11 @@ class _Call:
         self.has_arguments = False
 
 
-class ResponsesParser:
+class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
     """Events of a response."""
 
     def __init__(self) -> None:
-        self.writer = ReplyWriter()
-        self._frames = SseFrames()
+        super().__init__(SseFrames())
         self._calls: dict[_Key, _Call] = {}
         self._call_ids: set[str] = set()
         self._last_call: _Call | None = None
@@ -313,16 +294,8 @@ class ResponsesParser:
         self._refusal: list[str] = []
         self._counts: dict[str, Any] = {}
 
-    def feed(self, data: bytes) -> bool:
-        frames = self._frames.feed(data)
-        for name, payload in frames:
-            self._take(name, payload)
-        return bool(frames)
-
-    def end(self) -> None:
-        take_last(self._frames.end(), lambda frame: self._take(*frame))
-
-    def _take(self, name: bytes, payload: bytes) -> None:
+    def take(self, frame: tuple[bytes, bytes], /) -> None:
+        name, payload = frame
         if self.writer.is_finished or not payload or payload.strip() in (b"", b"[DONE]"):
             return
         event = read(payload, _decode_event, _Event, "an event", _OPTIONAL)

@@ -11,8 +11,6 @@ from swink_agent.core.types import Cost, ModelSpec, Usage
 
 from .catalog import ModelCatalog, ModelPrices
 
-__all__ = ["cost_of", "worst_case"]
-
 log = logging.getLogger("swink_agent")
 
 _SCRIPTED = "scripted"

@@ -37,12 +37,11 @@ from swink_agent.core.values.decoders import json_decoder
 from . import registry
 from .kit.bodies import EncodedMessages, json_array, json_object, short_id
 from .kit.documents import UNREADABLE
-from .kit.frames import FrameError, ShapeError, SseFrames, take_last
+from .kit.frames import FrameError, ShapeError, SseFrames
 from .kit.http import HttpStreamFn
-from .kit.reply import ReplyWriter
+from .kit.keyed import JSON_HEADERS
+from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest, Limits, Transport
-
-__all__ = ["PATH", "ProxyRequest", "ProxyStreamFn", "ToolDescription"]
 
 PATH = "/v1/stream"
 
@@ -122,29 +121,18 @@ class ProxyStreamFn(HttpStreamFn):
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         token = self._bearer(options)
-        travelling = ProxyOptions(
-            temperature=options.temperature,
-            max_tokens=options.max_tokens,
-            session_id=short_id(options.session_id, "session") if options.session_id else None,
-            tool_choice=options.tool_choice,
-            cache=options.cache,
-            extra=options.extra,
-            output_schema=options.output_schema,
-        )
+        sent = {name: getattr(options, name) for name in ProxyOptions.__struct_fields__}
+        if options.session_id:
+            sent["session_id"] = short_id(options.session_id, "session")
         fields = {
             "model": _behind_the_proxy(model),
             "system_prompt": prompt_text(context.system_prompt),
             "tools": [_describe(tool) for tool in context.tools],
-            "options": travelling,
+            "options": ProxyOptions(**sent),
             "answered": failed_before(context.messages) or None,
             "messages": json_array([self.encoded.encode(message, _as_it_is) for message in context.messages]),
         }
-        headers = {
-            "content-type": "application/json",
-            "accept": "text/event-stream",
-            "accept-encoding": "identity",
-            "authorization": f"Bearer {token}",
-        }
+        headers = {**JSON_HEADERS, "authorization": f"Bearer {token}"}
         return HttpRequest(
             url=self.server() + PATH, headers=headers, body=json_object(fields), limits=self.limits_for(options)
         )
@@ -175,26 +163,17 @@ def _as_it_is(message: object) -> object:
 _decode_event = json_decoder(AssistantMessageEvent).decode
 
 
-class ProxyParser:
-    """Reads the proxy's stream events and writes them again, so that their order is certain."""
+class ProxyParser(FrameParser[tuple[bytes, bytes]]):
+    """Reads the proxy's stream events and writes them again, so that their order is certain.
+
+    The proxy reports the usage in the terminal event.
+    """
 
     def __init__(self) -> None:
-        self.writer = ReplyWriter()
-        self._frames = SseFrames()
+        super().__init__(SseFrames())
 
-    def feed(self, data: bytes) -> bool:
-        frames = self._frames.feed(data)
-        for _, payload in frames:
-            self._take(payload)
-        return bool(frames)
-
-    def end(self) -> None:
-        take_last((payload for _, payload in self._frames.end()), self._take)
-
-    def usage_so_far(self) -> Usage | None:
-        return None  # the proxy reports it in the terminal event
-
-    def _take(self, payload: bytes) -> None:
+    def take(self, frame: tuple[bytes, bytes], /) -> None:
+        payload = frame[1]
         if self.writer.is_finished or not payload.strip():
             return
         try:

@@ -27,8 +27,6 @@ from swink_agent.core.values.decoders import json_decoder
 from .kit.outgoing import refused_files
 from .proxy import PATH, ProxyRequest
 
-__all__ = ["ProxyServer"]
-
 log = logging.getLogger("swink_agent")
 _MOST_BYTES = 32 * 1024 * 1024
 _READ_SECONDS = 60.0
@@ -162,15 +160,9 @@ class ProxyServer:
 
     async def _events(self, asked: ProxyRequest, cancel: CancellationToken) -> AsyncIterator[AssistantMessageEvent]:
         """Yields the upstream events; every error there becomes a failure event."""
-        options = StreamOptions(
-            temperature=asked.options.temperature,
-            max_tokens=asked.options.max_tokens,
-            session_id=asked.options.session_id,
-            tool_choice=asked.options.tool_choice,
-            cache="none" if asked.options.cache == "none" else "auto",
-            extra=asked.options.extra,
-            output_schema=asked.options.output_schema,
-        )
+        sent: dict[str, Any] = msgspec.structs.asdict(asked.options)
+        sent["cache"] = "none" if asked.options.cache == "none" else "auto"
+        options = StreamOptions(**sent)
         # A path in a request belongs to the client's machine; clients must not read files of this one.
         messages = SentMessages(list(refused_files(asked.messages)), max(0, asked.answered))
         context = AgentContext(asked.system_prompt, messages, tuple(asked.tools))

@@ -12,20 +12,6 @@ from typing import Any
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamFn
 
-__all__ = [
-    "PROVIDERS",
-    "anthropic",
-    "azure",
-    "bedrock",
-    "gemini",
-    "mistral",
-    "ollama",
-    "openai",
-    "openai_responses",
-    "proxy",
-    "xai",
-]
-
 
 def _made_by(module: str, name: str) -> Callable[[str | None], StreamFn]:
     def make(base_url: str | None) -> StreamFn:

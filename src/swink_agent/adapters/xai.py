@@ -14,8 +14,6 @@ from .kit.bodies import short_id
 from .kit.schemas import SchemaSubset
 from .openai import OpenAiStreamFn
 
-__all__ = ["XAiStreamFn"]
-
 _FIXED_EFFORT = re.compile(r"grok-2|grok-3(?!-mini)|grok-4(?![.\d])|grok-code")
 """Models that refuse a setting for their effort."""
 _WITH_SCHEMA_AND_TOOLS = re.compile(r"(?:.*/)?grok-(?:[4-9]|\d\d)")

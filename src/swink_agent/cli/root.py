@@ -14,8 +14,6 @@ import click
 from .process.groups import offered
 from .prompt.bare_prompt import BARE_PROMPT, SPOKEN, TALK, RootGroup
 
-__all__ = ["swink"]
-
 COMMANDS = {
     "models": (
         "swink_agent.cli.commands.models:models",

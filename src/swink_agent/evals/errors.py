@@ -14,9 +14,6 @@ import os
 
 from swink_agent.core.errors import AgentError, ErrorKind
 
-__all__ = ["PROVIDER_FAILURES", "EvalError", "EvalSetError", "EvalStoreError", "NotMeasured"]
-
-
 PROVIDER_FAILURES = frozenset({ErrorKind.THROTTLED, ErrorKind.NETWORK})
 """Failures of a provider that say nothing about the agent: throttling, overload, server errors, no connection.
 

@@ -22,24 +22,6 @@ from swink_agent.core.values.value import Value, frozen_json
 
 from .cases.cases import EvalCase, Verdict
 
-__all__ = [
-    "Attempt",
-    "CaseResult",
-    "EvalGrid",
-    "EvalRun",
-    "EvalTask",
-    "Invocation",
-    "Progress",
-    "RunInfo",
-    "Score",
-    "Scored",
-    "StoredTrajectory",
-    "Summary",
-    "ToolCallRecord",
-    "Versions",
-]
-
-
 _Z = 1.959963984540054
 """95 % of a normal distribution are within so many standard deviations."""
 

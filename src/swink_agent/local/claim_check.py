@@ -37,8 +37,6 @@ from .claim_words import (
 )
 from .prompt.text import succeeded
 
-__all__ = ["ClaimCheck"]
-
 _LONGEST_REMINDER = 200
 _LONGEST_REQUEST, _LONGEST_ANSWER = 4_000, 8_000
 """Characters that are searched: a longer request is not a small task, and the patterns would be slow."""

@@ -8,17 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = [
-    "asks_about_files",
-    "asks_for_change",
-    "asks_for_number",
-    "change_claims",
-    "declines",
-    "file_names",
-    "numbers_in",
-    "orders_change",
-]
-
 
 def _any(words: str) -> str:
     return f"(?:{'|'.join(words.split())})"

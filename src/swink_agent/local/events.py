@@ -12,8 +12,6 @@ from typing import TypeAlias
 from swink_agent.core.errors import AgentError
 from swink_agent.core.values.value import Value
 
-__all__ = ["LocalModelError", "LocalModelEvent", "LocalState", "OnStateFn"]
-
 
 class LocalState(StrEnum):
     """Where a model is on its way into memory."""

@@ -23,8 +23,6 @@ from .worker.engine import Engine, EngineError, ModelInfo
 from .worker.process import WorkerEngine, Workers, shared_workers
 from .worker.wire import WorkerSettings
 
-__all__ = ["EngineLoader"]
-
 T = TypeVar("T")
 _SMALL_BYTES = 3_000_000_000
 

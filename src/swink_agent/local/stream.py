@@ -40,8 +40,6 @@ from .weights.store import ModelStore
 from .worker.engine import Chunk, Completion, Engine, EngineError, Finished, ModelInfo, Overflowed, Piece, Progress
 from .worker.process import Workers
 
-__all__ = ["DEFAULT_WINDOW", "LocalStreamFn"]
-
 T = TypeVar("T")
 DEFAULT_WINDOW = 8_192
 """Tokens. Small by default, because memory and reading time grow with the window."""

@@ -16,17 +16,6 @@ import os
 
 from swink_agent.core.errors import AgentError
 
-__all__ = [
-    "SessionAmbiguous",
-    "SessionDamaged",
-    "SessionError",
-    "SessionExists",
-    "SessionInUse",
-    "SessionNotFound",
-    "reason_of",
-    "remedy_of",
-]
-
 
 class SessionError(AgentError):
     """A session cannot be read or written; `path` is its file, where there is one."""

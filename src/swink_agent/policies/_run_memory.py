@@ -11,8 +11,6 @@ from typing import Generic, TypeVar
 
 from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
 
-__all__ = ["DelayedStops", "RunMemory"]
-
 _MOST_RUNS = 4096
 T = TypeVar("T")
 

@@ -8,8 +8,6 @@ from typing import IO, Literal
 
 from swink_agent.core.values import hints
 
-__all__ = ["recommended"]
-
 
 def recommended(
     root: str | os.PathLike[str],

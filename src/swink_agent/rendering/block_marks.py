@@ -11,23 +11,6 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = [
-    "DEEPEST",
-    "Fence",
-    "Heading",
-    "Item",
-    "Side",
-    "begins_block",
-    "box_of",
-    "cells_of",
-    "columns_of",
-    "fence_of",
-    "heading_of",
-    "inside_quote",
-    "is_rule",
-    "item_of",
-]
-
 DEEPEST = 8
 """The deepest nesting of quotes and list items."""
 _MOST_COLUMNS = 40

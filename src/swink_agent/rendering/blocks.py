@@ -47,8 +47,6 @@ from .turns import (
 )
 from .values import pretty_json
 
-__all__ = ["anchor", "conversation_html", "entry_html"]
-
 _SHORT = 100
 _COMMANDS = frozenset({"command", "cmd", "script"})
 _ENDINGS = {"length": "cut off at the length limit", "aborted": "stopped", "error": "failed"}

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from unicodedata import category, east_asian_width
 
-__all__ = ["FOLLOWING", "cell_width", "clusters", "cut", "cut_middle", "cut_start", "expand_tabs", "laid_out", "wrap"]
-
 FOLLOWING = "  ┆ "
 """Begins every row of a message after its first. No other kind of row begins with it."""
 TAB_STOP = 4
@@ -133,9 +131,7 @@ def _fitting(text: str, width: int) -> Iterator[tuple[str, int]]:
             yield from [(character, _width(character)) for character in piece]
 
 
-def laid_out(
-    text: str, first: str, following: str, width: int | None = None, *, at_words: bool = True, most: int | None = None
-) -> list[str]:
+def laid_out(text: str, first: str, following: str, width: int | None = None, *, most: int | None = None) -> list[str]:
     """Lays out foreign text as rows. The first row begins with the mark `first`, the others with `following`.
 
     The caller has already made `text` safe; it may contain line ends. Without a width (no terminal) lines are not
@@ -148,7 +144,7 @@ def laid_out(
     rows: list[str] = []
     for line in text.split("\n"):
         line = expand_tabs(line)
-        rows += [line] if room is None else wrap(line, room, at_words=at_words)
+        rows += [line] if room is None else wrap(line, room, at_words=True)
     if most is not None and len(rows) > most:
         tail = most * 2 // 5
         head = most - tail

@@ -13,8 +13,6 @@ from unicodedata import category
 
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 
-__all__ = ["one_line", "visible"]
-
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _MOST_MARKS, _MOST_MARKS_OF_A_SCRIPT = 2, 4
 _LAST_WITH_MARKS = 0x1F000

@@ -15,8 +15,6 @@ from swink_agent.core.texts.unicode_forms import compatibility_form
 
 from .cells import expand_tabs
 
-__all__ = ["display_warnings", "is_deceptive", "safe_display", "safe_line", "safe_text"]
-
 LIMIT = 2000
 _MOST_SPACES = 8
 _MOST_SPACES_OF_A_FILE = 60

@@ -13,8 +13,6 @@ from functools import lru_cache
 from html import escape
 from importlib.resources import files
 
-__all__ = ["bar", "head"]
-
 _THEMES = ("Auto", "Light", "Dark")
 
 

@@ -14,10 +14,17 @@ from html import escape
 from .characters import visible
 from .languages import family, language
 
-__all__ = ["code_html", "diff_html", "highlighted", "language_of_path", "looks_like_diff", "parts"]
-
 LONGEST = 200_000
-_CLASSES = {"comment": "c", "string": "s", "digits": "n", "number": "n", "name": "a", "meta": "m", "keyword": "k"}
+_CLASSES = {
+    "comment": "c",
+    "string": "s",
+    "digits": "n",
+    "number": "n",
+    "name": "a",
+    "meta": "m",
+    "keyword": "k",
+    "function": "f",
+}
 _DIFF = re.compile(r"(?:diff --git |Index: |--- \S[^\n]*\n\+\+\+ \S|@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@)")
 _SIGNS = {"+": "ins", "-": "del", "@": "hunk"}
 
@@ -49,19 +56,11 @@ def parts(shown: str, kind: str) -> Iterator[tuple[str, str]]:
     """
     known = language(kind) if len(shown) <= LONGEST else None
     at = 0
-    if known is not None:
-        for found in known.pattern.finditer(shown):
-            part, text, end = found.lastgroup, found[0], found.end()
-            if part == "word":
-                is_word = (text.lower() if known.ignores_case else text) in known.words
-                style = "k" if is_word else "f" if shown[end : end + 1] == "(" else ""
-            else:
-                style = _CLASSES[part or "string"]
-            if style and text:
-                if at < found.start():
-                    yield "", shown[at : found.start()]
-                yield style, text
-                at = end
+    for start, end, token in () if known is None else known.tokens(shown):
+        if at < start:
+            yield "", shown[at:start]
+        yield _CLASSES[token], shown[start:end]
+        at = end
     if at < len(shown):
         yield "", shown[at:]
 

@@ -12,8 +12,6 @@ import re
 
 from swink_agent.core.types import Base64Source
 
-__all__ = ["data_url", "size_of"]
-
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _HEAD = 24
 

@@ -11,8 +11,6 @@ from html import escape
 
 from .inline_marks import InlineMarks, OpenMark
 
-__all__ = ["inline_html", "safe_address"]
-
 _SPECIAL = re.compile(
     r"\\[!-/:-@\[-`{-~]|`+|\*+|_+|~+|!?\[|\]|\n"
     r"|<(?:https?://|mailto:)[^\s<>]{1,2000}>|(?<!\w)https?://[^\s<>\"`\\^{|}\[\]*]{1,2000}"

@@ -10,8 +10,6 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
-__all__ = ["InlineMarks", "OpenMark", "without_ending"]
-
 _MOST_OPEN = 24
 _TARGET = re.compile(
     r"\(\s*<?([^\s<>()\[\]]{0,2000}+(?>(?:\([^\s<>()\[\]]{0,500}+\)[^\s<>()\[\]]{0,2000}+){0,4}))>?"

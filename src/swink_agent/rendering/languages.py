@@ -7,10 +7,9 @@ the line or the text. It is not a grammar, so a word may be highlighted as a key
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
-
-__all__ = ["FAMILIES", "Language", "family", "language"]
 
 
 class Language(NamedTuple):
@@ -19,6 +18,17 @@ class Language(NamedTuple):
     pattern: re.Pattern[str]
     words: frozenset[str]
     ignores_case: bool
+
+    def tokens(self, text: str, start: int = 0) -> Iterator[tuple[int, int, str]]:
+        """Yields the start, the end and the kind of each token that is highlighted: a keyword, a function, or a group
+        of the pattern."""
+        for found in self.pattern.finditer(text, start):
+            kind, word, end = found.lastgroup or "string", found[0], found.end()
+            if kind == "word":
+                is_keyword = (word.lower() if self.ignores_case else word) in self.words
+                kind = "keyword" if is_keyword else "function" if text[end : end + 1] == "(" else ""
+            if kind and word:
+                yield found.start(), end, kind
 
 
 _BLOCK = r"/\*(?>(?:[^*]|\*(?!/))*)(?:\*/)?"

@@ -28,8 +28,6 @@ from .characters import visible
 from .highlight import code_html
 from .inline import inline_html
 
-__all__ = ["LONGEST", "plain_html", "prose_html"]
-
 LONGEST = 400_000
 _TOP_HEADING = 3  # the page uses the levels above
 _CLASSES = {"left": "", "centre": ' class="centre"', "right": ' class="right"'}

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["code_span", "escaped", "fenced", "tamed"]
-
 _BELOW = 3
 _FENCE = re.compile(r"( *)(`{3,}|~{3,})([^`]*)")
 _NESTED_FENCE = re.compile(r"[ \t]*(?:>|[-*+][ \t]|\d{1,9}[.)][ \t])[ \t>*+-]*(?:`{3}|~{3})")

@@ -23,27 +23,6 @@ from swink_agent.core.types import (
 
 from .characters import one_line
 
-__all__ = [
-    "Entry",
-    "Label",
-    "LabelAt",
-    "Note",
-    "NoteAt",
-    "Other",
-    "Prompt",
-    "Reply",
-    "Result",
-    "ToolUse",
-    "change_of",
-    "cost_words",
-    "entries",
-    "gist",
-    "local_moment",
-    "moment",
-    "status",
-    "usage_words",
-]
-
 LabelAt: TypeAlias = tuple[str, int]
 """A label's text, and the number of messages before it."""
 NoteAt: TypeAlias = tuple[str, Any, int]

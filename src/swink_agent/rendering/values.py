@@ -13,8 +13,6 @@ import msgspec
 
 from swink_agent.core.values.value import show
 
-__all__ = ["pretty_json"]
-
 
 def pretty_json(value: Any) -> str:
     """Returns the value as indented JSON, or a short description if it is nested too deeply or contains itself."""

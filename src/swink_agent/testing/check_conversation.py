@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from swink_agent.core.types import AgentMessage, AssistantMessage, Text, Thinking, ToolResultMessage, UserMessage
 
-__all__ = ["check_conversation"]
-
 
 def check_conversation(messages: Sequence[AgentMessage]) -> None:
     """Raises `AssertionError` unless every call has exactly one result, directly after it, and every result a call.

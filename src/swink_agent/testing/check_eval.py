@@ -15,8 +15,6 @@ from swink_agent.evals.types import EvalRun
 if TYPE_CHECKING:
     from swink_agent.evals import EvalRunner, Gate
 
-__all__ = ["assert_eval"]
-
 
 def assert_eval(
     make_agent: MakeAgentFn,

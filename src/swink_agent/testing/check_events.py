@@ -47,8 +47,6 @@ from swink_agent.core.types import (
     Usage,
 )
 
-__all__ = ["check_events"]
-
 _ToolEvent = (
     ToolApprovalRequested
     | ToolApprovalResolved

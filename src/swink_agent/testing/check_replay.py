@@ -21,8 +21,6 @@ from swink_agent.memory.sessions.session import LoadedSession
 from swink_agent.memory.storage.folder import read_file
 from swink_agent.memory.storage.protocols import LogName
 
-__all__ = ["assert_replays", "assert_replays_sync"]
-
 
 async def assert_replays(
     session: RecordedSession | str | os.PathLike[str],

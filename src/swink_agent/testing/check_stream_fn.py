@@ -16,8 +16,6 @@ from swink_agent.core.stream import (
 )
 from swink_agent.core.types import AgentContext, ModelSpec, UserMessage
 
-__all__ = ["check_stream_fn"]
-
 
 async def check_stream_fn(
     factory: Callable[[], StreamFn],

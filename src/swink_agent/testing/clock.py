@@ -6,8 +6,6 @@ import asyncio
 import heapq
 from itertools import count
 
-__all__ = ["FakeClock"]
-
 
 class FakeClock:
     """A clock for `Agent(sleep=clock.sleep)` and for anything else that takes a sleep or time function.

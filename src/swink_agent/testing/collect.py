@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable
 from typing import TypeVar
 
-__all__ = ["collect", "names"]
-
 T = TypeVar("T")
 
 

@@ -30,26 +30,6 @@ from swink_agent.core.stream import (
 from swink_agent.core.types import AgentContext, Cost, LlmMessage, ModelSpec, StopReason, Usage
 from swink_agent.core.values.value import Value
 
-__all__ = [
-    "Call",
-    "Failure",
-    "Part",
-    "Reply",
-    "ReplyParts",
-    "Request",
-    "ScriptedStream",
-    "Speech",
-    "Stall",
-    "call",
-    "fail",
-    "reply",
-    "scripted",
-    "stall",
-    "text",
-    "think",
-    "truncated",
-]
-
 
 class Part(Value, frozen=True):
     """A piece of a scripted reply. `a + b` is one reply with both."""

@@ -12,18 +12,6 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any
 
-__all__ = [
-    "Answer",
-    "LoopbackServer",
-    "ReceivedRequest",
-    "answer",
-    "drips",
-    "floods_a_line",
-    "gzip_bomb",
-    "hangs",
-    "resets",
-]
-
 SSE = "text/event-stream"
 
 

@@ -248,11 +248,11 @@ class InlineFront:
 
     def _tell_progress(self) -> None:
         """Reports the progress of a local model: each new phase, and now and then."""
-        text = self.talk.progress
-        phase, told_at = self._progress
+        text, phase = self.talk.progress, self.talk.progress_phase
+        told, told_at = self._progress
         now = time.monotonic()
-        if text and (text.split(":")[0].split(" [")[0] != phase or now - told_at >= _PROGRESS):
-            self._progress = (text.split(":")[0].split(" [")[0], now)
+        if text and (phase != told or now - told_at >= _PROGRESS):
+            self._progress = (phase, now)
             self._say(text)
 
     async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer | Defer:

@@ -44,6 +44,8 @@ class Wire:
     ended: Sequence[tuple[bytes, StopReason]]
     """Replies that are complete, although something follows or is missing behind their end."""
     not_frames: Sequence[bytes]
+    twins: bytes
+    """A reply with a call without an id, if the provider may leave it out, and two calls with the id `same`."""
     damage: Callable[[bytes, random.Random], bytes] = damaged
     calls_are_whole: bool = False
     """Whether a call comes in one piece, so that a reply which breaks off has none."""

@@ -78,6 +78,12 @@ OVERLOADED = event("error", error={"type": "overloaded_error", "message": "Overl
 
 WIRE = Wire(
     parser=AnthropicParser,
+    twins=start()
+    + opened(0, type="tool_use", name="clock", input={})
+    + closed(0)
+    + called(1, "same", "clock")
+    + called(2, "same", "clock")
+    + stopped("tool_use"),
     bodies={"whole": WHOLE},
     line_ends=(b"\r\n", b"\r"),
     stop_reasons={

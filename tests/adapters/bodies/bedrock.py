@@ -125,6 +125,11 @@ USAGE = event("metadata", usage={"inputTokens": 1})
 
 WIRE = Wire(
     parser=BedrockParser,
+    twins=START
+    + called(0, "", "clock")
+    + called(1, "same", "clock")
+    + called(2, "same", "clock")
+    + stopped("tool_use"),
     bodies={"whole": WHOLE, "invoked": INVOKED},
     stop_reasons={
         reason: (START + said(0, "well") + stopped(reason), expected)

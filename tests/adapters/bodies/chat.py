@@ -42,6 +42,11 @@ WHOLE = (
 
 WIRE = Wire(
     parser=ChatParser,
+    twins=chunk(tool_calls=[call(0, None, "clock", "{}")])
+    + chunk(tool_calls=[call(1, "same", "clock", "{}")])
+    + chunk(tool_calls=[call(2, "same", "clock", "{}")])
+    + chunk("tool_calls")
+    + DONE,
     bodies={"whole": WHOLE},
     line_ends=(b"\r\n", b"\r"),
     stop_reasons={

@@ -75,6 +75,7 @@ COMPLETE = sse(chunk({"text": "all of it"}, finish="STOP"))
 
 WIRE = Wire(
     parser=GeminiParser,
+    twins=sse(chunk(call("ring"), call("ring", id="same"), call("ring", id="same"), finish="STOP")),
     bodies=BODIES,
     stop_reasons={
         finish: (sse(chunk({"text": "a"}, finish=finish)), expected)

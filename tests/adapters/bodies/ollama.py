@@ -48,6 +48,7 @@ ERRORS: list[tuple[Any, str, ErrorKind]] = [
 
 WIRE = Wire(
     parser=OllamaParser,
+    twins=line(tool_calls=[call("ring", {}), call("ring", {}, id="same"), call("ring", {}, id="same")]) + line("stop"),
     bodies={"lines": FULL},
     stop_reasons={
         reason: (line(content="a") + line(reason), expected)

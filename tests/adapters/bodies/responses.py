@@ -114,6 +114,15 @@ SO_FAR_OPEN = MESSAGE_STARTS + event("response.output_text.delta", output_index=
 
 WIRE = Wire(
     parser=ResponsesParser,
+    twins=b"".join(
+        event(
+            "response.output_item.done",
+            output_index=number,
+            item={"type": "function_call", "call_id": call_id, "name": "add", "arguments": "{}"},
+        )
+        for number, call_id in enumerate([None, "same", "same"])
+    )
+    + response_end(),
     bodies=BODIES,
     stop_reasons={
         "completed": (HELLO + response_end(), StopReason.STOP),

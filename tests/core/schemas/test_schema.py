@@ -18,7 +18,7 @@ import pydantic
 import pytest
 
 from swink_agent import AgentToolResult, ToolContext, extract_text, tool
-from swink_agent.core.schemas.schema import convert_value, type_schema
+from swink_agent.core.schemas.schema import ValueSchema, type_schema
 from swink_agent.core.tool import Toolbox
 
 
@@ -567,9 +567,9 @@ async def test_one_argument_that_needs_conversion_does_not_bend_the_others() -> 
 
 def test_a_value_that_does_not_fit_is_a_value_error_that_names_the_field() -> None:
     with pytest.raises(ValueError, match="corners"):
-        convert_value({"name": "a", "corners": [{"x": "far"}]}, Shape)
+        ValueSchema(Shape).convert({"name": "a", "corners": [{"x": "far"}]})
     with pytest.raises(ValueError, match="number"):
-        convert_value({"name": "a", "home": {"street": "Elm", "number": 0}}, Person)
+        ValueSchema(Person).convert({"name": "a", "home": {"street": "Elm", "number": 0}})
 
 
 # -- types that contain themselves -----------------------------------------------------------------------------

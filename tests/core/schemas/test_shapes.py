@@ -18,7 +18,7 @@ import pydantic
 import pytest
 
 from swink_agent import Agent, ToolContext, ToolResultMessage, extract_text, tool
-from swink_agent.core.schemas.schema import convert_value, type_schema
+from swink_agent.core.schemas.schema import ValueSchema, type_schema
 from swink_agent.testing import call, scripted, text
 
 T = TypeVar("T")
@@ -163,10 +163,11 @@ GOOD_ORDER = {"allLines": [{"count": 1, "tags": ["ab"]}], "place": {"street": "E
 
 
 def test_nested_constraints_keep_the_types() -> None:
-    assert convert_value(GOOD_ORDER, Order) == Order([Line(1, ["ab"])], {"street": "Elm", "number": 1}, Pair(1, 2))
-    assert convert_value({"allLines": [{"count": 2}]}, Order) == Order([Line(2)])
-    assert convert_value({"value": 1, "children": [{"value": 2}]}, Node) == Node(1, [Node(2)])
-    assert convert_value({"content": 3}, Box[int]) == Box(3)
+    order = Order([Line(1, ["ab"])], {"street": "Elm", "number": 1}, Pair(1, 2))
+    assert ValueSchema(Order).convert(GOOD_ORDER) == order
+    assert ValueSchema(Order).convert({"allLines": [{"count": 2}]}) == Order([Line(2)])
+    assert ValueSchema(Node).convert({"value": 1, "children": [{"value": 2}]}) == Node(1, [Node(2)])
+    assert ValueSchema(Box[int]).convert({"content": 3}) == Box(3)
 
 
 @pytest.mark.parametrize(
@@ -187,14 +188,14 @@ async def test_nested_constraints_are_enforced_and_the_field_is_named(change: di
     assert answer.startswith("invalid arguments for take")
     assert where in answer
     with pytest.raises(ValueError, match=where):
-        convert_value(GOOD_ORDER | change, Order)
+        ValueSchema(Order).convert(GOOD_ORDER | change)
 
 
 async def test_a_class_that_contains_itself_is_checked_all_the_way_down() -> None:
     deep = {"value": 1, "children": [{"value": 2, "children": [{"value": -1}]}]}
     assert "value" in await told(Node, deep)
     with pytest.raises(ValueError, match=r"at `\$\.children\[0\]\.children\[0\]\.value`"):
-        convert_value(deep, Node)
+        ValueSchema(Node).convert(deep)
 
 
 async def test_a_field_of_pydantics_may_stand_in_the_place_of_the_default() -> None:
@@ -327,8 +328,8 @@ def test_two_members_of_one_name_are_told_apart() -> None:
     positive = Annotated[int, at.Gt(0)]
     one = msgspec.defstruct("Same", [("x", positive)], module="here")
     two = msgspec.defstruct("Same", [("y", positive)], module="there")
-    assert type(convert_value({"y": 1}, one | two)) is two
-    assert type(convert_value([{"x": 1}], list[one | two])[0]) is one
+    assert type(ValueSchema(one | two).convert({"y": 1})) is two
+    assert type(ValueSchema(list[one | two]).convert([{"x": 1}])[0]) is one
     with pytest.raises(TypeError, match="two classes are both named"):
         schema_of(msgspec.defstruct("A", [("x", int)]) | msgspec.defstruct("A", [("y", int)]))
 

@@ -109,6 +109,23 @@ async def test_a_fetch_shows_as_progress_and_a_stop_ends_it(talk: Talk, promptly
     await conversation.close()
 
 
+async def test_the_phase_of_progress_stays_while_only_the_figures_change(talk: Talk) -> None:
+    conversation = await talk.open(text("Hello."))
+    phases: list[str] = []
+    for event in (
+        LocalModelEvent(LocalState.FETCHING, "qwen", "asking the hub"),
+        LocalModelEvent(LocalState.FETCHING, "qwen", done=300, total=1200),
+        LocalModelEvent(LocalState.LOADING, "qwen"),
+        LocalModelEvent(LocalState.READY, "qwen", done=512, total=2048),
+        LocalModelEvent(LocalState.READY, "qwen", done=1024, total=2048),
+    ):
+        conversation.around.on_local_state(event)
+        await asyncio.sleep(0)
+        phases.append(conversation.progress_phase)
+    assert phases == ["fetching qwen", "fetching qwen", "loading qwen", "ready qwen", "ready qwen"]
+    await conversation.close()
+
+
 async def test_a_model_that_cannot_be_fetched_is_told_and_the_next_prompt_tries_again(talk: Talk) -> None:
     conversation = await talk.open(text("Here."))
     assert conversation.opened is not None

@@ -20,9 +20,11 @@ from swink_agent.tui.transcript import (
     UserBlock,
     gap_before,
 )
-from swink_agent.tui.transcript.line import copied_text, plain
+from swink_agent.tui.transcript.line import plain
 from swink_agent.tui.transcript.messages import HelpBlock
 from swink_agent.tui.transcript.safe import ORDINARY, safe
+
+from .reading import copied_text
 
 
 def drawn(block: Block, width: int = 60) -> list[str]:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.transcript.leaves import PIECE
-from swink_agent.tui.transcript.line import copied_text, plain
-from swink_agent.tui.transcript.markdown import MarkdownStream, markdown_lines
+from swink_agent.tui.transcript.line import plain
+from swink_agent.tui.transcript.markdown import MarkdownStream
+
+from .reading import copied_text, markdown_lines
 
 
 def drawn(text: str, width: int = 40) -> list[str]:

@@ -16,7 +16,7 @@ from swink_agent import ProposedCall
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.themes import THEMES
-from swink_agent.tui.transcript.diffs import change_lines
+from swink_agent.tui.transcript.diffs import Change
 from swink_agent.tui.transcript.line import plain
 from swink_agent.tui.widgets.question_panel import QuestionPanel
 from swink_agent.tui.widgets.theme_styles import ThemeStyles
@@ -139,7 +139,7 @@ async def test_a_change_is_drawn_as_the_finished_block_draws_it(width: int) -> N
     looks = ThemeStyles(THEMES["dark"])
 
     async def steps(host: Host, pilot: Pilot[None]) -> None:
-        drawn = [f"│{plain(line.spans)}".rstrip() for line in change_lines("src/app.py", old, new, width - 5)]
+        drawn = [f"│{plain(line.spans)}".rstrip() for line in Change("src/app.py", old, new).lines(width - 5)]
         assert [row for row in host.shown() if row.startswith("│")] == drawn
         beside = [row for row in drawn if "6 - x = 5" in row and "y = 'five'" in row]
         assert bool(beside) == (width > 160)

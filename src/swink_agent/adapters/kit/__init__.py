@@ -3,7 +3,7 @@
     http.py         HttpStreamFn: the life of a call                 transport.py  HTTP, with a limit on everything
     keyed.py        KeyedStreamFn: the same, with address and key    errors.py     what a provider's error means
     frames.py       divides a body into frames                       documents.py  decodes a frame to a typed value
-    reply.py        ReplyWriter: events that are always in order     outgoing.py   prepares messages for a request
+    parsing.py      FrameParser, whose ReplyWriter orders events     outgoing.py   prepares messages for a request
     bodies.py       request bodies, encoded once                     images.py     files as data, or a note instead
     schemas.py      SchemaSubset: a JSON Schema for the reply
 
@@ -13,6 +13,7 @@
 
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import prompt_text
+from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.values.model_info import ModelCapabilities, ModelPrices, PriceTier, TokenPrices
 
 from .bodies import EncodedMessages, json_array, json_object, short_id
@@ -32,7 +33,7 @@ from .http import HttpStreamFn, Parser, with_advice
 from .images import MOST_IMAGE_BYTES, Note, Picture, document_data, document_url, file_name, image_url, picture
 from .keyed import JSON_HEADERS, KeyedStreamFn
 from .outgoing import OutgoingMessages, RequestError
-from .reply import ReplyWriter
+from .parsing import FrameParser
 from .schemas import SchemaSubset
 from .transport import HttpRequest, HttpResponse
 
@@ -44,6 +45,7 @@ __all__ = [
     "AwsMessage",
     "EncodedMessages",
     "FrameError",
+    "FrameParser",
     "HttpRequest",
     "HttpResponse",
     "HttpStreamFn",

@@ -1,6 +1,6 @@
 """Builds request bodies without encoding again what was encoded for an earlier turn.
 
-Caches encoded messages, joins JSON that is already bytes, and makes ids that every provider accepts.
+Caches what was made of messages, joins JSON that is already bytes, and makes ids that every provider accepts.
 """
 
 from __future__ import annotations
@@ -9,40 +9,63 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 import msgspec
 
-__all__ = ["EncodedMessages", "json_array", "json_object", "short_id", "unused_id"]
-
+T = TypeVar("T")
 _MOST_REMEMBERED = 64 * 1024 * 1024
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class EncodedMessages:
-    """A cache of the JSON of messages, as long as the same message objects come back from turn to turn."""
+class MessageCache(Generic[T]):
+    """What was made of messages, as long as the same message objects come back from turn to turn.
+
+    `variant` distinguishes forms of one message. The least recently used are dropped, by their size in bytes.
+    """
 
     __slots__ = ("_known", "_size")
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, object], tuple[object, bytes]] = OrderedDict()
+        self._known: OrderedDict[tuple[int, object], tuple[object, T, int]] = OrderedDict()
         self._size = 0
+
+    def find(self, message: object, variant: object) -> T | None:
+        key = (id(message), variant)
+        known = self._known.get(key)
+        if known is None or known[0] is not message:
+            return None
+        self._known.move_to_end(key)
+        return known[1]
+
+    def keep(self, message: object, variant: object, made: T, size: int) -> T:
+        self._known[id(message), variant] = (message, made, size)
+        self._size += size
+        while self._size > _MOST_REMEMBERED and len(self._known) > 1:
+            self._size -= self._known.popitem(last=False)[1][2]
+        return made
+
+
+class EncodedMessages(MessageCache[bytes]):
+    """A cache of the JSON of messages."""
+
+    __slots__ = ()
 
     def encode(self, message: object, encode: Callable[[Any], Any], variant: object = None) -> bytes:
         """Returns the JSON of what `encode` returns for the message; `variant` distinguishes forms of one message."""
-        key = (id(message), variant)
-        known = self._known.get(key)
-        if known is not None and known[0] is message:
-            self._known.move_to_end(key)
-            return known[1]
+        known = self.find(message, variant)
+        if known is not None:
+            return known
         data = msgspec.json.encode(encode(message))
-        self._known[key] = (message, data)
-        self._size += len(data)
-        while self._size > _MOST_REMEMBERED and len(self._known) > 1:
-            _, (_, dropped) = self._known.popitem(last=False)
-            self._size -= len(dropped)
-        return data
+        return self.keep(message, variant, data, len(data))
+
+
+def parts_of(content: Iterable[object], makers: Mapping[type, Callable[[Any], dict[str, Any] | None]]) -> list[Any]:
+    """Returns what the makers make of the blocks, by their types. Other blocks, and those that give `None`, are left
+    out."""
+    parts = [makers[type(block)](block) for block in content if type(block) in makers]
+    return [part for part in parts if part is not None]
 
 
 def json_array(items: Iterable[bytes]) -> bytes:

@@ -16,8 +16,6 @@ from swink_agent.core.values.decoders import converted
 
 from .frames import FrameError, ShapeError
 
-__all__ = ["UNREADABLE", "count", "document", "items", "json_text", "mapping", "read", "text"]
-
 T = TypeVar("T", bound=Struct)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MOST_TOKENS = 10**12

@@ -19,8 +19,6 @@ from swink_agent.core.errors import ErrorKind
 
 from .documents import items, json_text, mapping
 
-__all__ = ["classify", "classify_error", "retry_after"]
-
 _LONGEST_MESSAGE = 2_000
 _LONGEST_WAIT = 1000 * 365 * 24 * 3600.0
 """A thousand years: a longer wait is an error and would overflow a clock."""

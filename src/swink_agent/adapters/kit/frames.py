@@ -11,18 +11,6 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-__all__ = [
-    "MOST_BYTES",
-    "AwsEventFrames",
-    "AwsMessage",
-    "FrameError",
-    "JsonArrayFrames",
-    "LineFrames",
-    "ShapeError",
-    "SseFrames",
-    "take_last",
-]
-
 T = TypeVar("T")
 
 MOST_BYTES = 8 * 1024 * 1024

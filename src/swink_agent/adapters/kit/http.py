@@ -18,6 +18,7 @@ from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind, StreamError
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions, resolved_prompt
+from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.types import AgentContext, Cost, Document, ModelSpec, Usage
 from swink_agent.core.values.value import is_secret_name
 
@@ -25,10 +26,7 @@ from ..addresses import address_problem
 from .errors import classify, retry_after
 from .frames import FrameError, ShapeError
 from .outgoing import OutgoingMessages, RequestError
-from .reply import ReplyWriter
 from .transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
-
-__all__ = ["HttpStreamFn", "Parser", "RequestError", "takes_images", "with_advice"]
 
 log = logging.getLogger("swink_agent")
 _MOST_ERROR_BYTES = 64 * 1024
@@ -73,6 +71,8 @@ class HttpStreamFn(ABC):
     """Content types of a stream. Other types, except JSON and web pages, are accepted too."""
     session_field: ClassVar[str] = ""
     """The request field for `StreamOptions.session_id`, if servers that do not know it may refuse the request."""
+    documents_need_images: ClassVar[bool] = False
+    """Whether models that see no images take no documents either."""
     is_relay: ClassVar[bool] = False
     """Whether another server decides what the model accepts: then only local files are read here."""
     base_url: str = ""
@@ -138,7 +138,9 @@ class HttpStreamFn(ABC):
 
     def without_documents(self, model: ModelSpec) -> str:
         """Names the provider, or its model, if that takes no documents; empty if it takes them."""
-        return "" if self.description.takes_documents else self.provider
+        if not self.description.takes_documents:
+            return self.provider
+        return str(model) if self.documents_need_images and not takes_images(model) else ""
 
     def document_names(self) -> Callable[[Document], str] | None:
         """Returns what names the documents of one request, if the provider does not take every name."""

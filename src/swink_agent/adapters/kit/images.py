@@ -14,8 +14,6 @@ from typing import NamedTuple
 from swink_agent.core.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, is_pdf, kind_of, read_media
 from swink_agent.core.types import Base64Source, Document, FileSource, Image, UrlSource
 
-__all__ = ["MOST_IMAGE_BYTES", "Note", "Picture", "document_data", "document_url", "file_name", "image_url", "picture"]
-
 _TIFF = (b"II*\x00", b"MM\x00*")
 _LOOKED_AT = 512
 _LEAST_TEXT = 32

@@ -17,8 +17,6 @@ from .bodies import EncodedMessages
 from .http import HttpStreamFn
 from .transport import Limits, Transport
 
-__all__ = ["JSON_HEADERS", "KeyedStreamFn"]
-
 JSON_HEADERS = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
 
 _WITH_THEIR_OWN_WIRE = frozenset({"anthropic", "bedrock", "gemini", "local", "ollama", "openai", "openai-responses"})
@@ -59,7 +57,7 @@ class KeyedStreamFn(HttpStreamFn):
         self.address_source = "base_url" if base_url else variable or self.url_variable
         self.given_address = given or ""
         self.base_url = self.with_version(given or self.default_url)
-        self._needs_key = given is None
+        self._needs_key = given is None and self.description.needs_key
         self._api_key = api_key or os.environ.get(_first_set(self.description.key_variables)) or None
         self.encoded = EncodedMessages()
         """Messages in this provider's form, each encoded once."""

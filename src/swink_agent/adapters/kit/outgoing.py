@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -29,13 +28,10 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
+from .bodies import MessageCache
 from .images import Note, document_data, picture
 
-__all__ = ["OutgoingMessages", "RequestError", "refused_files"]
-
 log = logging.getLogger("swink_agent")
-_MOST_REMEMBERED = 64 * 1024 * 1024
-_Key: TypeAlias = tuple[int, object]
 
 
 class RequestError(ValueError):
@@ -59,11 +55,10 @@ class _Taken(NamedTuple):
 class OutgoingMessages:
     """Replaces what cannot be sent in messages. A message is changed once; later calls return the same object."""
 
-    __slots__ = ("_known", "_size")
+    __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: OrderedDict[_Key, tuple[AgentMessage, AgentMessage, int]] = OrderedDict()
-        self._size = 0
+        self._known = MessageCache[AgentMessage]()
 
     async def prepare(
         self,
@@ -98,47 +93,36 @@ class OutgoingMessages:
         return SentMessages(prepared, before) if before else tuple(prepared)
 
     async def _prepared(self, message: AgentMessage, taken: _Taken) -> AgentMessage:
-        key = (id(message), taken)
-        known = self._known.get(key)
-        if known is not None and known[0] is message:
-            self._known.move_to_end(key)
-            return known[1]
+        if (known := self._known.find(message, taken)) is not None:
+            return known
         blocks = cast("Any", message).content
         if any(_is_read(block, taken) for block in blocks):
             content = await asyncio.to_thread(_sendable, blocks, taken)
         else:
             content = _sendable(blocks, taken)
-        return self._changed(key, message, blocks, content)
+        return self._changed(taken, message, blocks, content)
 
     def _named(self, message: AgentMessage, name_of: Callable[[Document], str]) -> AgentMessage:
         """Gives the documents of a message the names that the provider takes."""
         blocks = cast("Any", message).content
         names = tuple([name_of(block) for block in blocks if type(block) is Document])
-        key = (id(message), names)
-        known = self._known.get(key)
-        if known is not None and known[0] is message:
-            self._known.move_to_end(key)
-            return known[1]
+        if (known := self._known.find(message, names)) is not None:
+            return known
         new = iter(names)
         content = [
             block if type(block) is not Document or (name := next(new)) == block.name else Document(block.source, name)
             for block in blocks
         ]
-        return self._changed(key, message, blocks, content)
+        return self._changed(names, message, blocks, content)
 
     def _changed(
-        self, key: _Key, message: AgentMessage, blocks: Sequence[UserBlock], content: Sequence[UserBlock]
+        self, variant: object, message: AgentMessage, blocks: Sequence[UserBlock], content: Sequence[UserBlock]
     ) -> AgentMessage:
         """Returns the message with this content, which is remembered, or the same if nothing has changed."""
         if all(new is old for new, old in zip(content, blocks, strict=True)):
             return message
         changed = cast("AgentMessage", msgspec.structs.replace(cast("Any", message), content=tuple(content)))
-        self._known[key] = (message, changed, size := sum(map(_size_of, content)))
-        self._size += size
-        while self._size > _MOST_REMEMBERED and len(self._known) > 1:
-            _, (_, _, dropped) = self._known.popitem(last=False)
-            self._size -= dropped
-        return changed
+        return self._known.keep(message, variant, changed, sum(map(_size_of, content)))
 
 
 def _needs_a_look(message: AgentMessage) -> bool:

@@ -14,8 +14,6 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.json import encode
 
-__all__ = ["SchemaSubset"]
-
 _ANNOTATIONS = frozenset(
     {"default", "examples", "$schema", "$comment", "deprecated", "readOnly", "writeOnly", "discriminator"}
 )

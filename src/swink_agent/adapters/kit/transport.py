@@ -19,8 +19,6 @@ from swink_agent.core.cancel import CancellationToken, call_in
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.values.value import Value
 
-__all__ = ["AiohttpTransport", "HttpRequest", "HttpResponse", "Limits", "Transport", "TransportError"]
-
 
 class Limits(Value, frozen=True, kw_only=True):
     """Seconds that a call may take."""

@@ -95,6 +95,7 @@ class StandardAgent:
         agent: Agent,
         *,
         model_source: str,
+        has_chosen_model: bool,
         redactor: Redactor,
         approvals: Approvals,
         approval_mode: ChosenMode,
@@ -106,6 +107,9 @@ class StandardAgent:
     ) -> None:
         self.agent = agent
         self.model_source = model_source
+        """Who chose the model, in words."""
+        self.has_chosen_model = has_chosen_model
+        """Whether the user named the model, and it is not the first that can be used."""
         self.redactor = redactor
         self.approvals = approvals
         self.approval_mode = approval_mode
@@ -221,6 +225,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     return StandardAgent(
         agent,
         model_source=source,
+        has_chosen_model=options.model is not None or settings["model"].value is not None,
         redactor=redactor,
         approvals=approvals,
         approval_mode=chosen,

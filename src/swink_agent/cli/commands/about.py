@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-__all__ = ["help_command", "tell_version", "version_command"]
-
 
 def tell_version() -> None:
     from swink_agent import __version__

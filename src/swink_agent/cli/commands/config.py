@@ -34,8 +34,6 @@ from ..process.groups import offered
 from ..screen.screen import Screen, write_answer
 from ..screen.table import table
 
-__all__ = ["config"]
-
 _LOGIN = re.compile(r"(://)[^\s/@]++@")
 
 

@@ -16,8 +16,6 @@ from swink_agent.rendering.escaping import safe_text
 
 from ..screen.screen import wants_colour, width_of
 
-__all__ = ["doctor"]
-
 _MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "problem": ("✗", "red")}
 
 

@@ -27,8 +27,6 @@ from ..screen.table import table
 if TYPE_CHECKING:
     from swink_agent.evals import EvalGrid, EvalRun, EvalStore
 
-__all__ = ["eval_group"]
-
 FORMATS = ("console", "markdown", "json", "junit", "html")  # the names in evals.reports, which is not loaded for this
 _ENDINGS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json", ".xml": "junit"}
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|m|min|h)?")

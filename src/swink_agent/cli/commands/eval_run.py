@@ -48,8 +48,6 @@ from ..screen.screen import Screen, write_answer
 if TYPE_CHECKING:
     from swink_agent.evals import EvalGrid, EvalRun, EvalSet, EvalStore, JudgeEvaluator, Preference
 
-__all__ = ["preferred", "run_set", "score_result"]
-
 _FLAGS = ("model", "thinking", "temperature", "max_tokens", "tools", "sandbox", "network", "max_turns")
 
 

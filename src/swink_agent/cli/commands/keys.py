@@ -13,8 +13,6 @@ from swink_agent.app.keys.credentials import Credentials
 from ..process.groups import also_called, offered
 from ..screen.table import table
 
-__all__ = ["keys"]
-
 _LONGEST_KEY = 16 * 1024
 
 

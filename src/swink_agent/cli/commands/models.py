@@ -24,9 +24,8 @@ from ..screen.table import table
 
 if TYPE_CHECKING:
     from swink_agent.core.cancel import CancellationToken
+    from swink_agent.core.values.model_info import ModelInfo
     from swink_agent.local.weights.store import ModelStore
-
-__all__ = ["models"]
 
 
 @click.group(
@@ -118,6 +117,22 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _row(
+    model: str, name: str, *, info: ModelInfo | None = None, available: bool = True, note: str = ""
+) -> dict[str, Any]:
+    """What is known of a model, as an object of `--json`."""
+    return {
+        "model": model,
+        "name": name,
+        "available": available,
+        "context_window": None if info is None else info.context_window,
+        "output_limit": None if info is None else info.output_limit,
+        "input_price": None if info is None else info.prices.input,
+        "output_price": None if info is None else info.prices.output,
+        "note": note,
+    }
+
+
 def _remote_rows() -> list[dict[str, Any]]:
     from swink_agent.adapters.catalog import ModelCatalog
 
@@ -129,18 +144,7 @@ def _remote_rows() -> list[dict[str, Any]]:
             continue
         has_key = credentials.has_key(provider.name) or not provider.needs_key
         for info in catalog.models(provider.name):
-            rows.append(
-                {
-                    "model": str(info),
-                    "name": info.name,
-                    "available": has_key,
-                    "context_window": info.context_window,
-                    "output_limit": info.output_limit,
-                    "input_price": info.prices.input,
-                    "output_price": info.prices.output,
-                    "note": "" if has_key else "no key",
-                }
-            )
+            rows.append(_row(str(info), info.name, info=info, available=has_key, note="" if has_key else "no key"))
     return rows
 
 
@@ -152,28 +156,16 @@ def _alias_rows() -> list[dict[str, Any]]:
     credentials = Credentials()
     rows: list[dict[str, Any]] = []
     for alias, item in settings.aliases().items():
-        row: dict[str, Any] = {
-            "model": alias,
-            "name": alias,
-            "available": True,
-            "context_window": None,
-            "output_limit": None,
-            "input_price": None,
-            "output_price": None,
-        }
         try:
             model = named_model(alias, settings.aliases())
         except UsageProblem as error:
-            rows.append({**row, "stands_for": item.value, "note": f"cannot be used: {error}"})
+            rows.append({**_row(alias, alias, note=f"cannot be used: {error}"), "stands_for": item.value})
             continue
         info = None if model.provider == LOCAL else ModelCatalog.load().find(model)
-        if info is not None:
-            row |= {"context_window": info.context_window, "output_limit": info.output_limit}
-            row |= {"input_price": info.prices.input, "output_price": info.prices.output}
         known = None if model.provider == LOCAL else provider_named(model.provider)
         has_key = known is None or not known.needs_key or credentials.has_key(model.provider)
         note = f"alias of {model}" + ("" if has_key else "; no key")
-        rows.append({**row, "stands_for": str(model), "note": note})
+        rows.append({**_row(alias, alias, info=info, note=note), "stands_for": str(model)})
     return rows
 
 
@@ -185,20 +177,10 @@ def _local_rows() -> list[dict[str, Any]]:
     for preset in PRESETS:
         size = size_of(preset.size) if preset.size else "size from the hub"
         state = "fetched" if preset.name in there else f"not fetched, {size}"
-        rows.append(
-            {
-                "model": f"local:{preset.name}",
-                "name": preset.description,
-                "available": has_local_extra(),
-                "context_window": preset.context_length,
-                "output_limit": None,
-                "input_price": 0.0,
-                "output_price": 0.0,
-                "note": f"{state}; {preset.licence}" if has_local_extra() else f"{state}; needs {LOCAL_EXTRA}",
-                "size": preset.size or None,
-                "fetched": preset.name in there,
-            }
-        )
+        note = f"{state}; {preset.licence}" if has_local_extra() else f"{state}; needs {LOCAL_EXTRA}"
+        row = _row(f"local:{preset.name}", preset.description, available=has_local_extra(), note=note)
+        row |= {"context_window": preset.context_length, "input_price": 0.0, "output_price": 0.0}
+        rows.append({**row, "size": preset.size or None, "fetched": preset.name in there})
     return rows
 
 

@@ -24,8 +24,6 @@ from swink_agent.core.types import ModelSpec
 from ..prompt.reporter import Reporter
 from ..screen.screen import Screen
 
-__all__ = ["proxy"]
-
 TOKEN_VARIABLE = "SWINK_PROXY_TOKEN"
 
 

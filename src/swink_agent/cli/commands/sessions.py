@@ -43,8 +43,6 @@ from ..screen.table import table
 if TYPE_CHECKING:
     from swink_agent.memory import JsonlSessionStore, SessionInfo
 
-__all__ = ["sessions"]
-
 _FEW_TO_READ = 50
 """Number of sessions that a search reads without showing progress."""
 

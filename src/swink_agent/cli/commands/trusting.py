@@ -29,10 +29,7 @@ from swink_agent.core.texts.diffs import diff_lines
 
 from ..screen.screen import Screen
 
-__all__ = ["trust_folder", "what_changed"]
-
 _MARK = "  │ "
-_CHANGES = {"added": ("  + ", "green"), "removed": ("  - ", "red"), "context": (_MARK, "dim"), "hunk": ("  @ ", "dim")}
 _MOST_TOLD = 12
 """Lines of a change that are shown before a run. Before trust is given, all lines are shown."""
 
@@ -80,9 +77,7 @@ def _show_changes(changes: Sequence[ChangedFile], screen: Screen) -> None:
     """Shows what changed since it was trusted, last, next to the question."""
     for change in changes:
         screen.say("", f"{change.path}, what has changed since you trusted it:")
-        for kind, text in diff_lines(_text(change.old), _text(change.new)):
-            mark, style = _CHANGES[kind]
-            screen.rows(mark, text.removeprefix("@@ ") if kind == "hunk" else text, style)
+        screen.change(diff_lines(_text(change.old), _text(change.new)), context=_MARK)
 
 
 def what_changed(project: Project, store: TrustStore) -> list[str]:

@@ -24,10 +24,7 @@ from swink_agent.tools import CheckpointError, CheckpointStore, PathRewind
 from ..screen.screen import Screen, confirm
 from ..screen.table import table
 
-__all__ = ["undo"]
-
 _VERBS = {"restore": "put back", "remove": "remove", "same": "keep", "changed": "leave", "failed": "leave"}
-_MARKS = {"added": ("  + ", "green"), "removed": ("  - ", "red"), "context": ("    ", "dim"), "hunk": ("  @ ", "dim")}
 _MOST_LINES = 400
 _SHOWN_ID = 8
 
@@ -131,9 +128,7 @@ def _show(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind]) -
             click.echo("More has changed than is shown here.")
             break
         click.echo(f"\n{safe_display(item.path, None)}")
-        for kind, text in lines[:room]:
-            mark, style = _MARKS[kind]
-            screen.rows(mark, text.removeprefix("@@ ") if kind == "hunk" else text, style)
+        screen.change(lines[:room], context="    ")
         room -= len(lines)
 
 

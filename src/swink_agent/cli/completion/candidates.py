@@ -5,37 +5,36 @@ Nothing is loaded before a shell asks. How each shell is answered is in `scripts
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = [
-    "answers",
-    "files",
-    "folders",
-    "local_models",
-    "models",
-    "providers",
-    "results",
-    "rules",
-    "sessions",
-    "setting_values",
-    "settings",
-    "tools",
-]
+Candidates: TypeAlias = Iterable[str | CompletionItem]
 
 
-def files(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+def completions(kind: str, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """What can be completed to, by one of the kinds below. If it cannot be found out, the command itself says why."""
+    from swink_agent.app.errors import ApplicationError
+
+    try:
+        found = [*_KINDS[kind](ctx, incomplete)]
+    except ApplicationError:
+        return []
+    words = dict.fromkeys([word for word in found if isinstance(word, str) and word.startswith(incomplete)])
+    return [*map(CompletionItem, words), *[item for item in found if not isinstance(item, str)]]
+
+
+def _files(ctx: click.Context, incomplete: str) -> Candidates:
     return [CompletionItem(incomplete, type="file")]
 
 
-def folders(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+def _folders(ctx: click.Context, incomplete: str) -> Candidates:
     return [CompletionItem(incomplete, type="dir")]
 
 
-def models(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+def _models(ctx: click.Context, incomplete: str) -> Candidates:
     """Models as `provider:model`: local ones, those of providers with a key, and all once a provider is named."""
     from swink_agent.adapters.catalog import ModelCatalog
     from swink_agent.app.agent.providers import all_providers
@@ -52,51 +51,43 @@ def models(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
             is_wanted = False
         if is_wanted:
             names += [f"{provider.name}:{info.model_id}" for info in catalog.models(provider.account)]
-    return _beginning(names, incomplete)
+    return names
 
 
-def local_models(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    return _beginning(_presets(), incomplete)
+def _local_models(ctx: click.Context, incomplete: str) -> Candidates:
+    return _presets()
 
 
-def providers(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+def _providers(ctx: click.Context, incomplete: str) -> Candidates:
     """Providers that a key can be kept for."""
     from swink_agent.app.agent.providers import all_providers
 
-    return _beginning([item.account for item in all_providers() if item.key_variables], incomplete)
+    return [item.account for item in all_providers() if item.key_variables]
 
 
-def tools(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+def _tools(ctx: click.Context, incomplete: str) -> Candidates:
     """Completes the last of several names separated by commas."""
     from swink_agent.app.settings.settings import STANDARD_TOOLS
 
-    before, comma, _ = incomplete.rpartition(",")
-    given = before.split(",")
-    names = [name for name in STANDARD_TOOLS if name not in given]
-    return _beginning([f"{before}{comma}{name}" for name in ([*names, "none"] if not comma else names)], incomplete)
+    return _last_of([*STANDARD_TOOLS] if "," in incomplete else [*STANDARD_TOOLS, "none"], incomplete)
 
 
-def rules(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+def _rules(ctx: click.Context, incomplete: str) -> Candidates:
     from swink_agent.app.settings.settings import STANDARD_TOOLS
 
-    return _beginning(STANDARD_TOOLS, incomplete)
+    return STANDARD_TOOLS
 
 
-def sessions(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+def _sessions(ctx: click.Context, incomplete: str) -> Candidates:
     """Ids of sessions, from the names of their files. No file is opened."""
-    from swink_agent.app.errors import ApplicationError
     from swink_agent.app.runs.sessions import session_ids, sessions_folder
     from swink_agent.app.settings.settings import load_settings
 
-    try:
-        return _beginning(session_ids(sessions_folder(load_settings())), incomplete)
-    except ApplicationError:  # the command itself reports what is wrong
-        return []
+    return session_ids(sessions_folder(load_settings()))
 
 
-def answers(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+def _answers(ctx: click.Context, incomplete: str) -> Candidates:
     """Yes and no to the calls that wait in the session named before. Only that file is read."""
-    from swink_agent.app.errors import ApplicationError
     from swink_agent.app.runs.sessions import open_store, session_problems
     from swink_agent.app.settings.settings import load_settings
     from swink_agent.core.pending import pending_calls
@@ -104,37 +95,32 @@ def answers(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> 
     wanted = ctx.params.get("resume")
     if not wanted:
         return []
-    try:
-        with session_problems():
-            pending = pending_calls(open_store(load_settings()).load(wanted).messages)
-    except ApplicationError:  # the command itself reports what is wrong
-        return []
-    given = [
+    with session_problems():
+        pending = pending_calls(open_store(load_settings()).load(wanted).messages)
+    return [
         f"{call.call_id}={answer}"
         for call in pending
         for answer in (("no",) if call.kind == "external" else ("yes", "no"))
     ]
-    return _beginning(given, incomplete)
 
 
-def results(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+def _results(ctx: click.Context, incomplete: str) -> Candidates:
     """Ids of results in the named store, or the default one. A path is completed as a path."""
     from swink_agent.app.evals.evaluation import results_folder
     from swink_agent.evals import EvalStore
 
     if "/" in incomplete or incomplete.startswith("."):
-        return files(ctx, parameter, incomplete)
-    store = EvalStore(ctx.params.get("store") or results_folder())
-    return _beginning([info.id for info in store.list()], incomplete)
+        return _files(ctx, incomplete)
+    return [info.id for info in EvalStore(ctx.params.get("store") or results_folder()).list()]
 
 
-def settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+def _settings(ctx: click.Context, incomplete: str) -> Candidates:
     from swink_agent.app.settings.definitions import all_definitions
 
     return [CompletionItem(item.name, help=item.help) for item in all_definitions() if item.name.startswith(incomplete)]
 
 
-def setting_values(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+def _setting_values(ctx: click.Context, incomplete: str) -> Candidates:
     """The values of the setting named before."""
     from swink_agent.app.settings.definitions import DEFINITIONS
 
@@ -143,30 +129,28 @@ def setting_values(ctx: click.Context, parameter: click.Parameter, incomplete: s
         return []
     match definition.kind:
         case "choice":
-            return _beginning(definition.choices, incomplete)
+            return definition.choices
         case "switch":
-            return _beginning(("true", "false"), incomplete)
+            return ("true", "false")
         case "names" if definition.name == "tools":
-            return tools(ctx, parameter, incomplete)
-        case "names":
-            return _extras(definition.name, incomplete)
+            return _tools(ctx, incomplete)
+        case "names" if definition.name in ("extra_tools", "extra_policies"):
+            from swink_agent.app.trust.extras import installed_extras
+
+            kind = "tool" if definition.name == "extra_tools" else "policy"
+            return _last_of([extra.name for extra in installed_extras(kind)], incomplete)
         case "rules":
-            return rules(ctx, parameter, incomplete)
+            return _rules(ctx, incomplete)
         case "folder":
-            return folders(ctx, parameter, incomplete)
+            return _folders(ctx, incomplete)
         case _:
-            return models(ctx, parameter, incomplete) if definition.name == "model" else []
+            return _models(ctx, incomplete) if definition.name == "model" else []
 
 
-def _extras(setting: str, incomplete: str) -> list[Any]:
-    """Completes the last of several names of what installed packages offer for the setting."""
-    from swink_agent.app.trust.extras import installed_extras
-
-    if setting not in ("extra_tools", "extra_policies"):
-        return []
+def _last_of(names: Iterable[str], incomplete: str) -> list[str]:
+    """Completes the last of several names with commas between them."""
     before, comma, _ = incomplete.rpartition(",")
-    names = [extra.name for extra in installed_extras("tool" if setting == "extra_tools" else "policy")]
-    return _beginning([f"{before}{comma}{name}" for name in names if name not in before.split(",")], incomplete)
+    return [f"{before}{comma}{name}" for name in names if name not in before.split(",")]
 
 
 def _aliases() -> list[str]:
@@ -185,5 +169,17 @@ def _presets() -> list[str]:
     return [preset.name for preset in PRESETS]
 
 
-def _beginning(words: Iterable[str], incomplete: str) -> list[Any]:
-    return [CompletionItem(word) for word in dict.fromkeys(words) if word.startswith(incomplete)]
+_KINDS: dict[str, Callable[[click.Context, str], Candidates]] = {
+    "answers": _answers,
+    "files": _files,
+    "folders": _folders,
+    "local_models": _local_models,
+    "models": _models,
+    "providers": _providers,
+    "results": _results,
+    "rules": _rules,
+    "sessions": _sessions,
+    "setting_values": _setting_values,
+    "settings": _settings,
+    "tools": _tools,
+}

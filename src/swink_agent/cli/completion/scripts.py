@@ -19,8 +19,6 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-__all__ = ["VARIABLE", "completion", "speak_to_shells"]
-
 VARIABLE = "_SWINK_COMPLETE"
 
 _BASH = """\

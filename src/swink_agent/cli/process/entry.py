@@ -16,8 +16,6 @@ import click
 
 from .error_text import DEBUG_VARIABLE, FAILED, INTERRUPTED, is_foreseen, text_of
 
-__all__ = ["run"]
-
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs the program and returns its exit code, whatever happens."""

@@ -10,8 +10,6 @@ import os
 
 import click
 
-__all__ = ["is_foreseen", "text_of"]
-
 DEBUG_VARIABLE = "SWINK_DEBUG"
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # same as in app.errors, which is not loaded for this
 _LONGEST = 60

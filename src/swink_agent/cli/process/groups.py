@@ -12,16 +12,14 @@ from typing import Any
 
 import click
 
-__all__ = ["LazyGroup", "also_called", "offered"]
-
 
 def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
-    """The function of `completion.candidates` with that name, loaded when a shell asks for completion."""
+    """What `completion.candidates` offers of that kind, loaded when a shell asks for completion."""
 
     def offer(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-        from ..completion import candidates as completing
+        from ..completion.candidates import completions
 
-        return getattr(completing, name)(ctx, parameter, incomplete)
+        return completions(name, ctx, incomplete)
 
     return offer
 

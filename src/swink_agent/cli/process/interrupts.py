@@ -16,8 +16,6 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-__all__ = ["interruptible", "wakeable"]
-
 T = TypeVar("T")
 
 INTERRUPTED = 130

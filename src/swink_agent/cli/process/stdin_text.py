@@ -11,8 +11,6 @@ from swink_agent.app.errors import UsageProblem
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
 
-__all__ = ["read_stdin"]
-
 MOST_BYTES = 10 * 1024 * 1024
 _PATIENCE = 3.0
 _GLANCE = 0.05

@@ -16,8 +16,6 @@ from .error_text import INTERRUPTED, text_of
 if TYPE_CHECKING:
     from swink_agent.core.types import ModelSpec
 
-__all__ = ["UnansweredOutput", "format_in", "write_unanswered"]
-
 _FORMATS = ("json", "stream-json")
 _VARIABLE = "SWINK_OUTPUT"
 

@@ -23,8 +23,6 @@ from swink_agent.rendering.cells import cut
 
 from ..screen.screen import Palette, Screen, is_live
 
-__all__ = ["TerminalAsk"]
-
 TERMINAL = "/dev/tty"
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?")
 _NO_BECAUSE = re.compile(r"no\b[\s,.:;-]*(?:because\b)?[\s:…]*(.*)", re.IGNORECASE | re.DOTALL)

@@ -16,8 +16,6 @@ import click
 
 from ..process.groups import LazyGroup
 
-__all__ = ["BARE_PROMPT", "SPOKEN", "TALK", "RootGroup"]
-
 BARE_PROMPT = "prompt-without-text"
 SPOKEN = "spoken"
 TALK = "talk"

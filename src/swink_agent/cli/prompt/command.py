@@ -42,8 +42,6 @@ from .asking import TerminalAsk
 from .inputs import PromptInputs
 from .reporter import Loudness, Reporter
 
-__all__ = ["run_prompt"]
-
 _UNATTENDED = (
     "there is nobody here to ask; --approve all allows such calls, confined to the folder, --approve auto those that "
     "can be taken back, and --allow, with a rule such as 'bash: pytest *', some of them; --allow-host lets commands "

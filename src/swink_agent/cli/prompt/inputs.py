@@ -18,8 +18,6 @@ from swink_agent.core.types import ModelSpec, Text, UserMessage
 
 from ..process.stdin_text import read_stdin
 
-__all__ = ["PromptInputs"]
-
 _LARGEST_SCHEMA = 1024 * 1024
 
 

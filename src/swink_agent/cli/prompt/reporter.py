@@ -48,8 +48,6 @@ from swink_agent.rendering.escaping import safe_line
 from ..screen.live import LiveLine
 from ..screen.screen import FOLLOWING, Screen
 
-__all__ = ["Loudness", "Reporter"]
-
 Loudness: TypeAlias = Literal["quiet", "normal", "verbose"]
 
 _OUTPUT, _THOUGHT, _WORDS = "  │ ", "  ~ ", "» "

@@ -11,8 +11,6 @@ from typing import Any
 
 from swink_agent.core.schemas.validation import compile_schema
 
-__all__ = ["json_problem", "schema_problem"]
-
 _TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _WORDS = (
     ("Expecting value", "a value is missing"),

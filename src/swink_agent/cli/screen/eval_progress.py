@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from swink_agent.approvals.display import safe_display
@@ -19,8 +18,6 @@ from .screen import Screen
 if TYPE_CHECKING:
     from swink_agent.evals import CaseResult, Progress
 
-__all__ = ["ProgressLine"]
-
 _TICK = 1.0
 _MOST_RUNNING = 3
 _LONGEST_ID, _LONGEST_REASON = 48, 200
@@ -29,13 +26,10 @@ _LONGEST_ID, _LONGEST_REASON = 48, 200
 class ProgressLine:
     """Receives the progress of a run and shows it. If `is_quiet`, shows nothing."""
 
-    def __init__(
-        self, screen: Screen, repeat: int, *, is_quiet: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, screen: Screen, repeat: int, *, is_quiet: bool = False) -> None:
         self._screen = screen
         self._repeat = repeat
         self._is_quiet = is_quiet
-        self._clock = clock
         self._progress: Progress | None = None
         self._at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -43,7 +37,7 @@ class ProgressLine:
     def __call__(self, progress: Progress) -> None:
         if self._is_quiet:
             return
-        self._progress, self._at = progress, self._clock()
+        self._progress, self._at = progress, time.monotonic()
         result = progress.latest
         if result is not None and len(result.attempts) == self._repeat:
             self._tell(result, progress)
@@ -79,7 +73,7 @@ class ProgressLine:
         progress = self._progress
         if progress is None or not self._screen.is_terminal:
             return
-        self._screen.status(self._line(progress, self._clock() - self._at))
+        self._screen.status(self._line(progress, time.monotonic() - self._at))
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(_TICK, self._draw)

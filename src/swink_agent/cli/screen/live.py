@@ -16,8 +16,6 @@ from swink_agent.rendering.cells import cut_middle, cut_start
 
 from .screen import Screen
 
-__all__ = ["LiveLine"]
-
 _EVERY = 0.1
 _TICK = 1.0
 _MOST_TAIL = 400

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TextIO
 
 import click
@@ -19,18 +19,7 @@ import click
 from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, laid_out
 from swink_agent.rendering.escaping import safe_text
 
-__all__ = [
-    "FOLLOWING",
-    "Palette",
-    "Screen",
-    "confirm",
-    "discard_stdout",
-    "is_live",
-    "wants_colour",
-    "width_of",
-    "write_answer",
-]
-
+_CHANGES = {"added": ("  + ", "green"), "removed": ("  - ", "red"), "hunk": ("  @ ", "dim")}
 _STYLES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
 
 
@@ -152,6 +141,12 @@ class Screen(Palette):
         """Writes foreign text as lines that stay, each behind the mark and in these styles."""
         for row in laid_out(safe_text(text), mark, mark, self.width, most=most):
             self.line(self.style(row, *styles))
+
+    def change(self, lines: Iterable[tuple[str, str]], *, context: str) -> None:
+        """Writes the lines of a change, with their kinds. `context` is the mark of those that stay the same."""
+        for kind, text in lines:
+            mark, style = _CHANGES.get(kind, (context, "dim"))
+            self.rows(mark, text.removeprefix("@@ ") if kind == "hunk" else text, style)
 
     def status(self, text: str) -> None:
         """Shows a line that does not stay: cut to the width, replaced by the next one. Only on a terminal."""

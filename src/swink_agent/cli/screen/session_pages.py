@@ -38,8 +38,6 @@ from .table import table
 if TYPE_CHECKING:
     from swink_agent.memory import LoadedSession, SessionInfo
 
-__all__ = ["facts", "listing", "remarks", "rows_of"]
-
 _TEXT = "  │ "
 _THOUGHT = "  ~ "
 _NOTE = "  * "

@@ -10,9 +10,6 @@ from swink_agent.rendering.cells import cell_width, cut, cut_middle
 
 from .screen import width_of
 
-__all__ = ["table"]
-
-
 _LEAST = 8
 
 

@@ -16,9 +16,9 @@ import msgspec
 
 from ..cancel import CancellationToken
 from ..config import AgentLoopConfig
-from ..errors import AgentError
 from ..policy import PolicyContext, Stop
 from ..providers import ProviderStreamFn
+from ..retry import DefaultRetryStrategy
 from ..run.failures import as_agent_error
 from ..run.state import Run, RunLoopFn
 from ..run.transcript import Transcript
@@ -26,8 +26,6 @@ from ..stream import StreamFn, StreamOptions
 from ..tool import Toolbox
 from ..types import AgentMessage, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, UserMessage
 from .context import start_of_waiting
-
-__all__ = ["CompactionContext"]
 
 _CURRENT: ContextVar[CompactionContext | None] = ContextVar("swink_agent_compaction", default=None)
 
@@ -39,18 +37,6 @@ class CompactionContext:
     Replies before the message `fresh_from` were made from another context. `usage` and `cost` are those of `ask`; they
     are part of the run's.
     """
-
-    __slots__ = (
-        "_fixed",
-        "_is_over",
-        "_run",
-        "cost",
-        "fresh_from",
-        "has_summary",
-        "instructions",
-        "is_on_demand",
-        "usage",
-    )
 
     def __init__(self, run: Run, *, is_on_demand: bool = False, instructions: str | None = None) -> None:
         self._run = run
@@ -203,7 +189,7 @@ class CompactionContext:
             model=msgspec.structs.replace(model, thinking_level=ThinkingLevel.OFF),
             stream_fn=stream_fn,
             stream_options=options,
-            retry_strategy=_Once(),
+            retry_strategy=DefaultRetryStrategy(max_attempts=1),  # the callers have a fallback
             get_api_key=own.get_api_key,
             pre_turn_policies=[policy for policy in own.pre_turn_policies if _sees_every_call(policy)],
             post_turn_policies=[*filter(_sees_every_call, own.post_turn_policies), _OneReply()],
@@ -223,16 +209,6 @@ class _OneReply:
 
     def post_turn(self, ctx: PolicyContext, /) -> Stop:
         return Stop()
-
-
-class _Once:
-    """Never retries: the callers have a fallback."""
-
-    def should_retry(self, error: AgentError, attempt: int, /) -> bool:
-        return False
-
-    def delay(self, attempt: int, /) -> float:
-        return 0.0
 
 
 def _side_run(config: AgentLoopConfig, system_prompt: str, token: CancellationToken, loop: RunLoopFn) -> Run:

@@ -31,23 +31,6 @@ from ..types import (
 )
 from ..values.value import show
 
-__all__ = [
-    "SentMessages",
-    "Snapshot",
-    "answered",
-    "cannot_continue",
-    "default_convert_to_llm",
-    "document_tokens",
-    "estimate_tokens",
-    "failed_before",
-    "has_unclosed",
-    "is_answered",
-    "is_empty",
-    "is_waiting",
-    "repair_pairs",
-    "start_of_waiting",
-]
-
 M = TypeVar("M")
 _PENDING = ToolOutcome.PENDING
 

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from ..types import AgentMessage, Document, ToolResultMessage, UserMessage
 from .context import answered
 
-__all__ = ["document_note", "new_document", "refused_document"]
-
 
 def new_document(messages: Sequence[AgentMessage]) -> Document | None:
     """Returns the first document that came since the last reply, also if that failed and is not among the messages."""

@@ -25,18 +25,6 @@ from ..types import (
 from .compaction import CompactionContext
 from .context import estimate_tokens
 
-__all__ = [
-    "CompactionPlan",
-    "SlidingWindow",
-    "last_exchange",
-    "least_tokens",
-    "newest_request",
-    "pair_boundary",
-    "requests_with",
-    "room_beside",
-    "tokens_per_count",
-]
-
 _ATTACHED = (ToolResultMessage, CustomMessage)
 """Messages that belong to the one before them: a cut comes after these, never before."""
 

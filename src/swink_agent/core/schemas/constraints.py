@@ -13,8 +13,6 @@ from typing import Any, cast
 
 from msgspec import UNSET, Meta
 
-__all__ = ["Constraints", "read_constraints", "wants_pydantic"]
-
 _BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "ge": (operator.ge, ">="),
     "gt": (operator.gt, ">"),

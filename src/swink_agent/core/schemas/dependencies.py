@@ -12,8 +12,6 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
-__all__ = ["admits_none", "context_deps", "hints_of", "name_of"]
-
 _NoneType = type(None)
 
 

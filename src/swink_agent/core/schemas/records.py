@@ -30,8 +30,6 @@ from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 
 from .references import JsonSchema
 
-__all__ = ["RecordField", "default_of", "fields_of", "hints_of_class", "maker_of", "shadow_of"]
-
 
 class RecordField(NamedTuple):
     """One field of a class: its name in Python and in JSON, and its type."""

@@ -6,8 +6,6 @@ from typing import Any, cast
 
 from ..values.value import copy_json
 
-__all__ = ["TITLE", "JsonSchema", "inline"]
-
 JsonSchema = dict[str, Any]
 
 TITLE = "$title"

@@ -21,13 +21,9 @@ from .records import default_of
 from .references import JsonSchema
 from .shapes import Shapes
 
-__all__ = ["FunctionSchema", "ValueSchema", "convert_value", "type_schema"]
-
 
 class ValueSchema:
     """The schema of one type, and the conversion of JSON data to it."""
-
-    __slots__ = ("_kind", "_shapes", "schema")
 
     def __init__(self, kind: Any) -> None:
         """Raises `TypeError` for a type that JSON cannot represent."""
@@ -45,26 +41,8 @@ def type_schema(kind: Any) -> JsonSchema:
     return ValueSchema(kind).schema
 
 
-def convert_value(value: Any, kind: Any) -> Any:
-    """Converts JSON data to the declared type. Raises `ValueError`, which names the field."""
-    return ValueSchema(kind).convert(value)
-
-
 class FunctionSchema:
     """A function's parameters: their schema, their descriptions, and the conversion of arguments to their types."""
-
-    __slots__ = (
-        "_defaults",
-        "_made",
-        "_plain",
-        "_positional",
-        "_shapes",
-        "_struct",
-        "context_parameter",
-        "deps_type",
-        "description",
-        "schema",
-    )
 
     def __init__(
         self,

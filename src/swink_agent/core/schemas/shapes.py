@@ -26,8 +26,6 @@ from .records import RecordField, fields_of, hints_of_class, maker_of, shadow_of
 from .references import JsonSchema, inline
 from .validation import compile_schema
 
-__all__ = ["Shapes"]
-
 _CONTAINERS: dict[Any, Any] = {
     **{kind: kind for kind in (list, tuple, set, frozenset, dict)},
     **dict.fromkeys((Collection, Sequence, MutableSequence), list),

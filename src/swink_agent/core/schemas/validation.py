@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["compile_schema", "describe_problems"]
-
 _MOST_PROBLEMS = 100
 
 

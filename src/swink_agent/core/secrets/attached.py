@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from ..types import Document, FileSource, Source, Text, UrlSource
 
-__all__ = ["masked_document", "masked_place"]
-
 
 def masked_document(block: Document, redact: Callable[[str], str]) -> Document | Text:
     """Returns the document with its name masked, or a note if its address holds a secret."""

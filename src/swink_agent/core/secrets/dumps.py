@@ -6,9 +6,6 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-__all__ = ["dump_patterns", "may_dump", "readings"]
-
-
 _CHARACTER = r"(?:   [^\n]|  \\[^\n]|  (?:nl|sp|ht|cr)| [0-7]{3})"
 """A character of `od -c` or `od -a`, four cells wide: itself, escaped, named, or in octal."""
 _NAMED = {"nl": b"\n", "sp": b" ", "ht": b"\t", "cr": b"\r"}

@@ -15,8 +15,6 @@ from typing import TypeAlias
 
 from .dumps import dump_patterns, may_dump, readings
 
-__all__ = ["TWO_IN_LOWER_CASE", "Found", "SecretForms"]
-
 Found: TypeAlias = tuple[int, int, str]
 """The start, end and name of a secret in a text."""
 

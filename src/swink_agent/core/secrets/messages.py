@@ -29,8 +29,6 @@ from ..values.nesting import kept_shallow
 from .attached import masked_document, masked_place
 from .redaction import SHORTEST_TEXT, Redactor
 
-__all__ = ["hold_text", "masked_data", "masked_message", "masked_texts", "with_fields"]
-
 _PENDING = ToolOutcome.PENDING
 _NO_TEXT = frozenset({int, float, bool, type(None)})
 
@@ -90,16 +88,8 @@ def _across(texts: Sequence[str], redactor: Redactor) -> list[tuple[int, int, st
     seams: list[int] = []
     for text in texts[:-1]:
         seams.append(len(text) + (seams[-1] if seams else 0))
-    masked = redactor.mask("".join(texts))
-    found: list[tuple[int, int, str]] = []
-    shift = 0
-    for span in masked.spans:
-        start = span.start + shift
-        end = start + len(span.original)
-        if any(start < seam < end for seam in seams):
-            found.append((start, end, masked.text[span.start : span.end]))
-        shift += len(span.original) - (span.end - span.start)
-    return found
+    found = redactor.mask("".join(texts)).places()
+    return [(start, end, mask) for start, end, mask in found if any(start < seam < end for seam in seams)]
 
 
 def hold_text(arguments: dict[str, Any]) -> bool:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["is_literal_secret", "is_ordinary"]
-
 _SHORTEST = 6
 _LONGEST_WORD = 16
 _VOCABULARY = (

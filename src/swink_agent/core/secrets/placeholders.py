@@ -13,11 +13,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple
-
-__all__ = ["MASK", "MaskedText", "PlaceholderError", "PutBack", "Span", "holds_placeholder", "placeholder"]
 
 MASK = "[redacted:"
 """The beginning of every placeholder."""
@@ -155,6 +153,13 @@ class MaskedText:
             pieces += (self.text[start : span.start], span.original)
             start = span.end
         return "".join([*pieces, self.text[start:stop]])
+
+    def places(self) -> Iterator[tuple[int, int, str]]:
+        """Yields the start and end of each original in the text before masking, with its placeholder."""
+        shift = 0
+        for start, end, original in self.spans:
+            yield start + shift, start + shift + len(original), self.text[start:end]
+            shift += len(original) - (end - start)
 
     def replaced(self, replacement: str) -> str:
         """Returns the masked text with each placeholder replaced by the given text."""

@@ -28,8 +28,6 @@ from .ordinary import is_ordinary
 from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, placeholder
 from .shapes import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first_whole_line, unfinished_shape
 
-__all__ = ["MASK", "SHORTEST_TEXT", "EventRedactor", "Redactor", "RedactorStream"]
-
 _SHORTEST = 6
 """Characters of the shortest secret: a shorter value would match ordinary words."""
 SHORTEST_TEXT = 6
@@ -215,13 +213,7 @@ class Redactor:
 
     def _places(self, text: str) -> list[tuple[int, int]]:
         """The positions, in the text itself, of what is masked."""
-        places: list[tuple[int, int]] = []
-        shift = 0
-        for span in self.mask(text).spans:
-            start = span.start + shift
-            places.append((start, start + len(span.original)))
-            shift += len(span.original) - (span.end - span.start)
-        return places
+        return [(start, end) for start, end, _ in self.mask(text).places()]
 
     def _masked(self, text: str, found: list[Found], before: str) -> MaskedText:
         masked = MaskedText.of(text, found, self._key)

@@ -17,16 +17,6 @@ from .forms import TWO_IN_LOWER_CASE, Found
 from .ordinary import is_literal_secret
 from .placeholders import MASK
 
-__all__ = [
-    "LONGEST_HELD",
-    "LONGEST_KEY",
-    "find_assigned",
-    "find_shapes",
-    "first_whole_line",
-    "may_hold_key",
-    "unfinished_shape",
-]
-
 LONGEST_HELD = 20_000
 """Characters of the longest block of a private key."""
 LONGEST_KEY = 4096

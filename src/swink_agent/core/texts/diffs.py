@@ -13,8 +13,6 @@ from typing import Literal, TypeAlias
 from .likeness import Block as _Block
 from .likeness import joined_blocks
 
-__all__ = ["DiffKind", "DiffPart", "LineComparison", "diff_groups", "diff_lines"]
-
 DiffKind: TypeAlias = Literal["added", "removed", "context", "hunk"]
 
 _AROUND = 3

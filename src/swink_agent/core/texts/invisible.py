@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from unicodedata import category, east_asian_width
 
-__all__ = ["is_deceptive", "ordinary_places"]
-
 # Unicode calls these printable, but they show nothing: fillers, joiners, variation selectors.
 _FILLERS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)
 _SELECTORS = (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))

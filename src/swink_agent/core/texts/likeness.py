@@ -11,8 +11,6 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any, TypeAlias
 
-__all__ = ["Block", "close_names", "joined_blocks", "likeness", "matching_blocks"]
-
 Block: TypeAlias = tuple[int, int, int]
 """The position of equal items in the first and in the second sequence, and their number."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from unicodedata import combining, normalize
 
-__all__ = ["compatibility_form"]
-
 _PIECE = 256
 
 

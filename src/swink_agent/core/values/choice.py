@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Choice"]
-
 
 class Choice(StrEnum):
     """An enum of strings. The second name of a member is a string of it too. Raises `ValueError` for any other."""

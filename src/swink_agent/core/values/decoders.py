@@ -14,8 +14,6 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-__all__ = ["converted", "json_decoder", "learn", "msgpack_decoder"]
-
 T = TypeVar("T")
 _Hook = Callable[[type, Any], Any]
 

@@ -10,8 +10,6 @@ from datetime import date, datetime
 
 from .value import Value
 
-__all__ = ["ModelCapabilities", "ModelInfo", "ModelPrices", "PriceTier", "TokenPrices"]
-
 
 class TokenPrices(Value, frozen=True, omit_defaults=True, gc=False):
     """US dollars for a million tokens.

@@ -15,8 +15,6 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 from msgspec.json import encode
 
-__all__ = ["DEEPEST", "as_text", "copied", "is_too_deep", "kept_shallow", "too_deep"]
-
 DEEPEST = 128
 """Levels of nested lists and objects. Other JSON readers accept 64 to 128, and no tool's data needs more."""
 _MOST_TEXT = 64 * 1024

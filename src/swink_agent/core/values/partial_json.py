@@ -10,27 +10,12 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["PartialJson"]
-
 _BLANK = frozenset(" \t\r\n")
 _OPENERS = {"{": "}", "[": "]"}
 
 
 class PartialJson:
     """A JSON text that comes in pieces. Each character is looked at once."""
-
-    __slots__ = (
-        "_closers",
-        "_cut",
-        "_escape",
-        "_has_key",
-        "_in_key",
-        "_in_string",
-        "_is_bad",
-        "_is_word",
-        "_length",
-        "_pieces",
-    )
 
     def __init__(self) -> None:
         self._pieces: list[str] = []

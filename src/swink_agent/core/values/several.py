@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-__all__ = ["several", "several_paths", "several_texts"]
-
 
 def several(given: Any, what: str) -> tuple[Any, ...]:
     """Returns the items; a single string or path is one item. Raises `TypeError`, naming `what`, for anything else."""

@@ -13,8 +13,6 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 
-__all__ = ["Value", "WithDeps", "copy_json", "frozen_json", "is_secret_name", "show", "show_arguments"]
-
 _LONGEST_TEXT = 60
 _LONGEST_REASON = 240
 _MOST_ITEMS = 3

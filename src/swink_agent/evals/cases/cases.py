@@ -20,23 +20,6 @@ from swink_agent.core.values.choice import Choice
 from swink_agent.core.values.decoders import converted
 from swink_agent.core.values.value import Value, frozen_json
 
-__all__ = [
-    "BadValue",
-    "CaseBudget",
-    "EvalCase",
-    "EvalSet",
-    "ExpectedCall",
-    "ExpectedFile",
-    "ExpectedTrajectory",
-    "JudgeRubric",
-    "NamedRubric",
-    "ResponseCriteria",
-    "SimilarityMeasure",
-    "TrajectoryMatch",
-    "Verdict",
-    "checked_path",
-]
-
 _LONGEST_ID = 128
 _LONGEST_TAG = 60
 T = TypeVar("T", bound=Struct)

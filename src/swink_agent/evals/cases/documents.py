@@ -16,8 +16,6 @@ from swink_agent.core.extras import MissingExtra, install, require
 
 from ..errors import EvalSetError
 
-__all__ = ["Document", "DocumentError", "Place", "parse", "parse_json", "parse_yaml", "read_text"]
-
 Place: TypeAlias = tuple[str | int, ...]
 """The path from the top of a document to one of its values."""
 
@@ -29,6 +27,8 @@ _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _CORE = "tag:yaml.org,2002:"
+_NO_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})
+"""Python's parser accepts them."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|\n', re.DOTALL)
 
 
@@ -236,29 +236,11 @@ def parse_json(text: str) -> Document:
     """One JSON document. Raises `DocumentError`."""
     lines = _json_lines(text)
     try:
-        return Document(json.loads(text, parse_constant=_no_constant), lines)
-    except _NoNumber as error:
-        raise DocumentError(f"not JSON: {error} is not a number in JSON", _line_of_token(text, str(error))) from error
+        return Document(json.loads(text), lines)
     except json.JSONDecodeError as error:
         raise DocumentError(f"not JSON: {error.msg}", error.lineno) from error
     except ValueError as error:
         raise DocumentError(f"not JSON: {error}", None) from error
-
-
-class _NoNumber(Exception):
-    """`NaN`, `Infinity` or `-Infinity`, which Python's parser accepts."""
-
-
-def _no_constant(name: str) -> Any:
-    raise _NoNumber(name)
-
-
-def _line_of_token(text: str, wanted: str) -> int | None:
-    """The line of the first occurrence of a token outside of strings."""
-    for token in _TOKEN.finditer(text):
-        if token.group() == wanted:
-            return text.count("\n", 0, token.start()) + 1
-    return None
 
 
 class _Frame:
@@ -300,6 +282,8 @@ def _json_lines(text: str) -> dict[Place, int]:
             stack[-1].names.add(name)
             stack[-1].key = name
             lines[place()] = line
+        elif token in _NO_NUMBERS:
+            raise DocumentError(f"not JSON: {token} is not a number in JSON", line)
         else:
             lines.setdefault(place(), line)
             if len(lines) > _MOST_VALUES:

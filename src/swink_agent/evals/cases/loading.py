@@ -32,8 +32,6 @@ from .cases import (
 from .documents import Document, Place, parse, read_text
 from .tables import Row, case_of_row, filled, names_in, rows_of
 
-__all__ = ["case_schema", "load_set", "read_set"]
-
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _WHERE = re.compile(r" - at `\$?(.*)`$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
@@ -149,7 +147,7 @@ def _expanded(document: Document, path: str | os.PathLike[str]) -> EvalSet:
 def _filled(
     template: _Template, document: Document, place: Place, path: str | os.PathLike[str]
 ) -> Iterator[tuple[EvalCase, int | None]]:
-    used: dict[str, str] = dict(names_in(template.case))
+    used = dict.fromkeys(names_in(template.case))
     line = document.line((*place, "case"))
     table: str | os.PathLike[str] = path
     if isinstance(template.variables, str):
@@ -173,7 +171,7 @@ def _filled(
         if missing is not None:
             told = f"the template uses {{{{{missing}}}}}, but the variables are {', '.join(row.values) or 'none'}"
             where = line if table is path else row.line
-            raise EvalSetError(told, path=table if table is not path else path, line=where)
+            raise EvalSetError(told, path=table, line=where)
         unused = next((name for name in row.values if name not in used), None)
         if unused is not None:
             told = f"the template does not use the variable {unused!r}; use it or remove it"

@@ -36,8 +36,6 @@ from swink_agent.core.values.value import Value
 from ..errors import EvalSetError
 from .documents import parse, read_text
 
-__all__ = ["ANY_CASE", "Script", "ScriptedCall", "ScriptedModel", "ScriptedReply", "load_script"]
-
 ANY_CASE = "*"
 """The entry of a script for cases without an entry."""
 

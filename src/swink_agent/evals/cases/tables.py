@@ -10,14 +10,12 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from ..errors import EvalSetError
 from .documents import DocumentError, parse_json
-
-__all__ = ["Row", "case_of_row", "filled", "names_in", "rows_of"]
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _NAME = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*")
@@ -144,12 +142,12 @@ def _cell(column: str, cell: str, line: int, path: str | os.PathLike[str]) -> An
 # -- templates -----------------------------------------------------------------------------------------------
 
 
-def names_in(value: Any) -> Iterable[tuple[str, str]]:
-    """The names in a template, each with its text; an invalid name is returned unchanged."""
+def names_in(value: Any) -> Iterator[str]:
+    """The names in a template; an invalid name is returned unchanged."""
     if isinstance(value, str):
         for found in _PLACE.finditer(value):
             named = _NAME.fullmatch(found.group(1))
-            yield (named.group(1) if named else found.group(1)), value
+            yield named.group(1) if named else found.group(1)
     elif isinstance(value, dict):
         for key, item in cast("dict[str, Any]", value).items():
             yield from names_in(key)

@@ -20,8 +20,6 @@ from swink_agent.rendering.values import pretty_json
 from .charts import bar
 from .words import case_name, duration, invocation_of, money, number, pass_words, reasons
 
-__all__ = ["case_html", "mark", "place_of", "table_html"]
-
 _SHOWN_APART = frozenset({"id", "name", "user_messages"})
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Point", "bar", "over_time", "ring"]
-
 _WIDTH, _HEIGHT = 320, 108
 _LEFT, _RIGHT, _TOP, _BOTTOM = 4, 8, 10, 8
 _RADIUS = 42

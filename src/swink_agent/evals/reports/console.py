@@ -23,8 +23,6 @@ from .words import (
     title_of,
 )
 
-__all__ = ["console_report"]
-
 _LONGEST_ID = 40
 _LONGEST_REASON = 400
 _IN_HEADLINE = frozenset({"Cost", "Tokens", "Duration"})

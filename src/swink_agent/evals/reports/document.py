@@ -16,8 +16,6 @@ from swink_agent.rendering.values import pretty_json
 
 from .words import invocation_of
 
-__all__ = ["FORMAT", "GRID_FORMAT", "VERSION", "json_grid", "json_report"]
-
 FORMAT, GRID_FORMAT, VERSION = "swink-agent-eval-report", "swink-agent-eval-grid", 1
 
 

@@ -23,8 +23,6 @@ from .markdown import MARKS, code_cell
 from .page import report_style
 from .words import case_name, duration, money, number, outcome, pass_rate, title_of
 
-__all__ = ["console_grid", "html_grid", "markdown_grid"]
-
 
 class _Table(NamedTuple):
     title: str

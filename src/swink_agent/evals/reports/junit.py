@@ -16,8 +16,6 @@ from swink_agent.rendering.characters import one_line, visible
 
 from .words import case_name, headline, invocation_of, pass_words, reasons, run_facts, tag_rows, title_of
 
-__all__ = ["junit_report"]
-
 _LONGEST_MESSAGE = 400
 _LONGEST_TEXT = 20_000
 

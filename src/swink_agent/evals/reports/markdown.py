@@ -25,8 +25,6 @@ from .words import (
     title_of,
 )
 
-__all__ = ["MARKS", "code_cell", "markdown_report"]
-
 MARKS = {"passed": "✅", "failed": "❌", "not measured": "⚪"}
 
 _LONGEST_REASON = 1000

@@ -23,8 +23,6 @@ from .case_page import case_html, mark, place_of, table_html
 from .charts import Point, bar, over_time, ring
 from .words import case_name, duration, headline, money, number, reasons, run_facts, share, tag_rows, title_of
 
-__all__ = ["html_report", "report_style"]
-
 _MOST_RUNS = 60
 _MOST_IN_STRIP = 12
 

@@ -14,23 +14,6 @@ from swink_agent.evals.types import Attempt, CaseResult, EvalRun, Invocation, Su
 from swink_agent.rendering.characters import one_line
 from swink_agent.rendering.turns import moment
 
-__all__ = [
-    "case_name",
-    "duration",
-    "headline",
-    "invocation_of",
-    "money",
-    "number",
-    "outcome",
-    "pass_rate",
-    "pass_words",
-    "reasons",
-    "run_facts",
-    "share",
-    "tag_rows",
-    "title_of",
-]
-
 
 def title_of(run: EvalRun) -> str:
     """The title of a run: the set's name, or its id."""

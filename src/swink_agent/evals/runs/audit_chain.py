@@ -25,8 +25,6 @@ from ..errors import EvalStoreError
 from ..types import Attempt, CaseResult, EvalRun, Invocation, ToolCallRecord
 from .codec import decode_attempt, encode_attempt, plain_bytes, plain_message
 
-__all__ = ["AuditTrail"]
-
 _FORMAT = b"swink-agent evaluation 1\n"
 
 

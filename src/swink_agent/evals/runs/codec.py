@@ -19,19 +19,6 @@ from swink_agent.core.values.value import Value, show
 from ..errors import EvalStoreError
 from ..types import Attempt, EvalTask, Invocation, StoredTrajectory
 
-__all__ = [
-    "AttemptLine",
-    "decode_attempt",
-    "decode_line",
-    "decode_task",
-    "encode_attempt",
-    "encode_line",
-    "encode_task",
-    "load_trajectory",
-    "plain_bytes",
-    "plain_message",
-]
-
 _ROLES = frozenset({"user", "assistant", "tool_result"})
 _FOREIGN = "message:"
 _EMPTY = Invocation()

@@ -15,8 +15,6 @@ from swink_agent.core.types import AssistantMessage, Cost, StopReason, ToolOutco
 
 from ..types import Invocation, ToolCallRecord
 
-__all__ = ["TrajectoryCollector"]
-
 
 class TrajectoryCollector:
     """Collects the events of an agent, over one run or several: `agent.subscribe(collector)`."""

@@ -12,8 +12,6 @@ from swink_agent.core.values.value import Value
 
 from ..types import CaseResult, EvalRun
 
-__all__ = ["Comparison", "compare"]
-
 _SEED = 20_240_229
 _MOST_RESAMPLES, _LEAST_RESAMPLES = 10_000, 2_000
 _DRAWS = 2_000_000

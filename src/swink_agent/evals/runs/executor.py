@@ -35,8 +35,6 @@ from ..types import Attempt, EvalTask, Invocation, Versions
 from .audit_chain import AuditTrail
 from .collector import TrajectoryCollector
 
-__all__ = ["NOTHING_APPLIES", "CaseExecutor", "Executor", "MakeAgentFn", "Subject"]
-
 log = logging.getLogger("swink_agent")
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")

@@ -12,8 +12,6 @@ from swink_agent.core.values.value import Value
 from ..types import EvalRun, Summary
 from .comparing import compare
 
-__all__ = ["Gate", "GateResult"]
-
 
 class GateResult(Value, frozen=True):
     """Whether a run passed, and all violations if it did not."""

@@ -11,8 +11,6 @@ from swink_agent.core.types import AssistantMessage
 
 from ..cases.cases import CaseBudget
 
-__all__ = ["BudgetGuard"]
-
 
 class BudgetGuard:
     """A policy that stops a run when it exceeds `cost` (US dollars), `tokens` or `turns`.

@@ -22,8 +22,6 @@ from .audit_chain import AuditTrail
 from .executor import NOTHING_APPLIES
 from .store import EvalStore, case_result, new_run_id
 
-__all__ = ["rescore"]
-
 _OLD_ANSWER_TOOL = re.compile(r"final_answer_*")
 """The names of the tool that took structured values, before results had them."""
 

@@ -31,8 +31,6 @@ from ..errors import EvalStoreError
 from ..types import StoredTrajectory, Summary
 from .codec import AttemptLine, decode_line, encode_line
 
-__all__ = ["SCHEMA_VERSION", "AttemptLog", "RunHeader", "read_attempts", "read_header", "write_run"]
-
 SCHEMA_VERSION = 1
 _OPENING = b',"attempts":['
 _LONGEST_HEADER = 1 << 20

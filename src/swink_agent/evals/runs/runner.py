@@ -30,8 +30,6 @@ from .executor import CaseExecutor, Executor, MakeAgentFn
 from .run_files import AttemptLog, read_attempts
 from .store import EvalStore, case_result, new_run_id
 
-__all__ = ["EvalRunner", "ProgressFn"]
-
 log = logging.getLogger("swink_agent")
 
 ProgressFn: TypeAlias = Callable[[Progress], Any]
@@ -41,7 +39,6 @@ A display may also have `begin(progress)`, which is called once before the first
 """
 
 _LONGEST_VARIANT = 120
-_NO_STORE = "a run can only be resumed from a store: give EvalRunner a store"
 _HALF_AN_HOUR = 1800.0
 _FIRST_WAIT, _LONGEST_WAIT = 5.0, 120.0
 """Seconds between two tries of an attempt: doubled each time."""
@@ -131,8 +128,7 @@ class EvalRunner:
         """
         if list(self._executors) != [""]:
             raise ValueError("a runner of several agents runs a grid: use run_grid")
-        if resume and self._store is None:
-            raise ValueError(_NO_STORE)
+        self._check_resume(resume)
         return await self._run(eval_set, on_progress, resume, cancel)
 
     async def run_grid(
@@ -151,8 +147,7 @@ class EvalRunner:
         """
         if "" in self._executors:
             raise ValueError("a grid needs agents with names: EvalRunner({'a': make_a, 'b': make_b})")
-        if resume and self._store is None:
-            raise ValueError(_NO_STORE)
+        self._check_resume(resume)
         done: dict[str, RunInfo] = {}
         grid = new_run_id(time.time_ns() // 1_000_000)
         if resume and self._store is not None:
@@ -167,6 +162,10 @@ class EvalRunner:
             else:
                 runs.append(await self._run(eval_set, on_progress, resume, cancel, variant, grid))
         return EvalGrid(grid, tuple(runs))
+
+    def _check_resume(self, resume: bool) -> None:
+        if resume and self._store is None:
+            raise ValueError("a run can only be resumed from a store: give EvalRunner a store")
 
     def _unfinished(self, store: EvalStore, eval_set: EvalSet, new: str) -> tuple[str, dict[str, RunInfo]]:
         """The newest incomplete grid of the set, with its complete runs; else the new id."""

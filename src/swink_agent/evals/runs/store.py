@@ -26,8 +26,6 @@ from .audit_chain import AuditTrail
 from .codec import AttemptLine, encode_line
 from .run_files import AttemptLog, RunHeader, read_attempts, read_header, write_run
 
-__all__ = ["EvalStore", "case_result", "new_run_id"]
-
 WHOLE, PARTIAL = ".json", ".partial"
 _MOST_NAMED = 5
 """How many ids an error names, newest first, if several begin as given."""

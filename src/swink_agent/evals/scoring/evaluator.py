@@ -15,8 +15,6 @@ from ..cases.cases import EvalCase
 from ..errors import NotMeasured
 from ..types import Invocation, Score, Scored
 
-__all__ = ["Evaluator", "EvaluatorFn", "EvaluatorRegistry", "is_ending"]
-
 log = logging.getLogger("swink_agent")
 
 

@@ -26,8 +26,6 @@ from ..cases.cases import EvalCase, JudgeRubric
 from ..errors import PROVIDER_FAILURES, NotMeasured
 from ..types import Invocation, Score, Scored
 
-__all__ = ["JudgeEvaluator", "asked", "new_marker", "object_at_the_end", "record_of", "unused_marker"]
-
 T = TypeVar("T")
 
 _LONGEST_RECORD = 120_000

@@ -13,8 +13,6 @@ from typing import Any, Protocol, cast
 
 from ..cases.cases import ExpectedCall, ExpectedTrajectory, TrajectoryMatch
 
-__all__ = ["MadeCall", "canonical", "matched", "trajectory_value"]
-
 
 class MadeCall(Protocol):
     """The parts of a call that are compared."""

@@ -17,8 +17,6 @@ from ..cases.cases import EvalCase
 from ..types import Attempt, EvalRun
 from .judge import asked, new_marker, object_at_the_end, record_of, unused_marker
 
-__all__ = ["Pair", "PairwiseJudge", "Preference", "names_winner"]
-
 Winner: TypeAlias = Literal["before", "after", "tie"]
 
 _INSTRUCTIONS = """\

@@ -13,8 +13,6 @@ import subprocess
 from swink_agent.sandbox.programs import own_interpreter
 from swink_agent.sandbox.starting import run_program
 
-__all__ = ["PatternTimeout", "found_within", "is_quick"]
-
 _SECONDS = 1
 """CPU time, so that other load on the machine does not matter."""
 _PATIENCE = 10
@@ -40,11 +38,11 @@ class PatternTimeout(Exception):
     """The search exceeded its time limit."""
 
 
-def found_within(pattern: str, text: str, seconds: int = _SECONDS) -> bool:
-    """Whether the pattern is found in the text. Raises `PatternTimeout` after so many seconds of CPU time."""
+def found_within(pattern: str, text: str) -> bool:
+    """Whether the pattern is found in the text. Raises `PatternTimeout` after a second of CPU time."""
     if is_quick(pattern, len(text)):
         return re.search(pattern, text) is not None
-    return _found_elsewhere(pattern, text, seconds)
+    return _found_elsewhere(pattern, text)
 
 
 def is_quick(pattern: str, length: int) -> bool:
@@ -57,24 +55,24 @@ def is_quick(pattern: str, length: int) -> bool:
     return (length + len(pattern) + 1) ** (repeats + 1) * 2**options <= _STEPS
 
 
-def _found_elsewhere(pattern: str, text: str, seconds: int) -> bool:
+def _found_elsewhere(pattern: str, text: str) -> bool:
     import json
 
     try:
         done = run_program(
-            [own_interpreter(), "-I", "-S", "-c", _PROGRAM, str(seconds)],
+            [own_interpreter(), "-I", "-S", "-c", _PROGRAM, str(_SECONDS)],
             given=json.dumps([pattern, text]).encode("utf-8", "surrogatepass"),
-            timeout=seconds + _PATIENCE,
+            timeout=_SECONDS + _PATIENCE,
         )
     except subprocess.TimeoutExpired as error:
-        raise _too_long(pattern, seconds) from error
+        raise _too_long(pattern) from error
     if done.returncode in (10, 11):
         return done.returncode == 10
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        raise _too_long(pattern, seconds)
+        raise _too_long(pattern)
     said = done.stderr.decode(errors="replace").strip().splitlines()
     raise RuntimeError(f"the search for {pattern[:80]!r} failed: {said[-1] if said else done.returncode}")
 
 
-def _too_long(pattern: str, seconds: int) -> PatternTimeout:
-    return PatternTimeout(f"the search for {pattern[:80]!r} did not end in {seconds} s; write a simpler pattern")
+def _too_long(pattern: str) -> PatternTimeout:
+    return PatternTimeout(f"the search for {pattern[:80]!r} did not end in {_SECONDS} s; write a simpler pattern")

@@ -24,15 +24,6 @@ from ..types import Invocation, Score
 from .matching import MadeCall, canonical, matched, trajectory_value
 from .patterns import PatternTimeout, found_within, is_quick
 
-__all__ = [
-    "BudgetEvaluator",
-    "EfficiencyEvaluator",
-    "FilesEvaluator",
-    "ResponseEvaluator",
-    "StructuredEvaluator",
-    "TrajectoryEvaluator",
-]
-
 _LARGEST_FILE = 16 * 1024 * 1024
 _LONGEST_SHOWN = 200
 _FENCED = re.compile(r"```[a-zA-Z]*\n(.*)\n```", re.DOTALL)

@@ -9,18 +9,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = [
-    "DIGITS",
-    "MOST_REPEATS",
-    "Rules",
-    "in_class",
-    "json_literal",
-    "literal",
-    "repeated",
-    "times",
-    "whole_numbers",
-]
-
 DIGITS = 15  # a double cannot hold more of them exactly
 MOST_REPEATS = 500  # each becomes a rule, and llama.cpp refuses grammars with thousands
 

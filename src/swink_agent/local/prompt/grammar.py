@@ -21,8 +21,6 @@ import msgspec
 
 from .gbnf import DIGITS, MOST_REPEATS, Rules, in_class, json_literal, literal, repeated, times, whole_numbers
 
-__all__ = ["Grammar", "literal"]
-
 JsonSchema = Mapping[str, Any]
 
 _FURTHEST = 10**DIGITS - 1

@@ -6,27 +6,12 @@ model says. The grammar in `text` decides what the model may generate.
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import uuid4
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.stream import (
-    AssistantMessageEvent,
-    StreamDone,
-    StreamFailed,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
+from swink_agent.core.stream import AssistantMessageEvent
+from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.types import StopReason, Usage
-
-__all__ = ["ANSWER", "CALL_END", "CALL_START", "ReplyParser"]
 
 ANSWER = "answer"
 CALL_START, CALL_END = "<tool_call>\n", "\n</tool_call>"
@@ -34,12 +19,6 @@ _THINK_START, _THINK_END = "<think>", "</think>"
 _NAME_START, _NAME_END = '{"name": "', '", "arguments": '
 _LOOP_CHARACTERS, _LOOP_PERIOD = 400, 80
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_BLOCKS: dict[str, tuple[Any, Any, Any]] = {
-    "text": (TextStart, TextDelta, TextEnd),
-    "thinking": (ThinkingStart, ThinkingDelta, ThinkingEnd),
-    "call": (ToolCallStart, ToolCallDelta, ToolCallEnd),
-}
-"""By kind of block: the events of its start, of a piece, and of its end."""
 
 
 class ReplyParser:
@@ -49,11 +28,12 @@ class ReplyParser:
     """
 
     def __init__(self, *, in_call: bool = False, is_held: bool = False) -> None:
-        self._events: list[AssistantMessageEvent] = []
+        self._writer = ReplyWriter()
+        self._writer.take()  # the start, which the caller has sent
         self._state = self._call if in_call else self._text
         self._buffer = ""
-        self._index = 0
-        self._open = ""
+        self._speech = ""
+        """The kind of the open block: `text`, `thinking` or none."""
         self._is_held = is_held
         self._arguments: list[str] = []
         self._name = ""
@@ -64,8 +44,7 @@ class ReplyParser:
         """Name and arguments, as JSON text, of the complete calls, without the `answer` call."""
 
     def take(self) -> list[AssistantMessageEvent]:
-        events, self._events = self._events, []
-        return events
+        return self._writer.take()
 
     def feed(self, text: str) -> None:
         """Takes the next piece of generated text."""
@@ -118,7 +97,7 @@ class ReplyParser:
             self._scanner, self._arguments = _ObjectScanner(), []
             self._close()
             if not self._is_held:
-                self._start_call(name)
+                self._start_call(len(self.calls), name)
             self._state = self._in_arguments
         return True
 
@@ -126,13 +105,12 @@ class ReplyParser:
         end = self._scanner.end_in(self._buffer)
         piece = self._buffer if end is None else self._buffer[:end]
         self._arguments.append(piece)
-        if piece and not self._is_held:
-            self._events.append(ToolCallDelta(self._index, piece))
+        self._writer.arguments(len(self.calls), piece)
         if end is None:
             self._buffer = ""
             return False
+        self._writer.end_call(len(self.calls))
         self.calls.append((self._name, "".join(self._arguments)))
-        self._close()
         self._buffer = self._buffer[end:]
         self._state = self._after_call
         return True
@@ -157,34 +135,25 @@ class ReplyParser:
     # -- blocks ----------------------------------------------------------------------------------------------
 
     def _write(self, kind: str, text: str) -> None:
-        text = text if self._open == kind else text.lstrip("\n")  # the line break before a block is not part of it
-        if not text:
-            return
-        start, delta, _ = _BLOCKS[kind]
-        if self._open != kind:
-            self._close()
-            self._events.append(start(self._index))
-            self._open = kind
-        self._events.append(delta(self._index, text))
+        text = text if self._speech == kind else text.lstrip("\n")  # the line break before a block is not part of it
+        if text:
+            self._speech = kind
+            write = self._writer.text if kind == "text" else self._writer.thinking
+            write(text)
 
-    def _start_call(self, name: str, arguments: str = "") -> None:
-        self._events.append(ToolCallStart(self._index, f"call_{uuid4().hex[:24]}", name))
-        self._open = "call"
-        if arguments:
-            self._events.append(ToolCallDelta(self._index, arguments))
+    def _start_call(self, number: int, name: str, arguments: str = "") -> None:
+        self._writer.start_call(number, f"call_{uuid4().hex[:24]}", name)
+        self._writer.arguments(number, arguments)
 
     def _close(self) -> None:
-        if self._open:
-            self._events.append(_BLOCKS[self._open][2](self._index))
-            self._index += 1
-            self._open = ""
+        self._writer.end_speech()
+        self._speech = ""
 
     def release(self) -> None:
         """Passes on the calls that were held."""
-        for name, arguments in self.calls if self._is_held else ():
-            self._close()
-            self._start_call(name, arguments)
-            self._close()
+        for number, (name, arguments) in enumerate(self.calls if self._is_held else ()):
+            self._start_call(number, name, arguments)
+            self._writer.end_call(number)
 
     # -- the end ---------------------------------------------------------------------------------------------
 
@@ -194,16 +163,12 @@ class ReplyParser:
             self._write("text" if self._state == self._text else "thinking", self._buffer)
             self._buffer = ""
         if is_cut and self._is_held and self._state == self._in_arguments:
-            self._start_call(self._name, "".join(self._arguments))
+            self._start_call(len(self.calls), self._name, "".join(self._arguments))
         reason = StopReason.LENGTH if is_cut else StopReason.TOOL_USE if self.calls else StopReason.STOP
-        if not (is_cut and self._open == "call"):
-            self._close()
-        self._events.append(StreamDone(reason, usage))
+        self._writer.done(reason, usage)
 
     def fail(self, message: str, kind: ErrorKind, usage: Usage | None = None) -> None:
-        self._close()
-        reason = StopReason.ABORTED if kind == ErrorKind.ABORTED else StopReason.ERROR
-        self._events.append(StreamFailed(message, kind, reason, None, usage))
+        self._writer.fail(message, kind, usage=usage)
 
 
 def _repeats(tail: str) -> bool:

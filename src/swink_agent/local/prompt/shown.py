@@ -18,8 +18,6 @@ from swink_agent.core.values.value import Value
 
 from .reply import ANSWER
 
-__all__ = ["ShownTool", "call_head", "shown", "spaced_json", "tools_text"]
-
 _LONGEST_SENTENCE = 160
 _LONGEST_LIST = 1_200
 _NOISE = frozenset(

@@ -35,18 +35,6 @@ from .grammar import Grammar, literal
 from .reply import ANSWER, CALL_END, CALL_START
 from .shown import ShownTool, call_head, spaced_json
 
-__all__ = [
-    "AllowedReply",
-    "Turn",
-    "choice_of",
-    "fitted",
-    "last_complaint",
-    "plain",
-    "render_chatml",
-    "succeeded",
-    "turns",
-]
-
 _THINKS = "<think>"
 _READING, _EDITING, _WRITING = "read_file", "edit_file", "write_file"
 _AFTER_SUCCESS = "Is something still to be changed, run or looked up? Then make that call now. If not, call answer."

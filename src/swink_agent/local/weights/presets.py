@@ -10,8 +10,6 @@ from swink_agent.core.values.value import Value
 
 from ..events import LocalModelError
 
-__all__ = ["DEFAULT_MODEL", "PRESETS", "HubFile", "IndexFile", "Preset", "preset_named"]
-
 
 class HubFile(Value, frozen=True):
     """A file in a repository of the Hugging Face hub."""

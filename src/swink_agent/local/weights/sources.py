@@ -33,8 +33,6 @@ from swink_agent.sandbox.starting import run_program, start_program
 
 from .presets import Preset
 
-__all__ = ["Fetched", "HubSource", "IndexSource", "ReportFn", "Source", "SourceError", "bytes_in", "find_pip"]
-
 ReportFn = Callable[[int, int, str], None]
 _BLOCK = 1 << 20
 _POLL = 0.1

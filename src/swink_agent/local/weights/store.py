@@ -32,8 +32,6 @@ from ..events import LocalModelError, LocalModelEvent, LocalState, OnStateFn
 from .presets import PRESETS, Preset, preset_named
 from .sources import HubSource, IndexSource, Source, SourceError, bytes_in
 
-__all__ = ["ModelStore", "StoredModel", "default_cache_dir"]
-
 _BLOCK = 1 << 20
 _SPARE_BYTES = 128 << 20
 _LOCK_POLL = 0.2
@@ -234,14 +232,13 @@ class ModelStore:
 class _Reporter:
     """Passes progress on, at most ten times a second. A listener that raises is logged and dropped."""
 
-    def __init__(self, preset: Preset, listener: OnStateFn | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, preset: Preset, listener: OnStateFn | None) -> None:
         self._model = preset.name
         self._listener = listener
-        self._clock = clock
         self._last = float("-inf")
 
     def __call__(self, done: int, total: int, message: str = "") -> None:
-        now = self._clock()
+        now = time.monotonic()
         if self._listener is None or (not message and now - self._last < 0.1 and done != total):
             return
         self._last = now

@@ -10,8 +10,6 @@ from typing import Protocol, TypeAlias
 
 from swink_agent.core.values.value import Value
 
-__all__ = ["Chunk", "Completion", "Engine", "EngineError", "Finished", "ModelInfo", "Overflowed", "Piece", "Progress"]
-
 
 class ModelInfo(Value, frozen=True, tag=True):
     """What is known of a model once it is loaded."""

@@ -23,8 +23,6 @@ from .engine import Chunk, Completion, Finished, ModelInfo, Overflowed, Piece, P
 if TYPE_CHECKING:
     from .wire import WorkerSettings
 
-__all__ = ["LlamaModel"]
-
 EmitFn = Callable[[Chunk], bool]
 """Passes a chunk on; returns false if the request was cancelled."""
 

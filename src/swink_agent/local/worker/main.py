@@ -21,6 +21,7 @@ from swink_agent.core.values.decoders import json_decoder, msgpack_decoder
 
 from .engine import Chunk
 from .wire import (
+    Answer,
     Ask,
     Cancel,
     Complete,
@@ -30,10 +31,7 @@ from .wire import (
     FromWorker,
     Loaded,
     Render,
-    Rendered,
-    Said,
     ToWorker,
-    Vectors,
     WorkerSettings,
     frame,
 )
@@ -102,14 +100,14 @@ class Worker:
                 def emit(chunk: Chunk) -> bool:
                     if request.id in self._cancelled:
                         return False
-                    self._connection.send(Said(request.id, chunk))
+                    self._connection.send(Answer(request.id, chunk))
                     return request.id not in self._cancelled
 
                 self._model.complete(request.request, emit)
             case Render():
-                self._connection.send(Rendered(request.id, self._model.render(request.messages)))
+                self._connection.send(Answer(request.id, self._model.render(request.messages)))
             case Embed():
-                self._connection.send(Vectors(request.id, self._model.embed(request.texts)))
+                self._connection.send(Answer(request.id, self._model.embed(request.texts)))
 
 
 def serve(connected: socket.socket, open_model: Callable[[WorkerSettings], Any]) -> None:

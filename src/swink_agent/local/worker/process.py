@@ -28,6 +28,7 @@ from swink_agent.sandbox.starting import start_program
 
 from .engine import Chunk, Completion, EngineError, Finished, ModelInfo, Overflowed
 from .wire import (
+    Answer,
     Ask,
     Cancel,
     Complete,
@@ -37,15 +38,10 @@ from .wire import (
     FromWorker,
     Loaded,
     Render,
-    Rendered,
-    Said,
     ToWorker,
-    Vectors,
     WorkerSettings,
     frame,
 )
-
-__all__ = ["Watcher", "WorkerEngine", "Workers", "shared_workers"]
 
 T = TypeVar("T")
 _BLOCK = 1 << 16
@@ -308,12 +304,8 @@ class _WorkerProcess:
                     waiting, self._loading = self._loading, []
                 for inbox in waiting:
                     inbox.put(info)
-            case Said(number, chunk):
-                self._deliver(number, chunk)
-            case Rendered(number, text):
-                self._deliver(number, text)
-            case Vectors(number, vectors):
-                self._deliver(number, vectors)
+            case Answer(number, content):
+                self._deliver(number, content)
             case Failed(None, reason):
                 return reason
             case Failed(number, reason):

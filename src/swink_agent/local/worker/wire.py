@@ -14,24 +14,6 @@ from msgspec import Struct
 
 from .engine import Completion, Finished, ModelInfo, Overflowed, Piece, Progress
 
-__all__ = [
-    "Ask",
-    "Cancel",
-    "Complete",
-    "Embed",
-    "Failed",
-    "FrameReader",
-    "FromWorker",
-    "Loaded",
-    "Render",
-    "Rendered",
-    "Said",
-    "ToWorker",
-    "Vectors",
-    "WorkerSettings",
-    "frame",
-]
-
 _HEADER = struct.Struct("!I")
 _LONGEST = 256 << 20
 
@@ -50,21 +32,21 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
 
 class Complete(Struct, frozen=True, tag=True):
-    """Generate; answered by `Said`s."""
+    """Generate; answered by several chunks."""
 
     id: int
     request: Completion
 
 
 class Render(Struct, frozen=True, tag=True):
-    """Apply the chat template; answered by `Rendered`."""
+    """Apply the chat template; answered by the text."""
 
     id: int
     messages: list[tuple[str, str]]
 
 
 class Embed(Struct, frozen=True, tag=True):
-    """Embed; answered by `Vectors`."""
+    """Embed; answered by the vectors."""
 
     id: int
     texts: list[str]
@@ -82,21 +64,11 @@ class Loaded(Struct, frozen=True, tag=True):
     info: ModelInfo
 
 
-class Said(Struct, frozen=True, tag=True):
-    """A chunk of a completion."""
+class Answer(Struct, frozen=True, tag=True):
+    """The answer to a request, or a chunk of it."""
 
     id: int
-    chunk: Progress | Piece | Finished | Overflowed
-
-
-class Rendered(Struct, frozen=True, tag=True):
-    id: int
-    text: str
-
-
-class Vectors(Struct, frozen=True, tag=True):
-    id: int
-    vectors: list[list[float]]
+    content: Progress | Piece | Finished | Overflowed | str | list[list[float]]
 
 
 class Failed(Struct, frozen=True, tag=True):
@@ -108,7 +80,7 @@ class Failed(Struct, frozen=True, tag=True):
 
 Ask: TypeAlias = Complete | Render | Embed
 ToWorker: TypeAlias = Complete | Render | Embed | Cancel
-FromWorker: TypeAlias = Loaded | Said | Rendered | Vectors | Failed
+FromWorker: TypeAlias = Loaded | Answer | Failed
 
 T = TypeVar("T", covariant=True)
 

@@ -37,8 +37,6 @@ from swink_agent.core.types import (
 
 from .summary_text import SYSTEM_PROMPT, is_summary, record_of, request_for, said_in, summary_message
 
-__all__ = ["SummarizingCompactor"]
-
 log = logging.getLogger("swink_agent")
 
 _MOST_REPLY, _LEAST_REPLY = 8_192, 1_024

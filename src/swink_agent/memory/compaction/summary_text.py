@@ -26,8 +26,6 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-__all__ = ["SYSTEM_PROMPT", "is_summary", "record_of", "request_for", "said_in", "summary_message"]
-
 _OPENING = "[Summary of the earlier conversation. A model wrote it to save room: it is a record, not a request.]"
 _CLOSING = "[End of the summary]"
 _FRAME = re.compile(

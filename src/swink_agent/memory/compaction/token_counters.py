@@ -16,8 +16,6 @@ from swink_agent.core.context.context import document_tokens
 from swink_agent.core.extras import require
 from swink_agent.core.types import AgentMessage, CustomMessage, Document, Image, Text, Thinking, ToolCall
 
-__all__ = ["tiktoken_counter"]
-
 _FRAME = 4
 """Tokens that each message takes in addition to its content."""
 _IMAGE = 1_200

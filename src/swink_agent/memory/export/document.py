@@ -18,8 +18,6 @@ from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.turns import LabelAt, NoteAt
 from swink_agent.rendering.values import pretty_json
 
-__all__ = ["FORMAT", "VERSION", "export_json"]
-
 FORMAT, VERSION = "swink-agent-session-export", 1
 
 

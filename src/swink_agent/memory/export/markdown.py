@@ -48,8 +48,6 @@ from swink_agent.rendering.values import pretty_json
 
 from .title import title_of
 
-__all__ = ["export_markdown"]
-
 
 def export_markdown(
     info: SessionInfo, messages: Sequence[AgentMessage], *, labels: Sequence[LabelAt] = (), notes: Sequence[NoteAt] = ()

@@ -28,8 +28,6 @@ from swink_agent.rendering.turns import (
 
 from .title import title_of
 
-__all__ = ["export_html"]
-
 
 def export_html(
     info: SessionInfo, messages: Sequence[AgentMessage], *, labels: Sequence[LabelAt] = (), notes: Sequence[NoteAt] = ()

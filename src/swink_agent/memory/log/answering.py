@@ -12,8 +12,6 @@ from swink_agent.core.types import AgentMessage, AssistantMessage, ToolCall, Too
 
 from .records import UnknownMessage
 
-__all__ = ["AnsweredHistory", "OpenCalls"]
-
 _PENDING = ToolOutcome.PENDING
 
 

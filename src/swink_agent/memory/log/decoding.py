@@ -8,23 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Union, cast
+from typing import Any, cast, get_args
 
 import msgspec
 from msgspec import structs
 
 from swink_agent.core.codec import decode_message
-from swink_agent.core.journal import (
-    ContextReplaced,
-    HistoryCut,
-    MessageAdded,
-    MessageReplaced,
-    ModelChanged,
-    RunEnded,
-    RunStarted,
-    StateChanged,
-    ToolStarted,
-)
+from swink_agent.core.journal import ContextReplaced, JournalEntry, MessageAdded, MessageReplaced
 from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.decoders import converted, json_decoder
 
@@ -40,25 +30,8 @@ from .records import (
     UnknownRecord,
 )
 
-__all__ = ["EntryDecoder"]
-
-_KINDS: dict[str, type] = {
-    "context": ContextReplaced,
-    "history": HistoryCut,
-    "label": LabelAdded,
-    "message": MessageAdded,
-    "model": ModelChanged,
-    "note": NoteAdded,
-    "replaced": MessageReplaced,
-    "run_ended": RunEnded,
-    "run_started": RunStarted,
-    "session": SessionStarted,
-    "state": StateChanged,
-    "summary": Summary,
-    "title": TitleChanged,
-    "tool_started": ToolStarted,
-}
-_ANY: Any = Union[tuple(_KINDS.values())]  # noqa: UP007 - made of a list
+_ANY: Any = JournalEntry | SessionStarted | TitleChanged | LabelAdded | NoteAdded | Summary
+_KINDS: dict[str, type] = {str(kind.__struct_config__.tag): kind for kind in get_args(_ANY)}
 _UNDECODED = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _ENVELOPE = ("seq", "at", "crc", "type")
 _STAND_IN: dict[str, Any] = {"role": "user", "content": []}

@@ -48,8 +48,6 @@ from ..sessions.info import Problem, title_from
 from .answering import AnsweredHistory, OpenCalls
 from .records import NO_USE, LabelAdded, NoteAdded, RecordEntry, SessionStarted, Summary, TitleChanged
 
-__all__ = ["Fold", "RecoveredResult"]
-
 NEVER_RAN = "never ran: this tool call had not started when the program ended."
 RUNNING = (
     "outcome unknown: this tool call had started, and its result was not there yet when the session was read, while "

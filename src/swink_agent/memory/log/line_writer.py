@@ -19,8 +19,6 @@ from ..sessions.info import title_from
 from .masking import masked, may_need_masking
 from .records import RecordEntry, Summary, fill_line
 
-__all__ = ["LineWriter"]
-
 
 class LineWriter:
     """Writes to one log. Used by one thread at a time."""

@@ -26,8 +26,6 @@ from swink_agent.core.values.nesting import DEEPEST, is_too_deep, kept_shallow
 
 from .records import RecordEntry, SessionStarted, Summary, UnknownMessage
 
-__all__ = ["masked", "may_need_masking"]
-
 _NOTHING_SAID = frozenset({HistoryCut, ModelChanged})
 
 # Types are compared by `type(x) is T`, as in `core.types`, and the most frequent come first: this is done for every

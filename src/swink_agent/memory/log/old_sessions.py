@@ -27,16 +27,6 @@ from swink_agent.core.types import (
 if TYPE_CHECKING:
     from .runs import StoredRun
 
-__all__ = [
-    "OLD_ABORT",
-    "kind_of_old_error",
-    "old_answer_tool",
-    "old_answer_tools",
-    "old_interruption",
-    "old_note",
-    "old_rejection",
-]
-
 _ANSWER = re.compile(r"final_answer_*")
 """The name of the library's tool that takes a structured output."""
 _REMINDER = re.compile(f"Answer by calling the tool ({_ANSWER.pattern}), not in text")

@@ -21,8 +21,6 @@ from ..sessions.info import Problem
 from .decoding import EntryDecoder
 from .records import VERSION, SessionRecord, SessionStarted
 
-__all__ = ["ByteRange", "ParsedFile", "instead_of_records", "problems_of_version", "read_records", "whole_lines"]
-
 _HEAD = re.compile(rb'\{"seq":(\d{1,18}),"at":(\d{1,18}),')
 _END = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
 _SUFFIX = len(b',"crc":"00000000"}')

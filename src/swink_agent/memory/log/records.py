@@ -22,23 +22,6 @@ from swink_agent.core.journal import CallFacts, JournalEntry, MessageAdded, Mess
 from swink_agent.core.types import AgentMessage, Cost, CustomMessage, ModelSpec, Usage
 from swink_agent.core.values.value import Value
 
-__all__ = [
-    "NO_USE",
-    "VERSION",
-    "LabelAdded",
-    "NoteAdded",
-    "RecordEntry",
-    "SessionRecord",
-    "SessionStarted",
-    "Summary",
-    "TitleChanged",
-    "UnknownMessage",
-    "UnknownRecord",
-    "as_json",
-    "encode_line",
-    "fill_line",
-]
-
 VERSION = 1
 """The version of the format. It grows only if an older reader would misread a new file."""
 

@@ -65,19 +65,6 @@ from .old_sessions import kind_of_old_error
 if TYPE_CHECKING:
     from ..sessions.session import LoadedSession
 
-__all__ = [
-    "AddedMessage",
-    "MessageRun",
-    "Record",
-    "RecordedSession",
-    "StoredRun",
-    "StoredTurn",
-    "message_runs",
-    "read_runs",
-    "run_records",
-]
-
-
 _PENDING = ToolOutcome.PENDING
 
 
@@ -117,18 +104,6 @@ class AddedMessage(NamedTuple):
 
 class StoredTurn:
     """One reply, the messages that entered the history before it, and the results of its calls."""
-
-    __slots__ = (
-        "facts",
-        "injected",
-        "reply",
-        "reply_number",
-        "result_numbers",
-        "results",
-        "started",
-        "state",
-        "waiting",
-    )
 
     def __init__(self) -> None:
         self.injected: list[tuple[int, MessageSource, AgentMessage]] = []

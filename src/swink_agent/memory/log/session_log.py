@@ -33,8 +33,6 @@ from .line_writer import LineWriter
 from .masking import masked
 from .records import RecordEntry, SessionStarted
 
-__all__ = ["SessionLog"]
-
 _IDLE = 1.0
 """Seconds after which a thread with nothing to write ends."""
 _MOST_UNSUMMARIZED = 64 * 1024
@@ -49,35 +47,6 @@ class _Waiter(NamedTuple):
 
 class SessionLog:
     """One session's log, open for its one writer. A `Journal`; safe from any thread."""
-
-    __slots__ = (
-        "__weakref__",
-        "_failure",
-        "_is_abandoned",
-        "_is_closed",
-        "_is_idle",
-        "_is_inherited",
-        "_lock",
-        "_number",
-        "_open",
-        "_queue",
-        "_redactor",
-        "_start_line",
-        "_summarized",
-        "_sync",
-        "_synced",
-        "_takes_more",
-        "_thread",
-        "_unsummarized",
-        "_waiters",
-        "_wake",
-        "_write_now",
-        "_writer",
-        "_written",
-        "fold",
-        "id",
-        "is_durable",
-    )
 
     def __init__(
         self,

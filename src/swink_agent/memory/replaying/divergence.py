@@ -32,8 +32,6 @@ from swink_agent.core.values.value import Value, show
 
 from ..log.records import as_json
 
-__all__ = ["Comparison", "Divergence", "ReplayReport"]
-
 _MOST_LINES = 40
 _LONGEST_LINE = 200
 

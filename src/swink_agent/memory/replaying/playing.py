@@ -18,8 +18,6 @@ from ..log.runs import RecordedSession, read_runs
 from .divergence import ReplayReport
 from .stage import ReplayStage
 
-__all__ = ["MakeAgentFn", "WrapToolFn", "replay"]
-
 WrapToolFn: TypeAlias = Callable[[AgentTool], AgentTool]
 MakeAgentFn: TypeAlias = Callable[[StreamFn, WrapToolFn], Agent | Awaitable[Agent]]
 

@@ -34,6 +34,7 @@ from swink_agent.core.events import (
 from swink_agent.core.pending import Answer, Pending, WaitingCall
 from swink_agent.core.playback import events_of
 from swink_agent.core.record import CallRecord
+from swink_agent.core.retry import DefaultRetryStrategy
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
 from swink_agent.core.structured import answer_tool_name, is_object_schema
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
@@ -60,8 +61,6 @@ from ..log.old_sessions import (
 )
 from ..log.runs import AddedMessage, StoredRun, StoredTurn
 from .divergence import Compared, Comparison, Divergence
-
-__all__ = ["ReplayStage"]
 
 _LONGEST_WAIT = 5.0
 """Seconds that a call waits to be cancelled, if it was cancelled in the recording."""
@@ -130,7 +129,7 @@ class ReplayStage:
                 agent.given_tools, lambda tool: tool if isinstance(tool, _RecordedTool) else self.wrap_tool(tool)
             ),
             stream_fn=_RecordedModel(self),
-            retry_strategy=_NoRetry(),
+            retry_strategy=DefaultRetryStrategy(max_attempts=1),  # a recorded failure is that of the last attempt
             async_transform_context=None,
             transform_context=None,
             approve=None if approve is None else self._approving(approve),
@@ -637,16 +636,6 @@ def _answer(one: WaitingCall, call: CallRecord) -> Answer:
     if call.arguments != one.pending.arguments:
         return ApproveWith(call.arguments, call.note)
     return Approve()
-
-
-class _NoRetry:
-    """Never retries: a recorded failure is the one after the last attempt."""
-
-    def should_retry(self, error: AgentError, attempt: int, /) -> bool:
-        return False
-
-    def delay(self, attempt: int, /) -> float:
-        return 0.0
 
 
 _NAMES = {

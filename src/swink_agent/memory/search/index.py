@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -34,8 +34,6 @@ else:
         import sqlite3
     except ImportError:  # Python was built without it; the first search reports that
         sqlite3 = None
-
-__all__ = ["INDEX_NAME", "LoadFn", "SearchHit", "Searchable", "SessionIndex"]
 
 _VERSION = 3
 """Version of the tables and of the splitting into words. Increase it when either changes."""
@@ -117,7 +115,12 @@ class SessionIndex:
         states = self._states()
         if not states:
             return []
-        return self._with_index(lambda database: self._search(database, states, load, wanted, limit, on_progress))
+
+        def work(database: sqlite3.Connection) -> list[SearchHit]:
+            _refresh(database, states, load, on_progress)
+            return _hits(database, wanted, limit)
+
+        return self._with_index(work)
 
     def forget(self, *session_ids: str) -> None:
         """Removes sessions from the index now, not at the next search. Ignores errors of SQLite and the disk."""
@@ -128,18 +131,6 @@ class SessionIndex:
             _drop(database, *session_ids)
             # Without this, their words would stay in the file.
             database.execute("INSERT INTO messages (messages) VALUES ('optimize')")
-
-    def _search(
-        self,
-        database: sqlite3.Connection,
-        states: dict[str, LogState],
-        load: LoadFn,
-        query: Query,
-        limit: int,
-        on_progress: ProgressFn | None,
-    ) -> list[SearchHit]:
-        _refresh(database, states, load, on_progress)
-        return _hits(database, query, limit)
 
     # -- the index file ----------------------------------------------------------------------------------------
 
@@ -228,8 +219,7 @@ def _prepare(database: sqlite3.Connection) -> None:
     """Creates the tables, and replaces those of another version."""
     if _version(database) == _VERSION:
         return
-    database.execute("BEGIN IMMEDIATE")
-    try:
+    with _transaction(database):
         if _version(database) != _VERSION:  # no other process did it while this one waited for the lock
             for (name,) in database.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('sessions', 'messages')"
@@ -238,14 +228,20 @@ def _prepare(database: sqlite3.Connection) -> None:
             for statement in _TABLES.split(";"):
                 database.execute(statement)
             database.execute(f"PRAGMA user_version = {_VERSION}")
-        database.execute("COMMIT")
-    except BaseException:
-        _roll_back(database)
-        raise
 
 
 def _version(database: sqlite3.Connection) -> int:
     return database.execute("PRAGMA user_version").fetchone()[0]
+
+
+@contextmanager
+def _transaction(database: sqlite3.Connection) -> Generator[None]:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    finally:
+        _roll_back(database)  # unless it is committed
 
 
 def _roll_back(database: sqlite3.Connection) -> None:
@@ -309,16 +305,10 @@ def _is_indexed(database: sqlite3.Connection, session_id: str, state: LogState) 
 
 
 def _store(database: sqlite3.Connection, sessions: Sequence[_ReadSession]) -> None:
-    if not sessions:
-        return
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        for session in sessions:
-            _store_one(database, session)
-        database.execute("COMMIT")
-    except BaseException:
-        _roll_back(database)
-        raise
+    if sessions:
+        with _transaction(database):
+            for session in sessions:
+                _store_one(database, session)
 
 
 def _store_one(database: sqlite3.Connection, session: _ReadSession) -> None:
@@ -354,15 +344,10 @@ def _clear(database: sqlite3.Connection, session_id: str) -> int | None:
 
 
 def _drop(database: sqlite3.Connection, *session_ids: str) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    try:
+    with _transaction(database):
         for session_id in session_ids:
             _clear(database, session_id)
             database.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
-        database.execute("COMMIT")
-    except BaseException:
-        _roll_back(database)
-        raise
 
 
 # -- queries ---------------------------------------------------------------------------------------------------

@@ -35,8 +35,6 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-__all__ = ["Query", "Term", "parse_query", "snippet_of", "text_of", "words_of"]
-
 _MOST_TERMS = 500
 _MOST_WORDS = 5000
 _SHORTEST_PREFIX = 2

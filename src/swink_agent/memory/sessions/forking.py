@@ -23,8 +23,6 @@ from ..log.fold import Fold, RecoveredResult
 from ..log.records import RecordEntry
 from .session import LoadedSession, Session
 
-__all__ = ["copy_into"]
-
 _LEFT_BEHIND = (
     "outcome unknown: this tool call had started, and the session was forked before its result. It may have done all "
     "of its work, some of it, or none: look before you repeat it."

@@ -14,8 +14,6 @@ from msgspec import field
 from swink_agent.core.types import Cost, ModelSpec, Usage
 from swink_agent.core.values.value import Value
 
-__all__ = ["Problem", "SearchHit", "SessionInfo", "folder_name", "title_from"]
-
 _LONGEST_TITLE = 80
 
 

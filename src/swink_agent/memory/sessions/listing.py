@@ -24,8 +24,6 @@ from .info import SessionInfo
 from .opening import read_contents
 from .session import info_of
 
-__all__ = ["Wanted", "info_from_log", "used_last"]
-
 _HEAD = 16 * 1024
 _TAIL = 16 * 1024
 _AHEAD = 5 * 60_000

@@ -25,16 +25,6 @@ from ..log.records import VERSION, SessionStarted, encode_line
 from ..log.session_log import SessionLog
 from ..storage.protocols import LogName, LogReader, NewLog, Storage
 
-__all__ = [
-    "SessionOnDisk",
-    "contents_of",
-    "create_log",
-    "created_from",
-    "new_id",
-    "open_log",
-    "read_contents",
-]
-
 _LAST_NUMBER = 10**17
 """The highest number after which others may follow: readers accept numbers of 18 digits."""
 _ID_TIME = re.compile(r"(\d{8}-\d{6})-(\d{3})-")

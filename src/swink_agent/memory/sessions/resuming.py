@@ -11,8 +11,6 @@ from swink_agent.core.journal import ContextReplaced, HistoryCut, Journal, Messa
 
 from ..log.fold import Fold
 
-__all__ = ["FoldedJournal", "past_of"]
-
 
 class FoldedJournal(Journal, Protocol):
     """A journal that knows what its entries add up to."""

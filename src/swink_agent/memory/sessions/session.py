@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,7 +29,6 @@ from swink_agent.core.values.value import copy_json
 
 from ..errors import SessionError
 from ..log.fold import Fold
-from ..log.reading import ParsedFile
 from ..log.records import LabelAdded, NoteAdded, SessionRecord, SessionStarted, TitleChanged
 from ..log.runs import run_records
 from ..log.session_log import SessionLog
@@ -37,8 +37,6 @@ from .info import Problem, SessionInfo
 from .opening import SessionOnDisk
 from .resuming import past_of
 
-__all__ = ["LoadedSession", "Session"]
-
 log = logging.getLogger("swink_agent")
 
 _CLOSING = 30.0
@@ -46,7 +44,61 @@ _CLOSING = 30.0
 _LONGEST_NAME = 10_000
 
 
-class LoadedSession:
+class _SessionView(ABC):
+    """What can be read of a session, whether it goes on or not."""
+
+    id: str
+
+    @abstractmethod
+    def _folded(self) -> AbstractContextManager[Fold]:
+        """What the records come to. Nothing is recorded while it is read: half a fold is not a history."""
+
+    @abstractmethod
+    def _described(self) -> tuple[SessionStarted, Sequence[Problem]]: ...
+
+    @property
+    def info(self) -> SessionInfo:
+        with self._folded() as fold:
+            start, problems = self._described()
+            return info_of(self.id, start, fold, problems)
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """The history, in which every call has a result."""
+        with self._folded() as fold:
+            return fold.messages
+
+    @property
+    def context(self) -> tuple[AgentMessage, ...] | None:
+        """What the model is sent of the history since a compaction; `None` for all of it."""
+        with self._folded() as fold:
+            return fold.context
+
+    @property
+    def state(self) -> dict[str, Any]:
+        with self._folded() as fold:
+            return copy_json(fold.state)
+
+    @property
+    def labels(self) -> tuple[LabelAdded, ...]:
+        with self._folded() as fold:
+            return tuple(fold.labels)
+
+    @property
+    def notes(self) -> tuple[NoteAdded, ...]:
+        with self._folded() as fold:
+            return tuple(fold.notes)
+
+    @abstractmethod
+    def records(self) -> tuple[SessionRecord, ...]:
+        """All that is on record, in order, as it is on disk."""
+
+    def runs(self) -> tuple[RunRecord, ...]:
+        """What each run did, in order: the records that its events gave. A run that broke off is not over."""
+        return run_records(self)
+
+
+class LoadedSession(_SessionView):
     """A session as it was when it was read. It holds no file open, and nothing of it can be changed."""
 
     def __init__(self, name: LogName, contents: SessionOnDisk) -> None:
@@ -60,42 +112,23 @@ class LoadedSession:
     def __repr__(self) -> str:
         return f"<LoadedSession {self.id}, {len(self._messages)} messages>"
 
-    @property
-    def info(self) -> SessionInfo:
-        return info_of(self.id, self._contents.start, self.fold, self._contents.reading.problems)
+    def _folded(self) -> AbstractContextManager[Fold]:
+        return nullcontext(self.fold)
+
+    def _described(self) -> tuple[SessionStarted, Sequence[Problem]]:
+        return self._contents.start, self._contents.reading.problems
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
         """The history, in which every call has a result."""
         return self._messages
 
-    @property
-    def context(self) -> tuple[AgentMessage, ...] | None:
-        """What the model is sent of the history since a compaction; `None` for all of it."""
-        return self.fold.context
-
-    @property
-    def state(self) -> dict[str, Any]:
-        return copy_json(self.fold.state)
-
-    @property
-    def labels(self) -> tuple[LabelAdded, ...]:
-        return tuple(self.fold.labels)
-
-    @property
-    def notes(self) -> tuple[NoteAdded, ...]:
-        return tuple(self.fold.notes)
-
     def records(self) -> tuple[SessionRecord, ...]:
         """All that is on record, in order."""
-        return records_of(self._contents.reading)
-
-    def runs(self) -> tuple[RunRecord, ...]:
-        """What each run did, in order: the records that its events gave. A run that broke off is not over."""
-        return run_records(self)
+        return tuple(self._contents.reading.records)
 
 
-class Session:
+class Session(_SessionView):
     """A session that goes on. It is its log's one writer until it is closed."""
 
     def __init__(
@@ -106,6 +139,7 @@ class Session:
         *,
         problems: Sequence[Problem] = (),
     ) -> None:
+        self.id = log.id
         self.log = log
         """Where it is written; for the rest of this package."""
         self._start = start
@@ -144,56 +178,22 @@ class Session:
     # -- reading -----------------------------------------------------------------------------------------------
 
     @property
-    def id(self) -> str:
-        return self.log.id
-
-    @property
     def path(self) -> Path:
         return self.log.path
 
-    # Reads while nothing is being recorded: half a fold is not a history.
-
-    @property
-    def info(self) -> SessionInfo:
+    @contextmanager
+    def _folded(self) -> Generator[Fold]:
         with self.log.guard:
-            return info_of(self.id, self._start, self.log.fold, self._problems)
+            yield self.log.fold
 
-    @property
-    def messages(self) -> tuple[AgentMessage, ...]:
-        """The history, in which every call has a result."""
-        with self.log.guard:
-            return self.log.fold.messages
-
-    @property
-    def context(self) -> tuple[AgentMessage, ...] | None:
-        """What the model is sent of the history since a compaction; `None` for all of it."""
-        with self.log.guard:
-            return self.log.fold.context
-
-    @property
-    def state(self) -> dict[str, Any]:
-        with self.log.guard:
-            return copy_json(self.log.fold.state)
-
-    @property
-    def labels(self) -> tuple[LabelAdded, ...]:
-        with self.log.guard:
-            return tuple(self.log.fold.labels)
-
-    @property
-    def notes(self) -> tuple[NoteAdded, ...]:
-        with self.log.guard:
-            return tuple(self.log.fold.notes)
+    def _described(self) -> tuple[SessionStarted, Sequence[Problem]]:
+        return self._start, self._problems
 
     def records(self) -> tuple[SessionRecord, ...]:
         """All that is on record, in order, as it is on disk."""
         if not self.log.is_closed:
             self.log.flush(_CLOSING)
-        return records_of(self._read().reading)
-
-    def runs(self) -> tuple[RunRecord, ...]:
-        """What each run did, in order: the records that its events gave."""
-        return run_records(self)
+        return tuple(self._read().reading.records)
 
     # -- an agent ----------------------------------------------------------------------------------------------
 
@@ -339,10 +339,6 @@ def checked_json(data: Any, what: str) -> Any:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise TypeError(f"{what} must be JSON: {error}") from error
     return msgspec.json.decode(encoded)
-
-
-def records_of(reading: ParsedFile) -> tuple[SessionRecord, ...]:
-    return tuple(reading.records)
 
 
 def info_of(session_id: str, start: SessionStarted, fold: Fold, problems: Sequence[Problem]) -> SessionInfo:

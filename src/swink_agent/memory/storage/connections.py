@@ -18,8 +18,6 @@ from weakref import WeakSet
 
 from ..errors import SessionError, reason_of
 
-__all__ = ["PATIENCE", "Connected", "Database", "close_while_forking", "never_while_forking"]
-
 _VERSION = 1
 PATIENCE = 30.0
 """Seconds to wait while another process writes."""

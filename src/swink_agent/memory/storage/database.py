@@ -31,8 +31,6 @@ from .files import FileOperations, close_quietly
 from .folder import INDEX_NAME, NEWEST, lock_file, make_folder
 from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog, is_id
 
-__all__ = ["DatabaseStorage"]
-
 _ABANDONED = 3_600_000
 """Milliseconds after which an unfinished session counts as left by a process that died."""
 _LAST_POSITION = 2**62
@@ -53,14 +51,13 @@ class DatabaseStorage:
         *,
         sync: bool,
         connect: Callable[..., sqlite3.Connection] | None = None,
-        files: FileOperations | None = None,
     ) -> None:
         self.place = path
         real = Path(os.path.realpath(path))  # whoever comes through a link must find the same locks
         self.index_path = real.with_name(f"{real.stem}-{INDEX_NAME}")
         self._database = Database(real, sync=sync, connect=connect)
         self._locks = real.with_name(real.name + ".locks")
-        self._files = FileOperations() if files is None else files
+        self._files = FileOperations()
 
     def name_of(self, session_id: str) -> LogName:
         return LogName(session_id, self.place, is_shared=True)

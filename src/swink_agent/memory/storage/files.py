@@ -10,8 +10,6 @@ import fcntl
 import os
 from pathlib import Path
 
-__all__ = ["FileOperations", "close_quietly", "is_file"]
-
 
 class FileOperations:
     """The operations of the operating system. A test passes a subclass that fails where it should."""

@@ -27,8 +27,6 @@ from ..log.reading import instead_of_records, read_records
 from .files import FileOperations, close_quietly, is_file
 from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog
 
-__all__ = ["INDEX_NAME", "NEWEST", "FolderStorage", "file_states", "lock_file", "make_folder", "read_file"]
-
 _SUFFIX = ".jsonl"
 INDEX_NAME = "search-index.sqlite3"
 _UNFINISHED = "unfinished"
@@ -158,7 +156,7 @@ class FolderStorage:
         descriptor = lock_file(path, session_id, self.place, self._files)
         try:
             _refuse_foreign(path)
-            for beside in _files_beside(path):
+            for beside in _beside(path, _copy_prefix(path), _damage_prefix(path)):
                 self._files.unlink(beside)
             self._files.unlink(path)
         except OSError as error:
@@ -310,7 +308,7 @@ class _FileLog:
     def _replace(self, bad: bytes, lines: Sequence[bytes]) -> None:
         """Replaces the file by a copy of what is whole in it, and keeps what is not."""
         files, path = self._files, self.name.path
-        for unused in _copies_beside(path):
+        for unused in _beside(path, _copy_prefix(path)):
             files.unlink(unused)  # of a process that died while repairing: this one has the lock
         kept = _keep(path, bad, files) if bad else None
         copy = path.with_name(f"{_copy_prefix(path)}{secrets.token_hex(4)}")
@@ -334,32 +332,31 @@ class _FileLog:
         files.sync_folder(path.parent)
 
 
-def _files_beside(path: Path) -> list[Path]:
-    """The other files of a session: damaged bytes that were kept, and copies that never took its name."""
-    prefixes = (_copy_prefix(path), f"{path.stem}.damaged-")
+def _beside(path: Path, *prefixes: str) -> list[Path]:
+    """The other files of a session whose names begin so."""
     return [path.with_name(name) for name in os.listdir(path.parent) if name.startswith(prefixes)]
 
 
-def _copies_beside(path: Path) -> list[Path]:
-    """Repaired copies that never took the name of the file, because their process was killed."""
-    prefix = _copy_prefix(path)
-    return [path.with_name(name) for name in os.listdir(path.parent) if name.startswith(prefix)]
-
-
 def _copy_prefix(path: Path) -> str:
+    """How the names of copies begin. A copy never takes the name of the file if its process is killed."""
     return f".{path.name}."
+
+
+def _damage_prefix(path: Path) -> str:
+    """How the names of files with damaged bytes begin."""
+    return f"{path.stem}.damaged-"
 
 
 def _is_kept(path: Path, damaged: bytes) -> bool:
     """Whether a process was killed after it kept these bytes and before it cut them off the file."""
-    kept = [beside for beside in _files_beside(path) if not beside.name.startswith(".")]
+    kept = _beside(path, _damage_prefix(path))
     return any(beside.stat().st_size == len(damaged) and beside.read_bytes() == damaged for beside in kept)
 
 
 def _keep(path: Path, damaged: bytes, files: FileOperations) -> Path:
     """Writes damaged bytes to a separate file, which is not listed as a session."""
     for attempt in range(1, 10_000):
-        beside = path.with_name(f"{path.stem}.damaged-{attempt}")
+        beside = path.with_name(f"{_damage_prefix(path)}{attempt}")
         try:
             descriptor = files.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:

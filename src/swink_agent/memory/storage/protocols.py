@@ -15,8 +15,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
-__all__ = ["LogGlance", "LogName", "LogReader", "LogState", "NewLog", "OpenLog", "Storage", "is_id"]
-
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 LogState: TypeAlias = tuple[int, int, int]

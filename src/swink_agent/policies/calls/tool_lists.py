@@ -13,8 +13,6 @@ from swink_agent.core.policy import PreDispatchContext, Skip
 
 from ..texts._strings import as_regex, strings_in
 
-__all__ = ["AllowList", "DenyList", "as_names"]
-
 Patterns: TypeAlias = str | re.Pattern[str] | Sequence[str | re.Pattern[str]]
 ArgumentPatterns: TypeAlias = Mapping[str, Patterns | Mapping[str, Patterns]]
 """Maps a tool name or glob to regular expressions, or to a map from argument name or `*` to regular expressions."""

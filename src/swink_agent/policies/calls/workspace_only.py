@@ -17,8 +17,6 @@ from swink_agent.core.values.several import several_paths, several_texts
 
 from ..texts._strings import strings_in
 
-__all__ = ["PATH_KEYS", "TEXT_KEYS", "WorkspaceOnly"]
-
 PATH_KEYS = frozenset(
     (
         *("cwd", "dest", "destination", "dir", "directories", "directory", "dirname", "dirs", "dst", "file"),

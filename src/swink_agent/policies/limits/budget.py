@@ -21,8 +21,6 @@ from swink_agent.core.cancel import Signal
 from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
 from swink_agent.core.types import AssistantMessage, ModelSpec, StopReason, Usage
 
-__all__ = ["Budget", "WorstCaseFn"]
-
 WorstCaseFn: TypeAlias = Callable[[ModelSpec, int, int | None], tuple[float | None, int | None]]
 """`(model, input tokens, most output tokens or None)` to `(highest cost in US dollars, assumed output tokens)`.
 
@@ -64,20 +62,6 @@ class Budget:
     name = "budget"
     every_call = True
     """Consulted again before each retry of a request, see `PreTurnPolicy`."""
-
-    __slots__ = (
-        "_allows_unknown",
-        "_cost",
-        "_lock",
-        "_max_output",
-        "_news",
-        "_reserved",
-        "_tokens",
-        "_waiting",
-        "_worst_case",
-        "max_cost",
-        "max_tokens",
-    )
 
     def __init__(
         self,

@@ -17,8 +17,6 @@ import msgspec
 from swink_agent.core.policy import Inject, PolicyContext, PreDispatchContext, Skip, Stop
 from swink_agent.core.types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage
 
-__all__ = ["LoopDetection"]
-
 
 class LoopDetection:
     """Notices a model that goes round in circles, tells it, and stops the run if it continues.

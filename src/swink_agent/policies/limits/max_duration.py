@@ -9,8 +9,6 @@ from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
 
 from .._run_memory import RunMemory
 
-__all__ = ["MaxDuration"]
-
 
 class MaxDuration:
     """Stops a run that has taken more than `seconds`, before it asks the model or runs tools again.

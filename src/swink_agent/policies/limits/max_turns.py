@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from swink_agent.core.policy import PolicyContext, Stop
 
-__all__ = ["MaxTurns"]
-
 
 class MaxTurns:
     """Stops a run before it asks the model for more than `turns` replies.

@@ -20,8 +20,6 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import Text, ToolResultMessage, extract_text
 from swink_agent.core.values.value import show
 
-__all__ = ["AuditLog"]
-
 _LONGEST_TEXT = 2000
 log = logging.getLogger("swink_agent")
 

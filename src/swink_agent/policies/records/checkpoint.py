@@ -21,8 +21,6 @@ from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import show
 
-__all__ = ["Checkpoint", "SavedConversation"]
-
 _VERSION = 1
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["BIDI", "INVISIBLE", "TAGS", "Folded", "fold", "without_invisible"]
-
 _TAG = "[\U000e0000-\U000e007f]"
 _FLAG = f"[\U000e0030-\U000e0039\U000e0061-\U000e007a]{{2,6}}\U000e007f(?!{_TAG})"
 """The characters after a black flag that make it the flag of a region."""

@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 from ._characters import BIDI, TAGS, fold
 
-__all__ = ["SHORTEST_FIND", "Rule", "Rules", "standard_rules"]
-
 _REACH = 1000
 """Characters around an anchor that are searched; the texts that the patterns look for are shorter."""
 _MOST_BLOBS = 1000

@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.types import AgentMessage, Text, Thinking
 
-__all__ = ["RewriteFn", "as_regex", "rewrite_turn", "strings_in"]
-
 RewriteFn = Callable[[str], str]
 B = TypeVar("B")
 _NO_STRINGS = frozenset({int, float, bool, type(None)})

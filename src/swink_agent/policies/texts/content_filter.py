@@ -16,8 +16,6 @@ from .._run_memory import DelayedStops
 from ._characters import Folded, fold
 from ._strings import as_regex, rewrite_turn
 
-__all__ = ["ContentFilter"]
-
 _TOKEN = re.compile(r"\w+")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 """Scripts without spaces between words: there, a word is found anywhere."""
@@ -37,17 +35,6 @@ class ContentFilter:
     """
 
     name = "content_filter"
-    __slots__ = (
-        "_others",
-        "_patterns",
-        "_phrases",
-        "_stops",
-        "_words",
-        "action",
-        "replacement",
-        "replies",
-        "results",
-    )
 
     def __init__(
         self,

@@ -15,8 +15,6 @@ from swink_agent.core.secrets.redaction import Redactor
 
 from ._strings import rewrite_turn
 
-__all__ = ["PII_KINDS", "PiiRedactor"]
-
 DEFAULT_KINDS = ("email", "phone", "credit_card", "iban", "ssn", "api_key")
 PII_KINDS = (*DEFAULT_KINDS, "ip_address")
 """All kinds. IP addresses are replaced only on request."""

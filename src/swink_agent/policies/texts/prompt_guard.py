@@ -22,8 +22,6 @@ from ._characters import without_invisible
 from ._injections import Rule, Rules, standard_rules
 from ._strings import as_regex
 
-__all__ = ["PromptGuard"]
-
 
 class PromptGuard:
     """Finds text in tool results that tries to give the model orders, before the model sees it.

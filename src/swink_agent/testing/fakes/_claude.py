@@ -11,16 +11,6 @@ from typing import Any
 from .kit.checks import mapping
 from .kit.replies import is_signed, sign
 
-__all__ = [
-    "check_thinking",
-    "check_thinking_first",
-    "is_claude",
-    "is_redacted_thinking",
-    "signature_of",
-    "signature_problem",
-    "version_of",
-]
-
 _ISSUER = "claude"
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d)(?:-(\d{1,2}))?(?!\d)")
 _FEWEST_THINKING_TOKENS = 1024

@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 from swink_agent.testing.servers import ReceivedRequest
 
-__all__ = ["signature_problem"]
-
 _HEADER = re.compile(
     r"AWS4-HMAC-SHA256 Credential=(?P<id>[^/]+)/(?P<date>\d{8})/(?P<region>[a-z0-9-]+)/(?P<service>[a-z0-9-]+)"
     r"/aws4_request, ?SignedHeaders=(?P<headers>[a-z0-9;-]+), ?Signature=(?P<signature>[0-9a-f]{64})"

@@ -35,11 +35,10 @@ from .kit.checks import (
     objects,
     string,
     subschemas,
+    typed,
 )
 from .kit.replies import Block, FakeReply, blocks, new_id, pieces
 from .kit.wire import sse
-
-__all__ = ["API", "problems"]
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -49,30 +48,16 @@ _MOST_CACHE_MARKS = 4
 _LONGEST_TITLE = 500
 
 _BODY = Shape(
-    {
-        "model": str,
-        "messages": list,
-        "max_tokens": int,
-        "system": (str, list),
-        "stream": bool,
-        "temperature": float,
-        "top_k": int,
-        "top_p": float,
-        "stop_sequences": list,
-        "tools": list,
-        "tool_choice": dict,
-        "thinking": dict,
-        "metadata": dict,
-        "service_tier": str,
-        "container": (str, dict),
-        "context_management": dict,
-        "mcp_servers": list,
-        "output_config": dict,
-        "output_format": dict,
-        "cache_control": dict,
-        "inference_geo": str,
-        "speed": str,
-    },
+    typed(
+        (str, "model service_tier inference_geo speed"),
+        (list, "messages stop_sequences tools mcp_servers"),
+        (int, "max_tokens top_k"),
+        ((str, list), "system"),
+        (bool, "stream"),
+        (float, "temperature top_p"),
+        (dict, "tool_choice thinking metadata context_management output_config output_format cache_control"),
+        ((str, dict), "container"),
+    ),
     required=("model", "messages", "max_tokens"),
 )
 _OUTPUT = Shape({"effort": str, "format": dict, "task_budget": dict})
@@ -81,18 +66,12 @@ _KEYWORDS = SCHEMA_KEYWORDS | {"$schema", "allOf", "minItems", "default"}
 _METADATA = Shape({"user_id": str})
 _MESSAGE = Shape({"role": str, "content": (str, list)}, required=("role", "content"))
 _TOOL = Shape(
-    {
-        "name": str,
-        "type": str,
-        "description": str,
-        "input_schema": dict,
-        "cache_control": dict,
-        "strict": bool,
-        "defer_loading": bool,
-        "eager_input_streaming": bool,
-        "input_examples": list,
-        "allowed_callers": list,
-    },
+    typed(
+        (str, "name type description"),
+        (dict, "input_schema cache_control"),
+        (bool, "strict defer_loading eager_input_streaming"),
+        (list, "input_examples allowed_callers"),
+    ),
     required=("name", "input_schema"),
 )
 _MARK = {"type": str, "cache_control": dict}

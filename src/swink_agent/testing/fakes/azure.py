@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from swink_agent.testing.servers import ReceivedRequest
 
@@ -14,8 +13,6 @@ from .kit.checks import Shape
 from .kit.replies import FakeReply
 from .kit.wire import sse
 from .openai import OpenAiRules, error
-
-__all__ = ["API", "problems"]
 
 
 class _AzureRules(OpenAiRules):
@@ -33,12 +30,8 @@ class _AzureChunks(ChatChunks):
         yield from super().stream(reply, model)
 
 
-_RULES = _AzureRules()
-
-
-def problems(body: dict[str, Any]) -> list[str]:
-    """Lists what Azure would reject in the body of a request, in the order of its checks."""
-    return _RULES.problems(body)
+problems = _AzureRules().problems
+"""Lists what Azure would reject in the body of a request, in the order of its checks."""
 
 
 def _refusal(request: ReceivedRequest, key: str) -> str | None:

@@ -35,11 +35,10 @@ from .kit.checks import (
     mapping,
     objects,
     string,
+    typed,
 )
 from .kit.replies import Block, FakeReply, blocks, new_id, pieces
 from .kit.wire import aws_event
-
-__all__ = ["API", "problems"]
 
 # The service itself allows dots and colons as well, but the models do not.
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -49,35 +48,24 @@ _MOST_CACHE_POINTS = 4
 
 # The service ignores unknown fields at the top level, and refuses them where one of several is expected.
 _BODY = Shape(
-    {
-        "messages": list,
-        "system": list,
-        "inferenceConfig": dict,
-        "toolConfig": dict,
-        "additionalModelRequestFields": dict,
-        "guardrailConfig": dict,
-        "requestMetadata": dict,
-    },
+    typed(
+        (list, "messages system"),
+        (dict, "inferenceConfig toolConfig additionalModelRequestFields guardrailConfig requestMetadata"),
+    ),
     required=("messages",),
     unknown=None,
 )
 _INFERENCE = Shape({"maxTokens": int, "temperature": float, "topP": float, "stopSequences": list})
 _MESSAGE = Shape({"role": str, "content": list}, required=("role", "content"))
 _CONTENT = Shape(
-    {
-        "text": str,
-        "image": dict,
-        "document": dict,
-        "video": dict,
-        "audio": dict,
-        "toolUse": dict,
-        "toolResult": dict,
-        "guardContent": dict,
-        "cachePoint": dict,
-        "reasoningContent": dict,
-        "citationsContent": dict,
-        "searchResult": dict,
-    }
+    typed(
+        (str, "text"),
+        (
+            dict,
+            "image document video audio toolUse toolResult guardContent cachePoint reasoningContent citationsContent "
+            "searchResult",
+        ),
+    )
 )
 _RESULT_CONTENT = Shape(
     {"json": dict, "text": str, "image": dict, "document": dict, "video": dict, "searchResult": dict}

@@ -14,11 +14,9 @@ from swink_agent.core.types import StopReason, Usage
 from swink_agent.testing.servers import ReceivedRequest
 
 from .kit.api import FakeApi
-from .kit.checks import Shape, check_json_schema, check_names, items, mapping, objects, string, subschemas
+from .kit.checks import Shape, check_json_schema, check_names, items, mapping, objects, string, subschemas, typed
 from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
 from .kit.wire import sse
-
-__all__ = ["API", "problems"]
 
 _ISSUER = "gemini"
 _STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
@@ -26,45 +24,24 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _UNKNOWN = "invalid JSON payload received: unknown name '{path}', cannot find field"
 
 _BODY = Shape(
-    {
-        "contents": list,
-        "tools": list,
-        "toolConfig": dict,
-        "systemInstruction": dict,
-        "generationConfig": dict,
-        "safetySettings": list,
-        "cachedContent": str,
-        "model": str,
-        "store": bool,
-        "serviceTier": str,
-        "labels": dict,
-    },
+    typed(
+        (list, "contents tools safetySettings"),
+        (dict, "toolConfig systemInstruction generationConfig labels"),
+        (str, "cachedContent model serviceTier"),
+        (bool, "store"),
+    ),
     required=("contents",),
     unknown=_UNKNOWN,
 )
 _GENERATION = Shape(
-    {
-        "temperature": float,
-        "topP": float,
-        "topK": float,
-        "candidateCount": int,
-        "maxOutputTokens": int,
-        "stopSequences": list,
-        "responseMimeType": str,
-        "responseSchema": dict,
-        "responseJsonSchema": dict,
-        "responseModalities": list,
-        "responseLogprobs": bool,
-        "logprobs": int,
-        "presencePenalty": float,
-        "frequencyPenalty": float,
-        "seed": int,
-        "speechConfig": dict,
-        "thinkingConfig": dict,
-        "imageConfig": dict,
-        "mediaResolution": str,
-        "audioTimestamp": bool,
-    },
+    typed(
+        (float, "temperature topP topK presencePenalty frequencyPenalty"),
+        (int, "candidateCount maxOutputTokens logprobs seed"),
+        (list, "stopSequences responseModalities"),
+        (str, "responseMimeType mediaResolution"),
+        (dict, "responseSchema responseJsonSchema speechConfig thinkingConfig imageConfig"),
+        (bool, "responseLogprobs audioTimestamp"),
+    ),
     unknown=_UNKNOWN,
 )
 _THINKING = Shape({"includeThoughts": bool, "thinkingBudget": int, "thinkingLevel": str}, unknown=_UNKNOWN)
@@ -83,11 +60,11 @@ _DATA = {
 _PART = Shape(
     {
         **_DATA,
-        "thought": bool,
-        "thoughtSignature": str,
-        "videoMetadata": dict,
-        "mediaResolution": dict,
-        "partMetadata": dict,
+        **typed(
+            (bool, "thought"),
+            (str, "thoughtSignature"),
+            (dict, "videoMetadata mediaResolution partMetadata"),
+        ),
     },
     unknown=_UNKNOWN,
 )
@@ -99,43 +76,23 @@ _RESPONSE = Shape(
 )
 _INLINE = Shape({"mimeType": str, "data": str, "displayName": str}, required=("mimeType", "data"), unknown=_UNKNOWN)
 _DECLARATION = Shape(
-    {
-        "name": str,
-        "description": str,
-        "parameters": dict,
-        "parametersJsonSchema": dict,
-        "response": dict,
-        "responseJsonSchema": dict,
-        "behavior": str,
-    },
+    typed(
+        (str, "name description behavior"),
+        (dict, "parameters parametersJsonSchema response responseJsonSchema"),
+    ),
     required=("name",),
     unknown=_UNKNOWN,
 )
 _SCHEMA = Shape(
-    {
-        "type": str,
-        "format": str,
-        "title": str,
-        "description": str,
-        "nullable": bool,
-        "enum": list,
-        "items": dict,
-        "properties": dict,
-        "required": list,
-        "anyOf": list,
-        "propertyOrdering": list,
-        "minItems": (int, str),
-        "maxItems": (int, str),
-        "minProperties": (int, str),
-        "maxProperties": (int, str),
-        "minLength": (int, str),
-        "maxLength": (int, str),
-        "minimum": float,
-        "maximum": float,
-        "pattern": str,
-        "example": object,
-        "default": object,
-    },
+    typed(
+        (str, "type format title description pattern"),
+        (bool, "nullable"),
+        (list, "enum required anyOf propertyOrdering"),
+        (dict, "items properties"),
+        ((int, str), "minItems maxItems minProperties maxProperties minLength maxLength"),
+        (float, "minimum maximum"),
+        (object, "example default"),
+    ),
     unknown=_UNKNOWN,
 )
 

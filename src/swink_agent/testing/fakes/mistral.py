@@ -16,8 +16,6 @@ from .kit.checks import TOOL_NAME, Shape, check_names, mapping, objects, string
 from .kit.replies import Block, FakeReply, new_id, pieces
 from .kit.wire import sse
 
-__all__ = ["API", "problems"]
-
 _FIELDS = (
     "model messages stream stream_options tools tool_choice parallel_tool_calls temperature top_p max_tokens"
     " response_format frequency_penalty presence_penalty n stop metadata prediction reasoning_effort prompt_cache_key"
@@ -116,12 +114,8 @@ class _MistralChunks(ChatChunks):
         yield sse("[DONE]")
 
 
-_RULES = _MistralRules()
-
-
-def problems(body: dict[str, Any]) -> list[str]:
-    """Lists what Mistral would reject in the body of a request, in the order of its checks."""
-    return _RULES.problems(body)
+problems = _MistralRules().problems
+"""Lists what Mistral would reject in the body of a request, in the order of its checks."""
 
 
 def _error(status: int, message: str) -> dict[str, Any]:

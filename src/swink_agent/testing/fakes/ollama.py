@@ -16,39 +16,28 @@ from swink_agent.core.types import StopReason
 from swink_agent.testing.servers import ReceivedRequest
 
 from .kit.api import FakeApi
-from .kit.checks import Shape, items, mapping, objects, string
+from .kit.checks import Shape, items, mapping, objects, string, typed
 from .kit.replies import Block, FakeReply, blocks, new_id, pieces
 from .kit.wire import json_line
 
-__all__ = ["API", "problems"]
-
 _BODY = Shape(
-    {
-        "model": str,
-        "messages": list,
-        "stream": bool,
-        "format": (str, dict),
-        "keep_alive": (str, float),
-        "tools": list,
-        "options": dict,
-        "think": (bool, str),
-        "truncate": bool,
-        "shift": bool,
-        "logprobs": bool,
-        "top_logprobs": int,
-    },
+    typed(
+        (str, "model"),
+        (list, "messages tools"),
+        (bool, "stream truncate shift logprobs"),
+        ((str, dict), "format"),
+        ((str, float), "keep_alive"),
+        (dict, "options"),
+        ((bool, str), "think"),
+        (int, "top_logprobs"),
+    ),
     unknown=None,
 )
 _MESSAGE = Shape(
-    {
-        "role": str,
-        "content": str,
-        "thinking": str,
-        "images": list,
-        "tool_calls": list,
-        "tool_name": str,
-        "tool_call_id": str,
-    },
+    typed(
+        (str, "role content thinking tool_name tool_call_id"),
+        (list, "images tool_calls"),
+    ),
     unknown=None,
 )
 _FUNCTION = Shape({"name": str, "arguments": dict, "index": int}, required=("name",), unknown=None)

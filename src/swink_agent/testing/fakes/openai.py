@@ -9,8 +9,6 @@ from .kit.api import FakeApi, needs_bearer
 from .kit.chat import ChatChunks, ChatRules
 from .kit.checks import string
 
-__all__ = ["API", "OpenAiRules", "error", "problems"]
-
 _REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-5(?!-chat)|gpt-[6-9]|gpt-oss)")
 _NOT_REASONING = re.compile(r"(?:^|/)(?:gpt-[34]|chatgpt)")
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
@@ -30,12 +28,8 @@ class OpenAiRules(ChatRules):
             found.append(f"max_tokens: not supported by {model}; use max_completion_tokens instead")
 
 
-_RULES = OpenAiRules()
-
-
-def problems(body: dict[str, Any]) -> list[str]:
-    """Lists what OpenAI would reject in the body of a request, in the order of its checks."""
-    return _RULES.problems(body)
+problems = OpenAiRules().problems
+"""Lists what OpenAI would reject in the body of a request, in the order of its checks."""
 
 
 def error(status: int, message: str) -> dict[str, Any]:

@@ -24,12 +24,11 @@ from .kit.checks import (
     mapping,
     objects,
     string,
+    typed,
 )
 from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
 from .kit.wire import sse
 from .openai import error
-
-__all__ = ["API", "problems"]
 
 _ISSUER = "openai"
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -40,36 +39,20 @@ _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 _UNKNOWN = "unknown parameter: '{path}'"
 
 _BODY = Shape(
-    {
-        "model": str,
-        "input": (str, list),
-        "instructions": str,
-        "stream": bool,
-        "stream_options": dict,
-        "store": bool,
-        "include": list,
-        "tools": list,
-        "tool_choice": (str, dict),
-        "parallel_tool_calls": bool,
-        "max_tool_calls": int,
-        "reasoning": dict,
-        "text": dict,
-        "temperature": float,
-        "top_p": float,
-        "top_logprobs": int,
-        "max_output_tokens": int,
-        "truncation": str,
-        "metadata": dict,
-        "prompt": dict,
-        "prompt_cache_key": str,
-        "prompt_cache_retention": str,
-        "safety_identifier": str,
-        "service_tier": str,
-        "background": bool,
-        "conversation": (str, dict),
-        "previous_response_id": str,
-        "user": str,
-    },
+    typed(
+        (
+            str,
+            "model instructions truncation prompt_cache_key prompt_cache_retention safety_identifier service_tier "
+            "previous_response_id user",
+        ),
+        ((str, list), "input"),
+        (bool, "stream store parallel_tool_calls background"),
+        (dict, "stream_options reasoning text metadata prompt"),
+        (list, "include tools"),
+        ((str, dict), "tool_choice conversation"),
+        (int, "max_tool_calls top_logprobs max_output_tokens"),
+        (float, "temperature top_p"),
+    ),
     required=("model", "input"),
     unknown=_UNKNOWN,
 )

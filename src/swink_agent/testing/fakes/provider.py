@@ -21,8 +21,6 @@ from .kit.checks import mapping, string
 from .kit.replies import FakeFailure, FakeReply
 from .kit.wire import json_bytes
 
-__all__ = ["APIS", "FakeProvider"]
-
 _APIS = MappingProxyType(
     {
         "anthropic": anthropic.API,

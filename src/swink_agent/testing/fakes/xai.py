@@ -12,8 +12,6 @@ from .kit.chat import ChatChunks, ChatRules
 from .kit.checks import SCHEMA_KEYWORDS, Shape, check_json_schema, check_keywords, string
 from .kit.replies import new_id
 
-__all__ = ["API", "problems"]
-
 _KEYWORDS = SCHEMA_KEYWORDS | {"minimum", "maximum"}
 _EFFORTS = ("none", "low", "medium", "high")
 _WITHOUT_EFFORT = re.compile(r"grok-(?:2|3(?!-mini)|4(?:-|$)|code|build|4\.20-(?!multi-agent)|.*non-reasoning)")
@@ -61,12 +59,8 @@ class _XaiChunks(ChatChunks):
         return {**counts, "completion_tokens": usage.output - reasoning}
 
 
-_RULES = _XaiRules()
-
-
-def problems(body: dict[str, Any]) -> list[str]:
-    """Lists what xAI would reject in the body of a request, in the order of its checks."""
-    return _RULES.problems(body)
+problems = _XaiRules().problems
+"""Lists what xAI would reject in the body of a request, in the order of its checks."""
 
 
 def _error(status: int, message: str) -> dict[str, Any]:

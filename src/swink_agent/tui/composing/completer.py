@@ -20,8 +20,6 @@ from .matching import fitting
 if TYPE_CHECKING:
     from swink_agent.tools.files.listing import VisiblePaths
 
-__all__ = ["Completer", "Completion", "KnownCommand", "TypedWord"]
-
 T = TypeVar("T")
 _FRESH = 5.0
 """Seconds for which a scan of the folder is used again."""

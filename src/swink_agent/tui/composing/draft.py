@@ -14,8 +14,6 @@ from typing import Literal, NamedTuple
 
 from swink_agent.rendering.cells import clusters
 
-__all__ = ["Draft", "Sent", "Token", "plain_text", "whole_characters"]
-
 _FIRST_TOKEN = 0xF_F000
 _LAST_TOKEN = 0xF_FFFD
 _MOST_STEPS = 400

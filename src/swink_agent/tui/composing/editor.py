@@ -20,8 +20,6 @@ from types import FrameType
 
 from swink_agent.sandbox.starting import check_words, start_program
 
-__all__ = ["EditorError", "edited", "editor_command"]
-
 _PATIENCE = 1.0
 """Seconds that an editor has to exit once the caller no longer waits for it."""
 _LARGEST = 8 * 1024 * 1024

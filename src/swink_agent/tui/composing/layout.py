@@ -15,8 +15,6 @@ from swink_agent.rendering.escaping import safe_text
 
 from .draft import Token, whole_characters
 
-__all__ = ["Layout", "Piece", "Row"]
-
 _NARROWEST = 2
 
 

@@ -10,9 +10,6 @@ from collections.abc import Callable, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
-__all__ = ["PickItem", "fitting", "matching"]
-
-
 _LONGEST = 60
 _AT_ONCE = 2000
 """Names that are compared before `goes_on` is called again."""

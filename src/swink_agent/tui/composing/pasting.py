@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["folded_label", "image_files", "image_label", "may_name_images", "mentioned_documents"]
-
 MOST_LINES = 10
 """A paste of more lines is folded."""
 MOST_CHARACTERS = 4000

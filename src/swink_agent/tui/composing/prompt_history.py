@@ -18,8 +18,6 @@ import msgspec
 from swink_agent.core.files import replace_file
 from swink_agent.core.values.decoders import json_decoder
 
-__all__ = ["HistorySearch", "HistoryWalk", "PromptHistory"]
-
 _LARGEST = 2 * 1024 * 1024
 """Bytes of the file above which its older half is dropped."""
 _LARGEST_ENTRY = 64 * 1024

@@ -16,8 +16,6 @@ from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.commands.prefixes import has_known_options
 from swink_agent.rendering.cells import cell_width, cut_middle, wrap
 
-__all__ = ["Choice", "choice_rows", "choices_of", "kept_rule", "low_choice_rows"]
-
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./@+=-]+( [A-Za-z0-9_./@+=-]+)*")
 _KEPT_TOOLS = ("edit_file", "write_file")

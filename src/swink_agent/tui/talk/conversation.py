@@ -163,6 +163,11 @@ class Conversation:
         return self._local.text if self.is_running else ""
 
     @property
+    def progress_phase(self) -> str:
+        """The phase that the progress is in. It stays the same while only the figures change."""
+        return self._local.phase
+
+    @property
     def queue(self) -> tuple[Queued, ...]:
         return self._queue.waiting
 

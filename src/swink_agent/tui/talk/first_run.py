@@ -58,7 +58,7 @@ def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, 
     made, session, project = opened.made, opened.session, opened.opening.project
     words: list[tuple[str, Kind]] = []
     model = made.agent.model
-    is_by_default = model.provider == "local" and made.model_source.startswith("no key is set")
+    is_by_default = model.provider == "local" and not made.has_chosen_model
     if is_first:
         place = short_folder(opened.opening.folder)
         branch = branch_of(opened.opening.folder)
@@ -84,6 +84,8 @@ class LocalProgress:
 
     def __init__(self, clock: Callable[[], float], *, on_change: Callable[[], None]) -> None:
         self.text = ""
+        self.phase = ""
+        """What the text is about: one fetch, one start or one prompt. It stays while only the figures change."""
         self._clock = clock
         self._on_change = on_change
         self._fetch: FetchProgress | None = None
@@ -107,13 +109,13 @@ class LocalProgress:
             self._on_change()
 
     def _take(self, event: Any) -> None:
-        text = self._line(event)
+        state = str(getattr(event.state, "value", event.state))
+        text = self._line(event, state)
         if text != self.text:
-            self.text = text
+            self.text, self.phase = text, f"{state} {event.model}"
             self._on_change()
 
-    def _line(self, event: Any) -> str:
-        state = str(getattr(event.state, "value", event.state))
+    def _line(self, event: Any, state: str) -> str:
         if state == "fetching":
             self._fetch = self._fetch or FetchProgress()
             return self._fetch.text(event, self._clock())

@@ -1,7 +1,7 @@
 """The transcript of a conversation as blocks that draw themselves as lines. Independent of the terminal and of Textual.
 
 `Transcript` holds blocks (`UserBlock`, `ReplyBlock`, `ToolBlock`, `ShellBlock`, `NoticeBlock`); `blocks_of` makes them
-from a history; `markdown_lines` lays out a text. A `Line` consists of spans with roles; a theme colours the roles.
+from a history. A `Line` consists of spans with roles; a theme colours the roles.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from .block import Block, Transcript, gap_before
 from .history import blocks_of
 from .line import Line, Span
-from .markdown import MarkdownStream, markdown_lines
 from .messages import NoticeBlock, UserBlock
 from .reply import ReplyBlock
 from .tool import ShellBlock, ToolBlock
@@ -17,7 +16,6 @@ from .tool import ShellBlock, ToolBlock
 __all__ = [
     "Block",
     "Line",
-    "MarkdownStream",
     "NoticeBlock",
     "ReplyBlock",
     "ShellBlock",
@@ -27,5 +25,4 @@ __all__ = [
     "UserBlock",
     "blocks_of",
     "gap_before",
-    "markdown_lines",
 ]

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 
 from .line import Line
 
-__all__ = ["Block", "Transcript", "gap_before"]
-
 
 class Block:
     """A part of the conversation. Every change increments `version` and notifies the transcript."""

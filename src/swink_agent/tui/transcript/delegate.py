@@ -14,8 +14,6 @@ from . import figures
 from .line import Line, Span, cut_spans
 from .safe import safe_row
 
-__all__ = ["DelegateCall", "DelegateProgress"]
-
 CallStatus: TypeAlias = Literal["asking", "running", "done", "failed"]
 
 _GLYPHS: dict[str, str] = {"asking": "?", "running": "\u25cf", "done": "\u2713", "failed": "\u2717"}

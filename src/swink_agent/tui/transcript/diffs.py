@@ -16,8 +16,6 @@ from .line import Line, Span, padded, plain
 from .safe import safe
 from .wrapping import chopped, slice_spans
 
-__all__ = ["SIDE_BY_SIDE", "Change", "change_lines"]
-
 SIDE_BY_SIDE = 150
 """The least width in cells, in a window of about 160 columns, at which the two texts are shown side by side."""
 ShownFn: TypeAlias = Callable[[str], str]
@@ -94,11 +92,6 @@ class Change:
         if width >= SIDE_BY_SIDE and not is_whole:
             return _side_by_side(pairs, digits, width)
         return _unified(pairs, digits, width)
-
-
-def change_lines(path: str, old: str, new: str, width: int) -> list[Line]:
-    """Returns a whole change as lines of a width."""
-    return Change(path, old, new).lines(width)
 
 
 # -- pairing lines -------------------------------------------------------------------------------------------------

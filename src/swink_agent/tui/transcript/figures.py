@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["dollars", "seconds", "tokens"]
-
 
 def seconds(count: float) -> str:
     if count < 1:

@@ -15,8 +15,6 @@ from swink_agent.rendering.cells import cell_width
 from .block import Block
 from .line import Line, plain
 
-__all__ = ["Hit", "Mark", "find_hits", "marks_in", "pattern_of"]
-
 _BETWEEN = r"[\s*_`~>|#-]+"
 """What may separate two words: blanks, a line end, and Markdown marks that are not drawn."""
 _MOST_HITS = 10_000

@@ -7,13 +7,12 @@ without the lines after it, so a finished line never changes, and the cost of a 
 from __future__ import annotations
 
 import re
+from copy import copy
 from typing import NamedTuple
 
 from swink_agent.rendering.languages import family, language
 
 from .line import Span
-
-__all__ = ["Highlighter", "family_of_path"]
 
 _LONGEST = 4000
 """Longer lines are probably data and are not highlighted."""
@@ -51,10 +50,7 @@ class Highlighter:
         self._carried: _OpenConstruct | None = None
 
     def copy(self) -> Highlighter:
-        twin = Highlighter.__new__(Highlighter)
-        twin._family, twin._language, twin._base = self._family, self._language, self._base
-        twin._carried = self._carried
-        return twin
+        return copy(self)
 
     def line(self, text: str) -> tuple[Span, ...]:
         """Returns the spans of the next line, which is given without its line end."""
@@ -71,21 +67,13 @@ class Highlighter:
         if at == len(text):
             return tuple(spans)
         done = at
-        for found in known.pattern.finditer(text, at):
-            part, token, end = found.lastgroup, found[0], found.end()
-            if part == "word":
-                is_word = (token.lower() if known.ignores_case else token) in known.words
-                role = "keyword" if is_word else "function" if text[end : end + 1] == "(" else ""
-            else:
-                role = part or "string"
-            if not role or not token:
-                continue
-            if found.start() > done:
-                spans.append(Span(text[done : found.start()], base))
-            spans.append(Span(token, f"{base}+code.{role}"))
+        for start, end, kind in known.tokens(text, at):
+            if start > done:
+                spans.append(Span(text[done:start], base))
+            spans.append(Span(text[start:end], f"{base}+code.{kind}"))
             done = end
             if end == len(text):
-                self._carried = _unfinished(token, part)
+                self._carried = _unfinished(text[start:end], kind)
         if done < len(text):
             spans.append(Span(text[done:], base))
         return tuple(spans)
@@ -111,7 +99,7 @@ def _is_open(carried: _OpenConstruct, text: str) -> bool:
     return found is None or (carried.part == "string" and (len(body) - len(body.rstrip("\\"))) % 2 == 1)
 
 
-def _unfinished(token: str, part: str | None) -> _OpenConstruct | None:
+def _unfinished(token: str, part: str) -> _OpenConstruct | None:
     if part not in ("string", "comment"):
         return None
     prefix = _PREFIX.match(token)

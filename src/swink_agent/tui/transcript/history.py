@@ -34,8 +34,6 @@ from .parts import LONG, Cutter
 from .reply import ReplyBlock, Stopped
 from .tool import ToolBlock
 
-__all__ = ["blocks_of"]
-
 
 def blocks_of(
     messages: Sequence[AgentMessage],

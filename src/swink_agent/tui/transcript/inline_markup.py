@@ -12,8 +12,6 @@ from swink_agent.rendering.inline_marks import InlineMarks, OpenMark
 
 from .line import Span
 
-__all__ = ["inline_spans"]
-
 _SPECIAL = re.compile(
     r"\\[!-/:-@\[-`{-~]|`+|\*+|_+|~~|!?\[|\]"
     r"|<[bB][rR] ?/?>|<https?://[^\s<>]{1,2000}>|(?<!\w)https?://[^\s<>\"`\\^{|}\[\]*]{1,2000}"

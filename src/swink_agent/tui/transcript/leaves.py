@@ -7,14 +7,13 @@ quotes. Tables are in `tables`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from copy import copy
+from typing import NamedTuple, TypeAlias
 
 from .highlighting import Highlighter
 from .inline_markup import inline_spans
 from .line import Span, padded, plain
 from .wrapping import Flow, chopped
-
-__all__ = ["PIECE", "Code", "Emit", "Leaf", "Paragraph", "Row", "split_lines"]
 
 PIECE = 1024
 """Longer lines and paragraphs are laid out in pieces of this many characters, which bounds repeated work."""
@@ -30,18 +29,6 @@ class Row(NamedTuple):
 
 
 Emit: TypeAlias = Callable[[Row], None]
-
-
-class Leaf(Protocol):
-    """A part of a document with text that may still grow."""
-
-    kind: str
-
-    def copy(self) -> Leaf: ...
-
-    def finish(self, emit: Emit) -> None:
-        """Emits the rows that were still open."""
-        ...
 
 
 class Paragraph:
@@ -62,10 +49,8 @@ class Paragraph:
         """Whether the next row belongs to the same line of text as the last."""
 
     def copy(self) -> Paragraph:
-        twin = Paragraph.__new__(Paragraph)
-        twin.kind, twin._role, twin._size = self.kind, self._role, self._size
+        twin = copy(self)
         twin._flow, twin._pending = self._flow.copy(), list(self._pending)
-        twin._is_hard, twin._continues_line, twin._is_begun = self._is_hard, self._continues_line, self._is_begun
         return twin
 
     @property
@@ -155,9 +140,7 @@ class Code:
         self._is_begun = False
 
     def copy(self) -> Code:
-        twin = Code.__new__(Code)
-        twin.kind, twin.fence, twin.indent, twin._width = self.kind, self.fence, self.indent, self._width
-        twin._label, twin._blanks, twin._is_begun = self._label, self._blanks, self._is_begun
+        twin = copy(self)
         twin._highlighter = self._highlighter.copy()
         return twin
 

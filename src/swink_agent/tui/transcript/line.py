@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from swink_agent.rendering.cells import cell_width, cut
 
-__all__ = ["EMPTY", "Line", "Span", "body_of", "copied_text", "cut_spans", "padded", "plain", "width_of"]
-
 
 class Span(NamedTuple):
     """A piece of a line. `role` is a name in `themes.ROLES`, optionally with `+` and further roles that override its
@@ -71,16 +69,6 @@ def cut_spans(spans: Sequence[Span], width: int) -> tuple[Span, ...]:
         kept.append(span)
         width -= size
     return tuple(kept)
-
-
-def copied_text(lines: Iterable[Line]) -> str:
-    """Returns the text that copying whole lines gives: no gutters, no decoration, wrapped rows joined into one line."""
-    parts: list[str] = []
-    for line in lines:
-        if parts:
-            parts.append("\n" if line.glue is None else line.glue)
-        parts.append(body_of(line))
-    return "".join(parts)
 
 
 def body_of(line: Line) -> str:

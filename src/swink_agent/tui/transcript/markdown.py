@@ -9,6 +9,7 @@ nesting is bounded, and unknown syntax is shown as written.
 from __future__ import annotations
 
 import re
+from copy import copy
 from typing import Literal, NamedTuple
 
 from swink_agent.rendering.block_marks import (
@@ -28,8 +29,6 @@ from .leaves import PIECE, Code, Paragraph, Row
 from .line import EMPTY, Line, Span, plain
 from .safe import safe
 from .tables import Table
-
-__all__ = ["MarkdownStream", "markdown_lines"]
 
 _WIDEST_PROSE = 116
 """The most cells of a row of prose, because longer rows are hard to read."""
@@ -115,13 +114,6 @@ class MarkdownStream:
         return line[end:]
 
 
-def markdown_lines(text: str, width: int, role: str = "text") -> list[Line]:
-    """Returns the lines of a complete text."""
-    stream = MarkdownStream(width, role)
-    stream.feed(text)
-    return stream.update()
-
-
 class _BlockParser:
     def __init__(self, width: int, role: str) -> None:
         self.out: list[Line] = []
@@ -140,10 +132,8 @@ class _BlockParser:
         """Whether the next row is the first of its leaf."""
 
     def copy(self) -> _BlockParser:
-        twin = _BlockParser(self._width, self._role)
-        twin._containers, twin._undrawn, twin._count = self._containers, self._undrawn, self._count
-        twin._leaf = None if self._leaf is None else self._leaf.copy()
-        twin._is_blank, twin._last, twin._is_new = self._is_blank, self._last, self._is_new
+        twin = copy(self)
+        twin.out, twin._leaf = [], None if self._leaf is None else self._leaf.copy()
         return twin
 
     @property
@@ -390,8 +380,4 @@ class _BlockParser:
         body = plain(row.spans) if row.copied is None else row.copied
         if row.gutter or row.glue is not None:
             copied = ""  # no prefix when copying code, or a row that continues the line above
-        self.out.append(Line((*prefix, *row.spans), copied + body, row.glue, row.gutter + sum(map(_cells, prefix))))
-
-
-def _cells(span: Span) -> int:
-    return len(span.text)
+        self.out.append(Line((*prefix, *row.spans), copied + body, row.glue, row.gutter + len(plain(prefix))))

@@ -17,8 +17,6 @@ from .line import Line, Span, cut_spans, padded, plain
 from .safe import safe, safe_row
 from .wrapping import Flow
 
-__all__ = ["ChoiceBlock", "HelpBlock", "NoticeBlock", "NoticeKind", "UserBlock", "wrapped_rows"]
-
 NoticeKind: TypeAlias = Literal["info", "warning", "error", "welcome"]
 
 _MOST_ROWS = 30

@@ -17,8 +17,6 @@ from .line import Line, Span, plain
 from .safe import safe
 from .wrapping import chopped
 
-__all__ = ["Tail", "change_of", "first_line", "output_lines", "preview_lines", "preview_of_change"]
-
 _MOST_KEPT = 400
 _LONGEST_KEPT = 2000
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["LONG", "Cutter", "Piece", "Seam"]
-
 LONG = 60_000
 """A part with more characters ends at the next paragraph or line of code."""
 _TOO_LONG = 2 * LONG

@@ -16,8 +16,6 @@ from .messages import wrapped_rows
 from .parts import Seam
 from .safe import safe
 
-__all__ = ["ReplyBlock", "Stopped"]
-
 Stopped: TypeAlias = Literal["", "aborted", "error"]
 
 _THOUGHTS_SEEN = 6

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from .block import Block, Transcript, gap_before
 from .line import EMPTY, Line
 
-__all__ = ["Place", "Rows"]
-
 _MOST_DRAWN = 80
 """The number of blocks whose lines are cached; for the others only the height is known."""
 _MOST_NEW = 4096

@@ -11,8 +11,6 @@ from functools import lru_cache
 from swink_agent.rendering.cells import expand_tabs
 from swink_agent.rendering.escaping import safe_text
 
-__all__ = ["ORDINARY", "safe", "safe_row"]
-
 ORDINARY = (
     " -~"  # ASCII
     "\u00a1-\u00ac\u00ae-\u02af"  # Latin

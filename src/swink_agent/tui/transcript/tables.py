@@ -7,6 +7,7 @@ is final when it ends. A table with too many columns for the window is shown as 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import TypeAlias
 
 from swink_agent.rendering.block_marks import Side, cells_of
@@ -15,8 +16,6 @@ from .inline_markup import inline_spans
 from .leaves import Emit, Row, split_lines
 from .line import Span, width_of
 from .wrapping import Flow
-
-__all__ = ["Table"]
 
 _MEASURED = 100
 """The number of first rows that decide the widths."""
@@ -44,10 +43,8 @@ class Table:
         self._partial = ""
 
     def copy(self) -> Table:
-        twin = Table.__new__(Table)
-        twin.kind, twin._window, twin._role, twin._sides = self.kind, self._window, self._role, self._sides
-        twin._head, twin._rows, twin._widths = self._head, list(self._rows), self._widths
-        twin._partial = self._partial
+        twin = copy(self)
+        twin._rows = list(self._rows)
         return twin
 
     def add(self, text: str, emit: Emit, *, is_last: bool) -> None:

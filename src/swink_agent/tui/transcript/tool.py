@@ -22,8 +22,6 @@ from .output import Tail, change_of, first_line, output_lines, preview_lines, pr
 from .safe import safe, safe_row
 from .wrapping import Flow
 
-__all__ = ["ShellBlock", "ToolBlock", "ToolStatus"]
-
 ToolStatus: TypeAlias = Literal["waiting", "asking", "running", "done", "failed", "rejected", "cancelled"]
 
 _SPINNER = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from .rows import Place, Rows
 
-__all__ = ["Viewport"]
-
 
 class Viewport:
     """A window of `height` rows onto the rows of a transcript."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from copy import copy
 
 from swink_agent.rendering.cells import clusters
 
 from .line import Span, plain
-
-__all__ = ["Flow", "chopped", "slice_spans"]
 
 _NARROWEST = 4
 
@@ -29,9 +28,7 @@ class Flow:
         self._has_rows = False
 
     def copy(self) -> Flow:
-        twin = Flow(self._width)
-        twin._open, twin._has_rows = self._open, self._has_rows
-        return twin
+        return copy(self)
 
     def add(self, spans: Sequence[Span]) -> list[tuple[Span, ...]]:
         """Adds text and returns the rows that are now full and can no longer change."""

@@ -11,8 +11,6 @@ from swink_agent.testing.servers import ReceivedRequest
 
 from .replies import FakeReply
 
-__all__ = ["FakeApi", "needs_bearer"]
-
 
 @dataclass(frozen=True, slots=True)
 class FakeApi:

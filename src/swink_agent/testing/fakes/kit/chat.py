@@ -26,11 +26,10 @@ from .checks import (
     mapping,
     objects,
     string,
+    typed,
 )
 from .replies import Block, FakeReply, blocks, new_id, pieces
 from .wire import sse
-
-__all__ = ["ChatChunks", "ChatRules", "check_file"]
 
 _UNKNOWN = "unrecognized request argument supplied: {path}"
 _CALL = Shape({"id": str, "type": str, "function": dict, "index": int}, required=("id", "function"), unknown=_UNKNOWN)
@@ -50,42 +49,20 @@ class ChatRules:
     """The rules of chat completions."""
 
     body: ClassVar[Shape] = Shape(
-        {
-            "model": str,
-            "messages": list,
-            "stream": bool,
-            "stream_options": dict,
-            "tools": list,
-            "tool_choice": (str, dict),
-            "parallel_tool_calls": bool,
-            "temperature": float,
-            "top_p": float,
-            "max_tokens": int,
-            "max_completion_tokens": int,
-            "reasoning_effort": str,
-            "response_format": dict,
-            "frequency_penalty": float,
-            "presence_penalty": float,
-            "logit_bias": dict,
-            "logprobs": bool,
-            "top_logprobs": int,
-            "n": int,
-            "seed": int,
-            "stop": (str, list),
-            "store": bool,
-            "metadata": dict,
-            "modalities": list,
-            "audio": dict,
-            "prediction": dict,
-            "moderation": dict,
-            "service_tier": str,
-            "user": str,
-            "verbosity": str,
-            "prompt_cache_key": str,
-            "prompt_cache_retention": str,
-            "safety_identifier": str,
-            "web_search_options": dict,
-        },
+        typed(
+            (
+                str,
+                "model reasoning_effort service_tier user verbosity prompt_cache_key prompt_cache_retention "
+                "safety_identifier",
+            ),
+            (list, "messages tools modalities"),
+            (bool, "stream parallel_tool_calls logprobs store"),
+            (dict, "stream_options response_format logit_bias metadata audio prediction moderation web_search_options"),
+            ((str, dict), "tool_choice"),
+            (float, "temperature top_p frequency_penalty presence_penalty"),
+            (int, "max_tokens max_completion_tokens top_logprobs n seed"),
+            ((str, list), "stop"),
+        ),
         required=("model", "messages"),
         unknown=_UNKNOWN,
     )
@@ -94,15 +71,12 @@ class ChatRules:
         "developer": Shape({"role": str, "content": _CONTENT, "name": str}, required=("content",), unknown=_UNKNOWN),
         "user": Shape({"role": str, "content": _CONTENT, "name": str}, required=("content",), unknown=_UNKNOWN),
         "assistant": Shape(
-            {
-                "role": str,
-                "content": _CONTENT,
-                "name": str,
-                "refusal": str,
-                "audio": dict,
-                "tool_calls": list,
-                "function_call": dict,
-            },
+            typed(
+                (str, "role name refusal"),
+                (_CONTENT, "content"),
+                (dict, "audio function_call"),
+                (list, "tool_calls"),
+            ),
             unknown=_UNKNOWN,
         ),
         "tool": Shape(

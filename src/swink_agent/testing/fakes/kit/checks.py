@@ -11,26 +11,6 @@ from typing import Any, TypeAlias, cast
 
 from swink_agent.core.values.value import Value
 
-__all__ = [
-    "SCHEMA_KEYWORDS",
-    "STRICT_KEYWORDS",
-    "TOOL_NAME",
-    "Shape",
-    "Turn",
-    "check_json_schema",
-    "check_keywords",
-    "check_lengths",
-    "check_names",
-    "check_output_schema",
-    "check_pairs",
-    "check_strict",
-    "items",
-    "mapping",
-    "objects",
-    "string",
-    "subschemas",
-]
-
 Types: TypeAlias = type | tuple[type, ...]
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -99,6 +79,11 @@ class Shape:
         for name in self.required:
             if value.get(name) is None:
                 found.append(f"{where}.{name}: this field is required" if where else f"{name}: this field is required")
+
+
+def typed(*groups: tuple[Types, str]) -> dict[str, Types]:
+    """The fields of a `Shape`, by type: each group is a type and the names of its fields, with spaces between them."""
+    return {name: types for types, names in groups for name in names.split()}
 
 
 def check_lengths(body: Mapping[str, Any], names: Iterable[str], most: int, found: list[str], where: str = "") -> None:

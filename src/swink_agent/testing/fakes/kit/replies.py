@@ -17,17 +17,6 @@ from msgspec import field
 from swink_agent.core.types import StopReason, Usage
 from swink_agent.core.values.value import Value
 
-__all__ = [
-    "Block",
-    "FakeFailure",
-    "FakeReply",
-    "blocks",
-    "is_signed",
-    "new_id",
-    "pieces",
-    "sign",
-]
-
 FakeCall: TypeAlias = tuple[str, Mapping[str, Any]] | tuple[str, Mapping[str, Any], str]
 
 

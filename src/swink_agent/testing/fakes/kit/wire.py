@@ -12,8 +12,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["aws_event", "json_bytes", "json_line", "sse"]
-
 _STRING_HEADER = 7
 
 

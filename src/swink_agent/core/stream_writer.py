@@ -1,14 +1,14 @@
 """Writes the stream events of one reply in the right order.
 
-Keeps track of the indices of blocks and which of them are open, so that an adapter's parser only reports what it read.
+Keeps track of the indices of blocks and which of them are open, so that a parser only reports what it read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
-from swink_agent.core.errors import ErrorKind
-from swink_agent.core.stream import (
+from .errors import ErrorKind
+from .stream import (
     AssistantMessageEvent,
     StreamDone,
     StreamFailed,
@@ -23,7 +23,7 @@ from swink_agent.core.stream import (
     ToolCallEnd,
     ToolCallStart,
 )
-from swink_agent.core.types import Cost, StopReason, Usage
+from .types import Cost, StopReason, Usage
 
 __all__ = ["ReplyWriter"]
 
