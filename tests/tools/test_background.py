@@ -506,3 +506,16 @@ def test_no_thread_is_left_behind(make: Callable[..., Shell]) -> None:
     while any(thread.name == "swink-background" for thread in threading.enumerate()):
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+async def test_closing_does_not_wait_for_what_could_not_be_started(make: Callable[..., Shell], tmp_path: Path) -> None:
+    sandbox = open_unconfined(SandboxProfile(write=(str(tmp_path),)))
+    shell = make(sandbox)
+    sandbox.close()
+    refused = await shell.run("true", background=True)
+    assert refused.is_error
+    assert "was not run" in extract_text(refused.content)
+    assert not shell.bash.tasks.all
+    began = time.monotonic()
+    shell.bash.close()
+    assert time.monotonic() - began < 2

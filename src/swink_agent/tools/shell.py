@@ -226,7 +226,9 @@ class BashTool:
         if _reads_only(call.ctx):
             command, environment = self._with_programs_from_outside(command, call.sandbox)
         line = [*self._shell, command]
-        return await call.sandbox.spawn(line, cwd=self._root, environment=environment, background=background)
+        if background:
+            return await call.sandbox.spawn(line, cwd=self._root, environment=environment, background=True)
+        return await call.sandbox.spawn(line, cwd=self._root, environment=environment)
 
     async def _wait_for(self, call: _Call) -> AgentToolResult:
         process = await self._spawn(call)

@@ -23,7 +23,7 @@ async def serving(talk: Talk, *commands: str, more: tuple[Any, ...] = ()) -> Con
     conversation = await talk.open(scripted(starts, text("They run."), *more), sandbox="off", approve="all")
     await conversation.submit("serve")
     await conversation.settled()
-    for task in conversation.background:
+    for task in conversation.tasks:
         await asyncio.to_thread(until_printed, task)
     return conversation
 
@@ -54,8 +54,7 @@ async def test_without_any_it_says_so(talk: Talk) -> None:
 
 async def test_the_list_says_what_runs_since_when_and_what_it_printed_last(talk: Talk) -> None:
     conversation = await serving(talk, SERVING)
-    assert [task.id for task in conversation.background] == ["b1"]
-    assert conversation.tasks == 1
+    assert [task.id for task in conversation.tasks] == ["b1"]
     await conversation.submit("/tasks")
     title, items = talk.front.picked[-1]
     assert title == "Background commands"
@@ -73,11 +72,10 @@ async def test_one_is_stopped_after_a_question_and_its_end_is_told_once(talk: Ta
     talk.front.picks = ["b1", "b1"]
     talk.front.confirmations = ["leave", "stop"]
     await conversation.submit("/tasks")
-    assert [task.id for task in conversation.background] == ["b1"]
+    assert [task.id for task in conversation.tasks] == ["b1"]
     await conversation.submit("/tasks")
     await ended(conversation)
-    assert not conversation.background
-    assert conversation.tasks == 0
+    assert not conversation.tasks
     stopped = [notice for notice in told(conversation) if "b1" in notice]
     assert stopped == [f"the background command b1 was stopped: {SHOWN}"]
     await conversation.close()
@@ -86,13 +84,13 @@ async def test_one_is_stopped_after_a_question_and_its_end_is_told_once(talk: Ta
 async def test_stop_takes_an_id_or_all(talk: Talk) -> None:
     conversation = await serving(talk, SERVING, SERVING, SERVING)
     await conversation.submit("/tasks stop b2")
-    assert [task.id for task in conversation.background] == ["b1", "b3"]
+    assert [task.id for task in conversation.tasks] == ["b1", "b3"]
     await conversation.submit("/tasks stop b2")
     assert told(conversation, "error")[-1] == "b2 does not run in the background: b1, b3"
     await conversation.submit("/tasks end")
     assert "/tasks stop ID or /tasks stop all" in told(conversation, "error")[-1]
     await conversation.submit("/tasks stop all")
-    assert not conversation.background
+    assert not conversation.tasks
     await conversation.close()
 
 
@@ -111,7 +109,7 @@ async def test_the_end_of_one_between_prompts_is_told_with_its_exit_code(talk: T
 async def test_another_model_and_another_session_end_them_and_say_so(talk: Talk) -> None:
     conversation = await serving(talk, SERVING)
     await conversation.submit("/model anthropic:claude-opus-4-1")
-    assert not conversation.background
+    assert not conversation.tasks
     assert any("the background command b1 was stopped" in notice for notice in told(conversation))
     await conversation.close()
     conversation = await serving(talk, SERVING)

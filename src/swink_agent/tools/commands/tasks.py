@@ -62,7 +62,7 @@ class BackgroundTask:
         self.is_told = False
         """Whether the model knows that it ended."""
         self.problem = ""
-        """Why it never began, if the sandbox was closed first."""
+        """Why it never began, if it did not."""
         self.process: SandboxedProcess | None = None
         self.stopped = CancellationToken()
         self.over = threading.Event()
@@ -303,8 +303,13 @@ async def _begin(
     announcer: weakref.ref[Announcer] | None,
     on_end: Callable[[], None] | None,
 ) -> None:
-    async with thread.starting:
-        task.process = await spawn()
+    try:
+        async with thread.starting:
+            task.process = await spawn()
+    except BaseException as error:
+        task.has_ended(None, str(error) or type(error).__name__)
+        task.over.set()
+        raise
     _announce(announcer, TaskStarted(task.id, task.command))
     watching = asyncio.get_running_loop().create_task(_watch(task, task.process, announcer, on_end))
     thread.tasks.add(watching)
@@ -318,16 +323,17 @@ async def _watch(
     on_end: Callable[[], None] | None,
 ) -> None:
     looking = asyncio.get_running_loop().create_task(_look_behind(process))
-    end, problem = None, ""
+    # For a cancellation, as the thread ends: then it was told to end with all that it started.
+    end: CommandEnd | None = CommandEnd(None, "SIGKILL", "cancelled", is_gone=False, seconds=0.0)
+    problem = ""
     try:
         command = RunningCommand(process, task.hear, timeout=task.timeout, is_urgent=False)
         end = await command.run(task.stopped.wait())
     except SandboxError as error:
-        problem = str(error)
+        end, problem = None, str(error)
     finally:
         looking.cancel()
-        # Also if this was cancelled, as its thread ends: then it was told to end with all that it started.
-        task.has_ended(end, problem or ("" if end else "it was ended with this program"))
+        task.has_ended(end, problem)
         try:
             if on_end is not None:
                 with suppress(RuntimeError):  # the interpreter ends: the store knows that the run is open

@@ -26,7 +26,6 @@ from swink_agent.core.events import (
     MessagesInjected,
     MessageUpdate,
     TaskEnded,
-    TaskStarted,
 )
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, Cost, Document, Image, Text, Usage, UserMessage, extract_text
@@ -100,8 +99,6 @@ class Conversation:
         self._said_of_work = False
         self._farewell: Farewell | None = None
         self._opening: asyncio.Future[OpenAgent] | None = None
-        self.tasks = 0
-        """How many background commands run, for the status line."""
         self.folder = short_folder(self.opening.folder)
         """The working folder, with `~` for the home folder."""
         self.branch = ""
@@ -176,7 +173,7 @@ class Conversation:
         return tuple(dict.fromkeys([*always, *self.opened.made.approvals.trust.hosts]))
 
     @property
-    def background(self) -> Sequence[BackgroundTask]:
+    def tasks(self) -> Sequence[BackgroundTask]:
         """The background commands that run."""
         tasks = None if self.opened is None else self.opened.made.tasks
         return () if tasks is None else tasks.running
@@ -302,7 +299,6 @@ class Conversation:
             self._subscription.unsubscribe()
         answer = self._narration.answer
         self.opened, self.opening = opened, opened.opening
-        self._count_tasks()
         self._runner.state = "idle"
         agent = opened.agent
         self._narration = Narration(
@@ -337,7 +333,7 @@ class Conversation:
 
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
         """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""
-        before, left = self.opened, len(self.background)
+        before, left = self.opened, len(self.tasks)
         with self.holding():
             opened = await asyncio.to_thread(OpenAgent.open, self.opening, self.around, wanted, model=model)
             if before is not None:
@@ -536,19 +532,14 @@ class Conversation:
             return
         if isinstance(event, MessagesInjected):
             self._show_injected(event)
-        elif isinstance(event, (TaskStarted, TaskEnded)):
-            self._count_tasks()
-            if isinstance(event, TaskEnded):
-                self._tell_end(event)
+        elif isinstance(event, TaskEnded):
+            self._tell_end(event)
         elif isinstance(event, MessageEnd) and self.opened is not None:
             guarded = {tool.name for tool in self.opened.agent.tools if tool.requires_approval}
             self._asked_about = [call.id for call in event.message.tool_calls if call.name in guarded]
         self.usage.on_event(event)
         self._narration.on_event(event, self.usage.record)
         self.front.changed()
-
-    def _count_tasks(self) -> None:
-        self.tasks = len(self.background)
 
     def _tell_end(self, event: TaskEnded) -> None:
         from .commands.background import told_end
