@@ -276,7 +276,7 @@ class SwinkApp(TerminalApp[int]):
             approve=talk.approve,
             branch=talk.branch,
             hosts=len(talk.hosts),
-            tasks=talk.tasks,
+            tasks=len(talk.tasks),
             turn=talk.usage.turns,
             note=self._note if self._clock() < self._note_until else "",
         )

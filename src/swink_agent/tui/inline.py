@@ -239,7 +239,7 @@ class InlineFront:
     def _standing(self) -> str:
         talk = self.talk
         cost = "" if talk.cost is None else f" · ${talk.cost:.4f}"
-        beside = "".join([f" · {part}" for part in beside_parts(talk.branch, len(talk.hosts), talk.tasks)])
+        beside = "".join([f" · {part}" for part in beside_parts(talk.branch, len(talk.hosts), len(talk.tasks))])
         return (
             f"[{talk.mode} · {talk.state} · {approve_word(talk.approve)} · {safe_line(talk.model)}"
             f" · {talk.fill:.0%} of the window · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))}"

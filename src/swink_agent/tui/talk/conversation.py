@@ -181,7 +181,7 @@ class Conversation:
         return tuple(dict.fromkeys([*always, *self.opened.made.approvals.trust.hosts]))
 
     @property
-    def background(self) -> Sequence[BackgroundTask]:
+    def tasks(self) -> Sequence[BackgroundTask]:
         """The background commands that run."""
         tasks = None if self.opened is None else self.opened.made.tasks
         return () if tasks is None else tasks.running
