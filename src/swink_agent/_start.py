@@ -8,8 +8,6 @@ imports nothing that could still come from the folder: `os` and `sys` are always
 import os
 import sys
 
-__all__ = ["is_looked_for", "leave_working_folder"]
-
 
 def is_looked_for() -> bool:
     """Whether Python is looking for this package to run it with `-m`, and not for one that imports it."""

@@ -54,8 +54,6 @@ from swink_agent.rendering.escaping import safe_line
 
 from .updates import SessionUpdates, replayed, title_of
 
-__all__ = ["EditorAgent"]
-
 _MODES: dict[ApprovalsMode, str] = {
     "ask": "Every call that needs approval is asked about.",
     "smart": "Harmless calls run; other calls are asked about.",

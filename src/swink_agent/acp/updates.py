@@ -47,8 +47,6 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-__all__ = ["SessionUpdates", "replayed", "shown_call"]
-
 Kind: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
 _KINDS: dict[str, Kind] = {
     "read_file": "read",

@@ -29,8 +29,6 @@ from .trust.trust import TrustStore, find_project
 if TYPE_CHECKING:
     from swink_agent.sandbox import BackendReport
 
-__all__ = ["Finding", "examine"]
-
 State: TypeAlias = Literal["ok", "note", "problem"]
 _OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DATA_DIR", "SWINK_DEBUG"})
 _SPARE_BYTES = 500_000_000

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["ApplicationError", "CredentialsError", "ExitCode", "NoModel", "SettingsError", "UsageProblem"]
-
 
 class ExitCode(IntEnum):
     """How the program ended."""

@@ -16,23 +16,6 @@ from swink_agent.core.approval import ProposedCall
 from swink_agent.rendering.cells import cut_middle
 from swink_agent.rendering.escaping import safe_display
 
-__all__ = [
-    "ACCESS",
-    "REASON",
-    "access_lines",
-    "access_of",
-    "access_warnings",
-    "asked_reason",
-    "asks_for_access",
-    "asks_no_more",
-    "changes_access",
-    "opened_hosts",
-    "place_of",
-    "sentence_on",
-    "to_remember",
-    "what_opens",
-]
-
 ACCESS, REASON = "access", "reason"
 LONGEST_REASON = 500
 _NETWORK, _WRITE, _READ = "network", "write", "read"

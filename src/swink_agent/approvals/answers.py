@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from .approvals import ApprovalChoice, ApprovalQuestion
 
-__all__ = ["ANSWER_KEYS", "SAID_NO", "AnswerKey", "offered_answers", "reason_for"]
-
 SAID_NO = "the user said no"
 _LONGEST_REASON = 2000
 

@@ -18,9 +18,11 @@ import msgspec
 
 from swink_agent.core.approval import Approval, Approve, ApproveWith, Defer, PendingCall, ProposedCall, Reject
 from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.texts.invisible import is_deceptive
 from swink_agent.core.texts.unicode_forms import compatibility_form
 from swink_agent.core.values.choice import Choice
 from swink_agent.core.values.value import Value, copy_json
+from swink_agent.rendering.escaping import display_warnings
 
 from .access import (
     access_of,
@@ -39,10 +41,8 @@ from .call_rules import CallRules
 from .commands.prefixes import prefix_covers, prefix_length
 from .commands.rules import COMMAND_TOOLS, CommandRules, Decision
 from .commands.shell_words import NotPlain, plain_words
-from .display import display_warnings, is_deceptive, render_request, safe_display
+from .display import render_request, safe_display
 from .scopes import UNKEPT
-
-__all__ = ["ApprovalAnswer", "ApprovalChoice", "ApprovalQuestion", "Approvals", "SessionTrust"]
 
 _LOG = logging.getLogger("swink_agent")
 

@@ -19,8 +19,6 @@ from .commands.rules import COMMAND_TOOLS, STANDARD_DENY, CommandRules, Decision
 from .display import safe_display
 from .web_hosts import HOST_TOOLS, read_url
 
-__all__ = ["CallRules"]
-
 _GRAMMAR = "a rule is TOOL or TOOL: PATTERN, such as 'bash: pytest *', 'write_file: src/**' or 'edit_file'"
 _TOOL = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _OF_A_SERVER = re.compile(r"mcp__[a-z0-9_-]{1,20}__(?:\*|[\w-]+)", re.ASCII)

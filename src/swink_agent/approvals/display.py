@@ -14,11 +14,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 import msgspec
 
 from swink_agent.core.approval import ProposedCall
-from swink_agent.rendering.escaping import LIMIT, display_warnings, is_deceptive, safe_display, safe_line
+from swink_agent.rendering.escaping import LIMIT, safe_display, safe_line
 
 from .access import ACCESS, access_lines, access_of
-
-__all__ = ["CallLine", "call_lines", "display_warnings", "is_deceptive", "render_request", "safe_display"]
 
 LineKind: TypeAlias = Literal[
     "title", "command", "added", "removed", "context", "hunk", "field", "gap", "note", "access"

@@ -21,8 +21,6 @@ from .answers import AnswerKey, offered_answers
 from .approvals import ApprovalChoice, ApprovalQuestion
 from .display import CallLine, LineKind, call_lines
 
-__all__ = ["QuestionView", "Row", "hunk_rows"]
-
 _TITLE, _NOTE, _WARNING, _GAP = "◆ ", "  · ", "  ! ", "  … "
 _GUTTERS: dict[LineKind, tuple[str, str, tuple[str, ...]]] = {
     "added": ("│+ ", "│↳ ", ("green",)),

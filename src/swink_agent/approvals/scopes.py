@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["UNKEPT", "as_approved"]
-
 UNKEPT = "unkept"
 """The field in which a tool says that no checkpoint can be kept now."""
 

@@ -12,8 +12,6 @@ from urllib.parse import urlsplit, urlunsplit
 from swink_agent.sandbox.network.addresses import Address
 from swink_agent.sandbox.network.hosts import DEFAULT_PORTS, normal_host
 
-__all__ = ["HOST_TOOLS", "WebPlace", "read_url"]
-
 HOST_TOOLS = {"web_fetch": "url"}
 """The tools that fetch from a host, and the argument with the URL."""
 _PORTS = {"http": 80, "https": 443}

@@ -15,21 +15,6 @@ from .checks import is_not
 from .values.choice import Choice
 from .values.value import Value, show, show_arguments
 
-__all__ = [
-    "Approval",
-    "ApprovalMode",
-    "Approve",
-    "ApproveFn",
-    "ApproveWith",
-    "Defer",
-    "Grant",
-    "PendingCall",
-    "PendingKind",
-    "ProposedCall",
-    "Reject",
-    "ToolApprovalRequest",
-]
-
 
 class ApprovalMode(Choice):
     """Which calls are asked about."""

@@ -11,8 +11,6 @@ import logging
 import threading
 from collections.abc import Callable
 
-__all__ = ["CancellationToken", "Signal", "call_in", "running_loop"]
-
 
 class Signal:
     """An event that happens once. Any thread may set it, any event loop may wait for it.

@@ -9,18 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-__all__ = [
-    "as_fallbacks",
-    "as_policies",
-    "check_hooks",
-    "check_options",
-    "check_strategy",
-    "check_tool_name",
-    "checked_lists",
-    "is_function",
-    "is_not",
-]
-
 _SLOTS = ("pre_turn", "pre_dispatch", "post_turn", "post_loop")
 _CALLED = ("stream_fn", "convert_to_llm", "sleep")
 _CALLED_IF_GIVEN = ("async_transform_context", "transform_context", "get_api_key", "approve")

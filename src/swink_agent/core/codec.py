@@ -30,8 +30,6 @@ from .types import (
 )
 from .values.decoders import json_decoder
 
-__all__ = ["checked_types", "decode_event", "decode_json", "decode_message", "encode_event", "encode_message"]
-
 _OURS = (UserMessage, AssistantMessage, ToolResultMessage)
 
 

@@ -23,18 +23,6 @@ from .values import hints
 from .values.parameters import Deps
 from .values.value import WithDeps
 
-__all__ = [
-    "AgentLoopConfig",
-    "ConvertToLlmFn",
-    "GetApiKeyFn",
-    "MessageProvider",
-    "SleepFn",
-    "SystemPrompt",
-    "ToolExecution",
-    "ToolExecutionStrategy",
-    "TransformContextFn",
-]
-
 ConvertToLlmFn: TypeAlias = Callable[[AgentMessage], LlmMessage | None | Awaitable[LlmMessage | None]]
 """Called once for each message. What it returns is sent; `None` keeps the message from the provider."""
 

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from .journal import Recorder
     from .pending import Pending
 
-__all__ = ["Batch", "dispatch"]
-
 CUT_OFF = "the reply reached its length limit inside the arguments"
 
 _Cancellation: TypeAlias = Literal["steering", "aborted", "tool"]

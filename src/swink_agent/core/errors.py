@@ -32,29 +32,6 @@ from .values.choice import Choice
 if TYPE_CHECKING:
     from .types import PolicyStop
 
-__all__ = [
-    "Aborted",
-    "AgentError",
-    "AlreadyRunning",
-    "AuthError",
-    "ContentFiltered",
-    "ContextWindowOverflow",
-    "ErrorKind",
-    "InvalidContinue",
-    "MissingDeps",
-    "ModelThrottled",
-    "NetworkError",
-    "NoMessages",
-    "NotPending",
-    "PolicyStopped",
-    "ProviderMismatch",
-    "StreamError",
-    "StructuredOutputFailed",
-    "ToolError",
-    "UnknownProvider",
-    "error_of_kind",
-]
-
 
 class ErrorKind(Choice):
     """What went wrong at the provider, in the kinds that a caller needs to distinguish."""

@@ -46,38 +46,6 @@ from .types import (
 )
 from .values.value import Value
 
-__all__ = [
-    "AgentEnd",
-    "AgentEvent",
-    "AgentStart",
-    "CompactionReport",
-    "ContextCompacted",
-    "DeferralKind",
-    "DelegateEvent",
-    "MessageEnd",
-    "MessageRetry",
-    "MessageStart",
-    "MessageUpdate",
-    "MessagesInjected",
-    "ModelFallback",
-    "RunKind",
-    "TaskEnded",
-    "TaskStarted",
-    "ToolApprovalRequested",
-    "ToolApprovalResolved",
-    "ToolCallDeferred",
-    "ToolExecutionEnd",
-    "ToolExecutionRetry",
-    "ToolExecutionStart",
-    "ToolExecutionUpdate",
-    "TurnEnd",
-    "TurnEndReason",
-    "TurnResumed",
-    "TurnStart",
-    "UsageAdded",
-    "UsageSource",
-]
-
 _RAN = ToolOutcome.RAN
 
 InjectionSource: TypeAlias = Literal["steering", "follow_up", "policy"]

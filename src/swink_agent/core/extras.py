@@ -8,8 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["MissingExtra", "install", "require"]
-
 
 class MissingExtra(RuntimeError):
     """An optional package is not installed, or is broken. The message names the command that installs it.

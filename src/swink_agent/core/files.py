@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["replace_file", "replacing", "sync_folder"]
-
 
 @contextmanager
 def replacing(

@@ -33,8 +33,6 @@ from .values import hints
 from .values.parameters import Deps_contra
 from .values.value import copy_json
 
-__all__ = ["FunctionTool", "tool"]
-
 S = TypeVar("S")
 T = TypeVar("T")
 P = ParamSpec("P")

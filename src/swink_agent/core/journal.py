@@ -39,25 +39,6 @@ from .values.value import Value, copy_json
 if TYPE_CHECKING:
     from .secrets.redaction import Redactor
 
-__all__ = [
-    "CallFacts",
-    "ContextReplaced",
-    "HistoryCut",
-    "Journal",
-    "JournalEntry",
-    "MessageAdded",
-    "MessageReplaced",
-    "MessageSource",
-    "ModelChanged",
-    "Past",
-    "Recorder",
-    "RunEnded",
-    "RunStarted",
-    "StateChanged",
-    "ToolStarted",
-    "decoded_state",
-]
-
 # Entries are not tracked by the garbage collector (`gc=False`): they hold no cycles, and a journal may keep many.
 
 MessageSource: TypeAlias = Literal["given", "prompt", "steering", "follow_up", "policy", "reply", "result"]

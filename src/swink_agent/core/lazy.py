@@ -19,8 +19,6 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["lazy_names", "listed_names"]
-
 
 def lazy_names(module: str, listing: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Returns a module's `__getattr__` and `__dir__`, which also provide its `__all__`.

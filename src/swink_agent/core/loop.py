@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from .approval import PendingCall
     from .journal import Recorder
 
-__all__ = ["agent_loop", "agent_loop_continue", "agent_loop_resume", "run_loop"]
-
 log = logging.getLogger("swink_agent")
 _TOOLS_EXECUTED = TurnEndReason.TOOLS_EXECUTED
 _NO_USAGE, _NO_COST = Usage(), Cost()

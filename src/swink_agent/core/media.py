@@ -17,20 +17,6 @@ from typing import Any, TypeAlias, TypeVar, cast
 from .checks import is_not
 from .types import PDF, Base64Source, Document, FileSource, Image, Source, UrlSource
 
-__all__ = [
-    "MOST_DOCUMENT_BYTES",
-    "MOST_IMAGE_BYTES",
-    "DocumentInput",
-    "ImageInput",
-    "document_of",
-    "documents_of",
-    "image_of",
-    "images_of",
-    "is_pdf",
-    "kind_of",
-    "read_media",
-]
-
 MOST_IMAGE_BYTES = 20 * 1024 * 1024
 MOST_DOCUMENT_BYTES = 32 * 1024 * 1024
 

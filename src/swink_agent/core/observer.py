@@ -19,8 +19,6 @@ from .tool import ToolContext
 from .types import AgentContext, ModelSpec
 from .values.value import Value
 
-__all__ = ["ModelRequest", "RunObserver", "observed", "tell_request"]
-
 log = logging.getLogger("swink_agent")
 
 

@@ -27,17 +27,6 @@ from .types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, 
 from .values.decoders import json_decoder
 from .values.value import Value, frozen_json
 
-__all__ = [
-    "LOST",
-    "Answer",
-    "Pending",
-    "WaitingCall",
-    "checked_answers",
-    "pending_calls",
-    "unclosed_calls",
-    "waiting_calls",
-]
-
 Answer: TypeAlias = Approve | ApproveWith | Reject | bool | AgentToolResult
 """What `resume` takes for a call: an approval or rejection of a question, or the result of an external call."""
 

@@ -28,8 +28,6 @@ from .stream import (
 )
 from .types import AssistantMessage, StopReason, Text, Thinking, ToolCall
 
-__all__ = ["events_of"]
-
 
 def events_of(reply: AssistantMessage) -> Iterator[AssistantMessageEvent]:
     """The stream events that make this reply."""

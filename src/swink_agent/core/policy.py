@@ -25,21 +25,6 @@ from .values import hints
 from .values.parameters import Deps_co
 from .values.value import Value, WithDeps, show, show_arguments
 
-__all__ = [
-    "Inject",
-    "Policy",
-    "PolicyContext",
-    "PostLoopPolicy",
-    "PostTurnPolicy",
-    "PreDispatchContext",
-    "PreDispatchPolicy",
-    "PreTurnPolicy",
-    "Skip",
-    "Stop",
-    "Verdict",
-]
-
-
 _NO_DEPS: Any = None
 
 

@@ -20,18 +20,6 @@ from .values.value import Value
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = [
-    "GROUP",
-    "ProviderDescription",
-    "ProviderStreamFn",
-    "declared_names",
-    "description_of",
-    "entry_point_of",
-    "nearest_model",
-    "nearest_providers",
-    "parsed_model",
-]
-
 GROUP = "swink_agent.providers"
 _OURS = "swink_agent."
 _OF_VARIABLES = ("key_variables", "url_variables", "credential_variables", "families")

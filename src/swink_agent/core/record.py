@@ -53,8 +53,6 @@ from .types import (
 )
 from .values.value import Value, frozen_json
 
-__all__ = ["CallApproval", "CallRecord", "RunRecord", "TurnRecord"]
-
 CallApproval: TypeAlias = Literal["asked", "approved", "rejected"]
 
 

@@ -66,14 +66,6 @@ from .values.value import is_secret_name
 if TYPE_CHECKING:
     from .context.compaction import CompactionContext
 
-__all__ = [
-    "ask_model",
-    "compact_on_demand",
-    "convert_context",
-    "register_secrets",
-    "transform_context",
-]
-
 log = logging.getLogger("swink_agent")
 _LINGERING = 1.0
 """Seconds that a stream gets to end after its terminal event."""

@@ -10,8 +10,6 @@ from typing import Protocol
 
 from .errors import AgentError, ModelThrottled, NetworkError
 
-__all__ = ["DefaultRetryStrategy", "RetryStrategy"]
-
 
 class RetryStrategy(Protocol):
     """Decides alone: an error that it wants retried is retried, any other is not. Attempts count from 1."""

@@ -29,26 +29,6 @@ from .types import (
 )
 from .values.value import Value
 
-__all__ = [
-    "AssistantMessageDelta",
-    "AssistantMessageEvent",
-    "MessageAssembler",
-    "StreamDone",
-    "StreamFailed",
-    "StreamFn",
-    "StreamOptions",
-    "StreamStart",
-    "TextDelta",
-    "TextEnd",
-    "TextStart",
-    "ThinkingDelta",
-    "ThinkingEnd",
-    "ThinkingStart",
-    "ToolCallDelta",
-    "ToolCallEnd",
-    "ToolCallStart",
-]
-
 
 class StreamOptions(Value, frozen=True, kw_only=True):
     """The options of one call to a provider. The repr never shows the key and the headers."""

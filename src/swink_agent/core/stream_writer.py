@@ -25,8 +25,6 @@ from .stream import (
 )
 from .types import Cost, StopReason, Usage
 
-__all__ = ["ReplyWriter"]
-
 
 class ReplyWriter:
     """Converts what a parser reads to events. `take()` returns the events since the last call of it.

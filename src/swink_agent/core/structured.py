@@ -37,8 +37,6 @@ from .types import (
 from .values.nesting import is_too_deep
 from .values.value import Value, frozen_json
 
-__all__ = ["StructuredOutput", "StructuredResult", "ValidateFn", "answer_tool_name", "is_object_schema"]
-
 T = TypeVar("T")
 ValidateFn: TypeAlias = Callable[[Any], None | Awaitable[None]]
 """Checks a value that fits its schema and type. A `ValueError` goes back to the model, which tries again."""

@@ -20,8 +20,6 @@ from .values import hints
 from .values.parameters import Deps_co, Deps_contra
 from .values.value import Value
 
-__all__ = ["AgentTool", "AgentToolResult", "ToolContext", "ToolOptions", "Toolbox"]
-
 OnSteer = Literal["cancel", "finish"]
 _RESULT_BLOCKS = frozenset({Text, Image, Document, Extension})
 _NO_MODEL, _NO_USAGE = ModelSpec("", ""), Usage()

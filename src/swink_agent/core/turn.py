@@ -17,9 +17,6 @@ from .policy import PolicyContext
 from .tool import AgentTool, Toolbox
 from .values.parameters import Deps
 
-__all__ = ["Tools", "TurnTools", "as_toolbox", "check_prompt", "takes_context", "wrapped_tools"]
-
-
 _OfTurn: TypeAlias = Iterable[AgentTool[Deps]] | Awaitable[Iterable[AgentTool[Deps]]]
 Tools: TypeAlias = (
     Iterable[AgentTool[Deps]] | Callable[[], _OfTurn[Deps]] | Callable[[PolicyContext[Deps]], _OfTurn[Deps]]

@@ -19,48 +19,6 @@ from .values import hints
 from .values.choice import Choice
 from .values.value import Value, frozen_json
 
-__all__ = [
-    "LLM_MESSAGES",
-    "AgentContext",
-    "AgentMessage",
-    "AgentResult",
-    "AssistantBlock",
-    "AssistantMessage",
-    "Base64Image",
-    "Base64Source",
-    "ContentBlock",
-    "Cost",
-    "CustomMessage",
-    "Document",
-    "Extension",
-    "FileImage",
-    "FileSource",
-    "Image",
-    "ImageSource",
-    "LlmMessage",
-    "ModelSpec",
-    "PolicyStop",
-    "Source",
-    "StopReason",
-    "Text",
-    "Thinking",
-    "ThinkingBudgets",
-    "ThinkingLevel",
-    "ToolCall",
-    "ToolOutcome",
-    "ToolResultMessage",
-    "UrlImage",
-    "UrlSource",
-    "Usage",
-    "UserBlock",
-    "UserMessage",
-    "as_blocks",
-    "as_messages",
-    "as_prompts",
-    "extract_text",
-    "is_blank",
-]
-
 # `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
 # million messages costs it nothing. It tracks values that hold application data (`details`, `data`).
 # Code that runs for every message compares types by `type(x) is T`: these classes have no subclasses, and `isinstance`

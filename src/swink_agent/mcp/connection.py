@@ -48,8 +48,6 @@ from pydantic import ValidationError
 
 from .process import LONGEST_LINE, ServerProcess
 
-__all__ = ["Connection", "MCPError", "http_streams", "stdio_streams"]
-
 _LIST_CHANGED = "notifications/tools/list_changed"
 _HEARD = frozenset({_LIST_CHANGED, "notifications/progress", "notifications/cancelled"})
 _CLOSING = 2.0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from swink_agent.core.errors import AgentError
 
-__all__ = ["McpError"]
-
 
 class McpError(AgentError):
     """A server could not be started or asked. The message says which, why, and what it last wrote to stderr."""

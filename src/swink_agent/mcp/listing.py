@@ -15,8 +15,6 @@ from swink_agent.core.values.value import Value
 
 from .schemas import UnusableSchema, shown_text, tame_schema
 
-__all__ = ["MOST_TOOLS", "Listing", "ToolDefinition", "read_listing"]
-
 MOST_TOOLS = 128
 _MOST_PAGES = 1000
 _LONGEST_NAME = 16 * 1024

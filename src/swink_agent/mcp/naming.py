@@ -7,8 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-__all__ = ["check_server_name", "own_version", "tool_names"]
-
 _SERVER = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{0,32}", re.ASCII)
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)

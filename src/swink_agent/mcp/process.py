@@ -31,8 +31,6 @@ from swink_agent.sandbox import (
 from swink_agent.sandbox.profile import is_beneath
 from swink_agent.sandbox.programs import own_folders
 
-__all__ = ["LONGEST_LINE", "Command", "ServerProcess", "ServerSandbox"]
-
 LONGEST_LINE = 16 * 1024 * 1024
 """Bytes of one message. A server that writes a longer one is ended."""
 _CHUNK = 64 * 1024

@@ -18,8 +18,6 @@ from swink_agent.core.types import Base64Source, Image, Text, UserBlock
 
 from .schemas import shown_text
 
-__all__ = ["progress_text", "result_of"]
-
 _MOST_TEXT = 100 * 1024
 _MOST_IMAGE = 3_932_160
 """3.75 MB: five in Base64, which is what providers take."""

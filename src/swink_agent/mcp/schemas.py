@@ -15,8 +15,6 @@ import msgspec
 from swink_agent.core.schemas.validation import compile_schema
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 
-__all__ = ["LONGEST_DESCRIPTION", "UnusableSchema", "shown_text", "tame_schema"]
-
 LONGEST_DESCRIPTION = 2048
 _LARGEST = 64 * 1024
 _DEEPEST = 32

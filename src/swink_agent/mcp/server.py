@@ -35,8 +35,6 @@ from .tool import McpTool
 if TYPE_CHECKING:
     from .connection import Connection
 
-__all__ = ["McpServer", "ServerState"]
-
 ServerState = Literal["closed", "starting", "running", "ended", "failed"]
 
 _LONGEST_WAIT = 60.0

@@ -35,8 +35,6 @@ from .naming import own_version
 if TYPE_CHECKING:
     from mcp.server import Server
 
-__all__ = ["as_mcp_server", "serve_stdio"]
-
 _CLIENT = ModelSpec("mcp", "client")
 """The model of a call that a client makes."""
 ReportFn = Callable[[float, str], Awaitable[None]]

@@ -12,8 +12,6 @@ from .listing import ToolDefinition
 if TYPE_CHECKING:
     from .server import McpServer
 
-__all__ = ["McpTool"]
-
 
 class McpTool:
     """A tool of an MCP server.

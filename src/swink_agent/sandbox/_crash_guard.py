@@ -14,8 +14,6 @@ from .errors import SandboxError
 from .programs import own_interpreter
 from .starting import start_program
 
-__all__ = ["CrashGuard"]
-
 _PATIENCE = 5.0
 _SCRIPT = """
 import os, signal, sys, time

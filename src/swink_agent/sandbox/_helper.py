@@ -10,8 +10,6 @@ from .errors import SandboxError
 from .programs import own_interpreter
 from .starting import start_program
 
-__all__ = ["start_helper"]
-
 # Imports modules of this package by name, without running the package's own `__init__`.
 _BOOT = (
     "import sys, types, importlib\n"

@@ -9,8 +9,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
-__all__ = ["default_hidden", "own_hidden"]
-
 _OWN_IN_HOME = (".config/swink", ".config/swink-agent", ".local/share/swink-agent", ".local/state/swink-agent")
 """Our own keys, settings and sessions."""
 _OWN_IN_MAC_HOME = ("Library/Application Support/swink-agent",)

@@ -16,8 +16,6 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["OutputPipe", "is_running_here", "watch_exit"]
-
 _CHUNK = 64 * 1024
 
 

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from .errors import SandboxError, UnfitFolder
 from .profile import SandboxProfile, is_beneath, runs_as_a_whole
 
-__all__ = ["check_folders", "folders_above", "temporary_outside", "why_not_entered", "why_not_written"]
-
 
 def check_folders(profile: SandboxProfile) -> None:
     """Raises `UnfitFolder` for a write root that is not a folder, that no command can enter, or whose files all run."""

@@ -30,8 +30,6 @@ from .profile import SandboxProfile
 if TYPE_CHECKING:
     from .network.serving import SharedProxy
 
-__all__ = ["PlainSandbox", "UnconfinedSandbox"]
-
 _MARK = "SWINK_COMMAND"
 
 

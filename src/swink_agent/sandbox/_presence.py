@@ -21,8 +21,6 @@ from collections.abc import Iterable, Sequence
 from ._places import folders_above
 from .errors import SandboxError
 
-__all__ = ["Presence", "lock_path"]
-
 _DEADLINE = 5.0
 _PAUSE = 0.002
 

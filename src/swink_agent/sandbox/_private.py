@@ -16,8 +16,6 @@ from itertools import islice
 from ._places import temporary_outside
 from ._removal import remove_tree
 
-__all__ = ["PrivateFolder"]
-
 log = logging.getLogger(__name__)
 
 _PREFIX = "swink-sandbox-"

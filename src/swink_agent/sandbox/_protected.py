@@ -24,21 +24,6 @@ from .repositories.admission import is_settings
 from .repositories.enclosing import is_git_folder
 from .repositories.git_config import LARGEST, Setting, read_settings
 
-__all__ = [
-    "PLACEHOLDER_STAMP",
-    "Hold",
-    "HoldKind",
-    "exposed_paths",
-    "holds",
-    "hooks_in_work_trees",
-    "own_names",
-    "protected_paths",
-    "run_by_repositories",
-    "settings_among",
-    "unmade_repositories",
-    "without",
-]
-
 PLACEHOLDER_STAMP = 347155199
 """The modification time, in seconds, that marks a placeholder for a missing path. Every file system can store it."""
 

@@ -10,8 +10,6 @@ import os
 import time
 from itertools import islice
 
-__all__ = ["remove_tree"]
-
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _AT_ONCE = 1000
 

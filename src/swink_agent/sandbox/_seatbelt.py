@@ -21,8 +21,6 @@ from .profile import SandboxProfile, is_beneath
 if TYPE_CHECKING:
     from .network.serving import SharedProxy
 
-__all__ = ["SeatbeltSandbox", "seatbelt_profile"]
-
 _PROGRAM = "/usr/bin/sandbox-exec"
 _BACKLOG = 128
 _SYSTEM_FOLDERS = (

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from swink_agent.core.errors import AgentError
 from swink_agent.core.values.value import Value
 
-__all__ = ["BackendReport", "SandboxClosed", "SandboxError", "SandboxUnavailable", "UnfitFolder"]
-
 
 class BackendReport(Value, frozen=True, kw_only=True):
     """Whether one back end works on this machine; if not, why not, and what would help."""

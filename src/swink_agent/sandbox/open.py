@@ -26,8 +26,6 @@ from .process import Sandbox
 from .profile import SandboxProfile
 from .programs import find_program
 
-__all__ = ["backend_names", "open_sandbox", "open_unconfined", "probe_backends"]
-
 OpenFn = Callable[[SandboxProfile], Sandbox]
 
 _TRIAL_DEADLINE = 30.0

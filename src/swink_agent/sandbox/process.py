@@ -23,8 +23,6 @@ from .network.ways_out import WaysOut
 from .profile import SandboxProfile
 from .repositories.watch_behind import Look, WatchBehind
 
-__all__ = ["Sandbox", "SandboxedProcess", "fingerprint_of"]
-
 _LOG = logging.getLogger("swink_agent.sandbox")
 
 # Some programs do nothing without a writable cache, and the home folder is not writable.

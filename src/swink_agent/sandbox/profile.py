@@ -25,20 +25,6 @@ from ._hidden import default_hidden, own_hidden
 from .programs import own_folders, own_names_in
 from .repositories.enclosing import is_git_folder
 
-__all__ = [
-    "DEFAULT_ALLOW",
-    "DEFAULT_PROTECTED",
-    "HOME_PROTECTED",
-    "RUN_FROM_A_FOLDER",
-    "ProcessLimits",
-    "SandboxProfile",
-    "clean_environment",
-    "default_hidden",
-    "home_folders",
-    "own_paths",
-    "protected_name",
-]
-
 DEFAULT_PROTECTED = (
     # What git runs by itself. `.git/commondir` and `config.worktree` can add another `config` and `hooks`.
     ".git/hooks",

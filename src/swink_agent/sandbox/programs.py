@@ -13,19 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
-__all__ = [
-    "USUAL_FOLDERS",
-    "find_program",
-    "importable",
-    "own_folders",
-    "own_interpreter",
-    "own_names_in",
-    "run_at_start",
-    "way_to",
-    "without_folders",
-    "writable_part",
-]
-
 USUAL_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
 _MOST_LINKS = 40
 """The system gives up after this many links too."""

@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from .programs import USUAL_FOLDERS, find_program, importable, without_folders, writable_part
 
-__all__ = ["check_words", "run_program", "start_program", "trusted_environment", "trusted_program"]
-
 _SEARCHED = (
     *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "DYLD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"),
     *("DYLD_FRAMEWORK_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "PYTHONUSERBASE", "PYTHONHOME", "PYTHONPYCACHEPREFIX"),

@@ -13,8 +13,6 @@ from msgspec.structs import replace
 
 from .profile import SandboxProfile, is_beneath
 
-__all__ = ["profile_with_access", "tool_folders"]
-
 _BY_VARIABLE = (
     *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "CARGO_HOME", "RUSTUP_HOME", "GOROOT", "GOPATH", "JAVA_HOME"),
     *("NVM_DIR", "NVM_BIN", "RBENV_ROOT", "SDKROOT", "DEVELOPER_DIR", "LOCALE_ARCHIVE"),

@@ -18,8 +18,6 @@ from swink_agent.core.values.value import Value
 
 from .reading import SkillFileError, read_beneath
 
-__all__ = ["FILE", "MOST_FILE", "Skill", "find_skills", "read_skill"]
-
 FILE = "SKILL.md"
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 _LONGEST_DESCRIPTION = 1024

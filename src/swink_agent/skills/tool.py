@@ -15,8 +15,6 @@ from swink_agent.core.tool import AgentToolResult, ToolContext
 from .reading import SkillFileError, files_beneath, read_beneath
 from .skill import FILE, Skill
 
-__all__ = ["SkillTool", "skills_prompt", "usable"]
-
 _MOST_NAMED = 64
 _LONGEST_PROMPT = 16 * 1024
 _MOST_FILES = 200

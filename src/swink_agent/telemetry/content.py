@@ -27,8 +27,6 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-__all__ = ["as_attribute", "input_messages", "output_messages", "system_instructions", "tool_result"]
-
 _MOST_BYTES = 64 * 1024
 _FINISH_REASONS = {StopReason.TOOL_USE: "tool_call", StopReason.ABORTED: "error"}
 

@@ -6,13 +6,6 @@ change of this file.
 
 from __future__ import annotations
 
-__all__ = [
-    "AGENT_SECONDS",
-    "REQUEST_SECONDS",
-    "TOKENS",
-    "provider_name",
-]
-
 TOKENS = [4.0**power for power in range(14)]
 """The boundaries of `gen_ai.client.token.usage`: 1 to 67,108,864."""
 REQUEST_SECONDS = [0.01 * 2**power for power in range(14)]

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["TelemetryExport", "start_export"]
-
 _LAST_SECONDS = 5.0
 """How long the end of the program waits for the collector."""
 

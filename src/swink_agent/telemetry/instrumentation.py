@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from .spans import Instruments, RunSpan
 
-__all__ = ["Instrumentation", "instrument"]
-
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CONTENT_VALUES = ("true", "span_only", "span_and_event")
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["Instruments", "RunSpan"]
-
 _SCOPE = "swink_agent"
 _OTHER = "_OTHER"
 _API = ("opentelemetry.trace", "opentelemetry.metrics")

@@ -9,8 +9,6 @@ from __future__ import annotations
 import unicodedata
 from typing import Literal, NamedTuple
 
-__all__ = ["OUTPUT_LIMIT", "Bounded", "bound_text", "cut_bytes", "show_name", "show_size"]
-
 OUTPUT_LIMIT = 100 * 1024
 """The most bytes of UTF-8 that a tool returns to a model in one result, including notes."""
 

@@ -20,17 +20,6 @@ from swink_agent.sandbox.profile import is_beneath, real_paths
 
 from .workspace.wall import Workspace
 
-__all__ = [
-    "OpenSandboxFn",
-    "SandboxChoice",
-    "SandboxSource",
-    "check_choice",
-    "default_opener",
-    "in_thread",
-    "refuse_open_walls",
-    "with_walls_of",
-]
-
 SandboxChoice: TypeAlias = Literal["auto", "off"] | SandboxProfile | Sandbox
 OpenSandboxFn: TypeAlias = Callable[[SandboxProfile], Sandbox]
 

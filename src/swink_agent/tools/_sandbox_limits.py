@@ -16,8 +16,6 @@ from typing import Any, NamedTuple, cast
 from swink_agent.sandbox import Reached, SandboxProfile
 from swink_agent.sandbox.profile import is_beneath
 
-__all__ = ["NO_NETWORK", "READ_ONLY_OUTSIDE", "Asking", "LimitMet", "hosts_refused", "limits_met", "told_reached"]
-
 NO_NETWORK = "no network"
 READ_ONLY_OUTSIDE = "read-only outside the folder"
 _NOT_AMONG = "is not among the hosts that may be reached"

@@ -15,8 +15,6 @@ from swink_agent.core.types import Text
 
 from ._bounded import show_name
 
-__all__ = ["SeveralFoldersTool"]
-
 
 class SeveralFoldersTool:
     """The tool of the main folder; absolute paths in another folder go to that folder's tool of the same kind."""

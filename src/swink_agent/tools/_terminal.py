@@ -17,8 +17,6 @@ from ._bounded import OUTPUT_LIMIT, Bounded, bound_text
 if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor
 
-__all__ = ["LiveText", "Output", "clean"]
-
 _KEPT = 4 * OUTPUT_LIMIT
 """Bytes kept of each end: more than is shown, as cleaning shortens a text."""
 _LONGEST_UPDATE = 8 * 1024

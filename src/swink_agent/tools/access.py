@@ -22,8 +22,6 @@ from swink_agent.sandbox.profile import home_folders, is_beneath, own_paths, rea
 
 from ._confined import OpenSandboxFn
 
-__all__ = ["ACCESS_SCHEMA", "Access", "CommandAccess", "HeldSandbox"]
-
 _ACCESS, _REASON = "access", "reason"
 _MOST_HOSTS = _MOST_FOLDERS = 20
 _LONGEST_REASON = 500

@@ -52,8 +52,6 @@ from .commands.task_results import started, with_ends
 from .commands.tasks import BackgroundTasks
 from .workspace.wall import Workspace
 
-__all__ = ["BashTool"]
-
 _LONGEST_COMMAND = 100_000
 _MOST_OUTPUT = 64 * 1024 * 1024
 _ASKS_FOR_PROGRAMS = re.compile(r"\b(which|type|command)\b")

@@ -24,8 +24,6 @@ from .files.read_file import ReadFileTool
 from .files.write_file import WriteFileTool
 from .workspace.wall import Workspace
 
-__all__ = ["standard_tools"]
-
 
 def standard_tools(
     root: str | os.PathLike[str] | Workspace,

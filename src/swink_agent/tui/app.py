@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from .widgets.question_panel import QuestionPanel
 
-__all__ = ["SwinkApp"]
-
 _FRAME = 1 / 20
 """Least seconds between two drawings of the status."""
 _SPIN, _TICK = 0.1, 1.0

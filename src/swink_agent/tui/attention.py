@@ -10,8 +10,6 @@ from typing import Literal, TypeAlias
 
 from swink_agent.rendering.escaping import safe_display
 
-__all__ = ["RESTORE_TITLE", "SAVE_TITLE", "Attention", "NotifyMode", "notification", "title"]
-
 NotifyMode: TypeAlias = Literal["auto", "bell", "off"]
 BELL = "\x07"
 SAVE_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"

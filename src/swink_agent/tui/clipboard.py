@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from swink_agent.sandbox.starting import run_program, start_program
 
-__all__ = ["ClipboardError", "Pasted", "clipboard_command", "copy_beside", "read_clipboard"]
-
 _PATIENCE = 2.0
 _LARGEST = 20 * 1024 * 1024
 """Most bytes of a picture or text that are read."""

@@ -36,8 +36,6 @@ from .textual_private import CrashKeepingApp, KeyParser
 if TYPE_CHECKING:
     from .widgets.page import Turn
 
-__all__ = ["RefusedPaste", "TerminalApp", "TerminalDriver", "terminal_painter"]
-
 T = TypeVar("T")
 
 _ESCAPE = 0.05

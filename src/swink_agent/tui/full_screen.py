@@ -21,8 +21,6 @@ from .talk.farewell import Farewell
 from .talk.options import TalkOptions
 from .terminal_output import own_descriptor, write_patiently
 
-__all__ = ["run_full_screen"]
-
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _DEBUG = "SWINK_DEBUG"
 _PATIENCE = 2.0

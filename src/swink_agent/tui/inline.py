@@ -36,8 +36,6 @@ from .talk.options import TalkOptions
 from .themes import THEMES, theme_for
 from .transcript import Block
 
-__all__ = ["InlineFront", "answer_rows", "run_inline"]
-
 _TWICE = 2.0
 """Seconds within which a second Ctrl+C leaves."""
 _DRAW = 0.1

@@ -14,8 +14,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["LineReader"]
-
 _TOGETHER = 0.03
 """Seconds within which more lines belong to the same paste."""
 _PIECE = 65_536

@@ -18,8 +18,6 @@ from .themes import Theme, sgr
 from .transcript import Block, Line, ReplyBlock, ToolBlock, Transcript, UserBlock, gap_before
 from .transcript.messages import HelpBlock
 
-__all__ = ["LineWriter", "TranscriptPrinter", "is_dumb"]
-
 _MOST_COLUMNS = 200
 _LEAST_COLUMNS = 20
 _MOST_EARLIER = 30

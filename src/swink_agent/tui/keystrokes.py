@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["LARGEST_PASTE", "Background", "Keystrokes", "Pasted", "Piece", "Pressed"]
-
 LARGEST_PASTE = 2_000_000
 """Most characters of a paste; longer ones are refused."""
 

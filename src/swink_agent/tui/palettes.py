@@ -5,8 +5,6 @@ Owns nothing but these tables. What they mean and how they are asked is in `them
 
 from __future__ import annotations
 
-__all__ = ["CONTRAST", "DARK", "LIGHT", "PLAIN"]
-
 PLAIN: dict[str, str] = {
     "text": "",
     "dim": "dim",

@@ -19,8 +19,6 @@ from .talk.front import PickItem, PreviewFn
 if TYPE_CHECKING:
     from .app import SwinkApp
 
-__all__ = ["ScreenFront"]
-
 T = TypeVar("T")
 _KEYS = (
     ("Enter", "send; while a run goes on: steer it"),

@@ -19,18 +19,6 @@ from swink_agent.rendering.escaping import safe_display
 from .transcript import figures
 from .transcript.line import Line, Span
 
-__all__ = [
-    "Activity",
-    "Mode",
-    "State",
-    "Status",
-    "activity_lines",
-    "approve_word",
-    "beside_parts",
-    "status_line",
-]
-
-
 Mode: TypeAlias = Literal["Plan", "Execute"]
 State: TypeAlias = Literal["idle", "running", "error", "aborted", "waits for you"]
 

@@ -14,9 +14,6 @@ from collections.abc import Callable
 from threading import Condition, Thread
 from typing import IO
 
-__all__ = ["TerminalOutput", "own_descriptor", "write_patiently"]
-
-
 _PIECE = 4096
 
 

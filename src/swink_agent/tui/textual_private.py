@@ -11,8 +11,6 @@ from typing import TypeVar
 from textual._xterm_parser import XTermParser
 from textual.app import App
 
-__all__ = ["CrashKeepingApp", "KeyParser"]
-
 KeyParser = XTermParser
 """Turns the text that a terminal sends into key and mouse events: `feed(text)`, and `tick()` once nothing follows."""
 

@@ -14,8 +14,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from .palettes import CONTRAST, DARK, LIGHT, PLAIN
 
-__all__ = ["ROLES", "THEMES", "Style", "Theme", "ThemeName", "is_light", "sgr", "theme_for"]
-
 ThemeName: TypeAlias = Literal["dark", "light", "contrast", "plain"]
 
 

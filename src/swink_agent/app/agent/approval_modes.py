@@ -21,8 +21,6 @@ from ..trust.worked_folders import WorkedFolders
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalsMode
 
-__all__ = ["ChosenMode", "choose_mode", "mode_here"]
-
 _CHANGING = frozenset({"bash", "write_file", "edit_file"})
 
 

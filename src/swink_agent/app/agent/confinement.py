@@ -16,8 +16,6 @@ from ..settings.settings import Settings
 if TYPE_CHECKING:
     from swink_agent.sandbox import Sandbox, SandboxProfile
 
-__all__ = ["open_confined", "sandbox_profile"]
-
 
 def sandbox_profile(
     root: Path,

@@ -22,8 +22,6 @@ from ..settings.settings import Settings
 if TYPE_CHECKING:
     from swink_agent.memory import SummarizingCompactor
 
-__all__ = ["compaction", "context_window", "count_tokens", "fixed_tokens", "provider_options"]
-
 _MOST = 100_000
 """Tokens of conversation at most, even if the window is larger: every turn sends them again."""
 _LEAST = 1_000

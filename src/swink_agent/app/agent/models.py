@@ -26,20 +26,6 @@ from ..settings.definitions import TOOLS_OF_BASH, alias_of
 from ..settings.settings import Settings, SourcedValue
 from .providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
 
-__all__ = [
-    "LOCAL_EXTRA",
-    "choose_model",
-    "has_local_extra",
-    "is_small",
-    "local_fetch",
-    "model_of_settings",
-    "named_model",
-    "prepare_local",
-    "settings_problems",
-    "stream_fn_of",
-    "unknown_provider",
-]
-
 LOCAL_EXTRA = install("local")
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)b(?![a-z0-9])")
 _SMALL_PARAMETERS = 14.0

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from .servers import McpServers
 
-__all__ = ["SETTING_FLAGS", "Opening", "OpeningOptions"]
-
 SETTING_FLAGS = (
     *(
         "model",

@@ -21,8 +21,6 @@ from ..settings.paths import config_folder
 from ..trust.prompt_files import COMMAND_FOLDER
 from ..trust.trust import Project
 
-__all__ = ["PromptCommand", "filled", "prompt_commands"]
-
 _NAME = re.compile(r"[a-z][a-z-]{0,63}")
 _LARGEST = 64 * 1024
 _MOST = 256

@@ -16,8 +16,6 @@ from swink_agent.core.providers import ProviderDescription as Provider
 
 from ..errors import UsageProblem
 
-__all__ = ["LOCAL", "PROVIDERS", "Provider", "all_providers", "provider_named", "unusable_providers"]
-
 log = logging.getLogger("swink_agent")
 LOCAL = "local"
 """The provider of local models. It takes neither key nor address, and is handled separately."""

@@ -15,8 +15,6 @@ from ..runs.sessions import RunSession, WantedSession
 from .opening import Opening
 from .standard import StandardAgent
 
-__all__ = ["ServedAgent"]
-
 
 class ServedAgent:
     """Each call runs the standard agent once. Nobody is asked: the rules and the mode of approvals decide."""

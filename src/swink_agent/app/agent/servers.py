@@ -19,8 +19,6 @@ from swink_agent.mcp import McpError, McpServer, McpTool
 from ..errors import UsageProblem
 from ..settings.mcp_servers import ServerSettings
 
-__all__ = ["McpServers", "ServerStatus", "ToolsWithServers", "server_of"]
-
 log = logging.getLogger("swink_agent.mcp")
 
 

@@ -20,8 +20,6 @@ from ..errors import UsageProblem
 from ..settings.paths import config_folder
 from ..trust.trust import Project
 
-__all__ = ["known_skills", "usable_skills", "with_skill"]
-
 
 def known_skills(project: Project | None, environ: Mapping[str, str] = os.environ) -> list[Skill]:
     """All skills in their order. One that is not used has a `problem` that says why."""

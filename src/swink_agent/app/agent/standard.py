@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from .servers import McpServers, ToolsWithServers
 
-__all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
-
 _LOCAL_NOTES = 1000
 """Characters of a project's notes for a local model, which reads slowly."""
 _CHANGING, _LOOKING = ("edit_file", "write_file", "bash"), ("read_file", "search", "list_dir")

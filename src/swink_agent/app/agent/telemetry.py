@@ -12,8 +12,6 @@ from swink_agent.core.agent.agent import Agent
 if TYPE_CHECKING:
     from swink_agent.telemetry import TelemetryExport
 
-__all__ = ["Telemetry"]
-
 _NAME = "swink"
 
 

@@ -33,21 +33,6 @@ if TYPE_CHECKING:
     from swink_agent.evals import EvalCase, EvalRun, EvalStore, EvaluatorRegistry, JudgeEvaluator, RunInfo, Script
     from swink_agent.evals.runs.executor import MakeAgentFn, Subject
 
-__all__ = [
-    "OwnAgents",
-    "StandInModel",
-    "StandardAgents",
-    "agent_named",
-    "evaluators_named",
-    "factory_named",
-    "judge_of",
-    "judge_stream_fn",
-    "other_runs",
-    "results_folder",
-    "scripted_judge",
-    "scripted_judge_model",
-]
-
 _MOST_OTHERS, _MOST_WHOLE = 60, 12
 STAND_IN_MODEL = ModelSpec("scripted", "replies")
 _UNATTENDED = {"approve": "all", "undo": False, "sandbox": "auto"}

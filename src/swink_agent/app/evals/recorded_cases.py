@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from swink_agent.evals import EvalCase
     from swink_agent.memory import LoadedSession
 
-__all__ = ["SESSION_FIELD", "case_of", "recorded_replies"]
-
 SESSION_FIELD = "session"
 """The field of a case's metadata that names the session it was made from."""
 _SLUG = re.compile(r"[^a-z0-9]+")

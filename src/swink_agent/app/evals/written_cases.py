@@ -20,8 +20,6 @@ from ..settings.paths import write_whole
 if TYPE_CHECKING:
     from swink_agent.evals import EvalCase
 
-__all__ = ["add_case", "case_text"]
-
 _NOT_SAID: tuple[Any, ...] = (None, "", [], {})
 _INDENTS = (2, 0, 4)
 

@@ -25,8 +25,6 @@ from ..agent.providers import LOCAL, PROVIDERS, Provider, all_providers, provide
 from ..errors import CredentialsError, UsageProblem
 from ..settings.paths import config_folder, write_whole
 
-__all__ = ["Credentials", "Key", "KeyringLike", "masked", "usable_keyring"]
-
 SERVICE = "swink-agent"
 _LONGEST_NAME = 24
 Store: TypeAlias = Literal["keyring", "file"]

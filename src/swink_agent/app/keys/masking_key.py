@@ -13,8 +13,6 @@ from pathlib import Path
 
 from ..settings.paths import data_folder
 
-__all__ = ["KEY_FILE", "masking_key"]
-
 KEY_FILE = "masking.key"
 _SIZE = 32
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

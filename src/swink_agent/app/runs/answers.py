@@ -25,17 +25,6 @@ from .telling import summary_of
 if TYPE_CHECKING:
     from ..agent.standard import StandardAgent
 
-__all__ = [
-    "OUTSIDE",
-    "Answers",
-    "answers_for",
-    "check_approved",
-    "check_form",
-    "how_to_answer",
-    "missing_tool",
-    "named",
-]
-
 Answers: TypeAlias = "dict[str, Approve | ApproveWith | Reject]"
 
 _ANSWER = re.compile(r"(yes)|no(?:\s*:\s*(.*))?", re.IGNORECASE | re.DOTALL)

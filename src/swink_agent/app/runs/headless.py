@@ -41,8 +41,6 @@ from swink_agent.core.values.value import Value
 
 from ..errors import ApplicationError, ExitCode
 
-__all__ = ["HeadlessRun", "Outcome", "PrepareFn", "PromptFn", "Reason", "RejectedCall"]
-
 _REFUSALS = (ToolOutcome.REJECTED, ToolOutcome.SKIPPED)
 
 T = TypeVar("T")

@@ -15,8 +15,6 @@ from swink_agent.core.types import PDF, Base64Source, Document, Image, ModelSpec
 
 from ..errors import UsageProblem
 
-__all__ = ["added_folder", "attachment", "encodable", "folder_of", "picture", "read_input", "refuse_unsendable"]
-
 
 def encodable(text: str) -> str:
     """The argument without characters that cannot be sent: it may not be UTF-8."""

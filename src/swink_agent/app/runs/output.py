@@ -19,8 +19,6 @@ from swink_agent.core.secrets.redaction import Redactor
 
 from .headless import Outcome
 
-__all__ = ["JsonOutput", "OneOutcome", "Output", "StreamJsonOutput", "TextOutput", "output_for", "summary"]
-
 WriteFn: TypeAlias = Callable[[str], None]
 
 

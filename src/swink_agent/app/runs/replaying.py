@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from swink_agent.memory import LoadedSession, ReplayReport
     from swink_agent.memory.log.runs import StoredRun
 
-__all__ = ["replay_session"]
-
 
 async def replay_session(
     loaded: LoadedSession, settings: Settings, credentials: Credentials, folder: Path, project: Project | None = None

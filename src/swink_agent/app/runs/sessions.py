@@ -27,21 +27,6 @@ if TYPE_CHECKING:
     from swink_agent.core.types import AgentMessage, ModelSpec
     from swink_agent.memory import JsonlSessionStore, Session, SessionInfo
 
-__all__ = [
-    "RunSession",
-    "SessionProblem",
-    "WantedSession",
-    "age_of",
-    "illegible_ids",
-    "newest",
-    "newest_and_unknown",
-    "open_store",
-    "session_ids",
-    "session_problems",
-    "sessions_folder",
-    "short_ids",
-]
-
 _LISTED = "`swink sessions list --all` lists them"
 _MORE_OF_IT = "write more of the one that is meant"
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")

@@ -12,8 +12,6 @@ from typing import Any, cast
 from swink_agent.core.events import CompactionReport
 from swink_agent.rendering.turns import local_moment
 
-__all__ = ["FetchProgress", "age", "seconds", "shortening_of", "size_of", "summary_of"]
-
 _BAR = 20
 _WARMING_UP = 1.0
 """Seconds of a fetch after which its speed is measured."""

@@ -13,8 +13,6 @@ from swink_agent.memory.sessions.store import SessionStore
 
 from ..errors import UsageProblem
 
-__all__ = ["import_atif"]
-
 
 def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor) -> tuple[str, tuple[str, ...]]:
     """Records a trajectory as a session; returns its id, and what was left out. Raises `UsageProblem`."""

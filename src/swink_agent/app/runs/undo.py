@@ -19,8 +19,6 @@ from ..settings.paths import data_folder
 if TYPE_CHECKING:
     from swink_agent.tools import Checkpoint, CheckpointStore, PathRewind
 
-__all__ = ["ChangedRun", "changed_runs", "choose_run", "elsewhere", "open_checkpoints", "texts_of", "why_unkept"]
-
 
 class ChangedRun(NamedTuple):
     """A run that changed something in a folder, or an undo of one."""

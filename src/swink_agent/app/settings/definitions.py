@@ -13,18 +13,6 @@ from swink_agent.core.values.value import Value
 from ..agent.providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
 from ..errors import SettingsError
 
-__all__ = [
-    "APPROVALS",
-    "DEFINITIONS",
-    "STANDARD_TOOLS",
-    "TOOLS_OF_BASH",
-    "Definition",
-    "alias_of",
-    "all_definitions",
-    "definition_in_file",
-    "definition_of",
-]
-
 STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search", "task")
 TOOLS_OF_BASH = ("bash_output", "bash_stop")
 """For background commands: they are there where bash is."""

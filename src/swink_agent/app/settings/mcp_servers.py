@@ -19,8 +19,6 @@ from swink_agent.mcp.naming import check_server_name
 
 from ..errors import SettingsError
 
-__all__ = ["ServerSettings", "expanded", "joined_servers", "read_servers"]
-
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _BACK_ENDS = ("auto", "bubblewrap", "landlock", "sandbox-exec", "off")
 _OF_A_PROJECT = frozenset({"command", "args", "env", "cwd", "url", "headers", "tools", "enabled"})

@@ -13,8 +13,6 @@ from swink_agent.core.files import replace_file
 
 from ..errors import UsageProblem
 
-__all__ = ["beneath_home", "config_folder", "data_folder", "write_whole"]
-
 CONFIG_VARIABLE = "SWINK_CONFIG_DIR"
 DATA_VARIABLE = "SWINK_DATA_DIR"
 

@@ -30,24 +30,6 @@ from .paths import config_folder, write_whole
 from .toml_file import LARGEST as LARGEST_FILE
 from .toml_file import TomlFile
 
-__all__ = [
-    "DEFINITIONS",
-    "STANDARD_TOOLS",
-    "Definition",
-    "Settings",
-    "SettingsFile",
-    "SourcedValue",
-    "add_hosts",
-    "definition_of",
-    "load_settings",
-    "only_stricter",
-    "parse_value",
-    "set_value",
-    "settings_file",
-    "unset_value",
-]
-
-
 _FLAGS = {"allow_hosts": "--allow-host"}
 """Options that are not spelled as their settings."""
 

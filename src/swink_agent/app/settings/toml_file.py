@@ -15,8 +15,6 @@ from typing import Any, cast
 
 from swink_agent.core.values.value import Value
 
-__all__ = ["LARGEST", "TomlFile", "flatten"]
-
 LARGEST = 64 * 1024
 """Characters in a settings file."""
 MOST_LEVELS = 16

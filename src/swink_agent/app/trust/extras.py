@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from swink_agent.core.policy import Policy
 
-__all__ = ["Extra", "ExtraKind", "extra_policies", "extra_tools", "installed_extras"]
-
 ExtraKind: TypeAlias = Literal["tool", "policy"]
 GROUPS: dict[ExtraKind, str] = {"tool": "swink_agent.tools", "policy": "swink_agent.policies"}
 _SETTINGS: dict[ExtraKind, str] = {"tool": "extra_tools", "policy": "extra_policies"}

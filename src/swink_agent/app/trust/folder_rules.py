@@ -16,8 +16,6 @@ from ..errors import SettingsError
 from ..settings.paths import config_folder, write_whole
 from ..settings.settings import SourcedValue
 
-__all__ = ["FolderRules", "project_root"]
-
 
 def project_root(folder: Path) -> str:
     """The real path of the folder's project."""

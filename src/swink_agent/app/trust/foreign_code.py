@@ -17,8 +17,6 @@ from swink_agent.sandbox.programs import importable
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["import_nothing_from", "import_nothing_from_here", "why_not_loaded"]
-
 
 def import_nothing_from(folders: Iterable[Path]) -> None:
     """From now on the process imports nothing from these folders, except the program itself."""

@@ -15,8 +15,6 @@ from swink_agent.core.values.value import Value
 
 from ..settings.paths import config_folder
 
-__all__ = ["ProjectFile", "read_project_file"]
-
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) | os.O_CLOEXEC
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 

@@ -14,8 +14,6 @@ from swink_agent.skills.skill import FILE, MOST_FILE
 
 from .project_files import ProjectFile, read_project_file
 
-__all__ = ["COMMAND_FOLDER", "found_prompt_files", "prompt_record", "trusted_prompts"]
-
 _SKILL_FOLDERS = (".swink/skills", ".agents/skills")
 COMMAND_FOLDER = ".swink/commands"
 _MOST = 256

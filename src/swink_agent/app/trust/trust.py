@@ -27,8 +27,6 @@ from ..settings.settings import LARGEST_FILE, SettingsFile, only_stricter, parse
 from .project_files import ProjectFile, read_project_file
 from .prompt_files import found_prompt_files, prompt_record, trusted_prompts
 
-__all__ = ["ChangedFile", "FolderToTrust", "Project", "TrustStore", "find_project"]
-
 PROJECT_FILE = Path(".swink", "config.toml")
 NOTES_FILE = "AGENTS.md"
 _LARGEST_NOTES = 1024 * 1024

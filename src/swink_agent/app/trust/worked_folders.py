@@ -15,8 +15,6 @@ import msgspec
 from ..errors import SettingsError
 from ..settings.paths import config_folder, write_whole
 
-__all__ = ["WorkedFolders"]
-
 
 class WorkedFolders:
     """The user's answers by folder."""

@@ -10,8 +10,6 @@ from ..display import safe_display
 from .prefixes import does_more
 from .shell_words import NotPlain, pattern_words, plain_words
 
-__all__ = ["AllowRule", "parsed"]
-
 T = TypeVar("T")
 _ANYTHING = ("", "")  # a word that is a single star
 

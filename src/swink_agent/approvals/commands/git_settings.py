@@ -17,8 +17,6 @@ from swink_agent.sandbox.repositories.git_config import read_settings
 from ..display import safe_display
 from .places import Place
 
-__all__ = ["git_problem"]
-
 _LONGEST_SETTINGS = 256 * 1024
 _LARGEST_INDEX = 64 * 1024 * 1024
 _MOST_REPOSITORIES = 64

@@ -22,8 +22,6 @@ from .reading import ReadOnly
 from .shell_words import Pipeline, SimpleCommand, Word, is_builtin
 from .xargs import consumer
 
-__all__ = ["Allowed", "Judgement", "show"]
-
 # Folders of programs that read a file in the current folder to decide what they run.
 _REDIRECTING_FOLDERS = frozenset({"shims", ".volta"})
 _MOST_WORDS = 2_000

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from .shell_words import ASSIGNMENT, DOCUMENT, KEYWORDS, names
 
-__all__ = ["is_runner", "named_commands", "program_name", "simple_commands"]
-
 _SHELLS = names("ash bash busybox dash eval fish ksh mksh sh source zsh .")
 # Programs that run a program or text given in their arguments. Any of their words may be one.
 _RUNNERS = _SHELLS | names(

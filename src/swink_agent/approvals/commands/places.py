@@ -16,8 +16,6 @@ from itertools import islice
 
 from ..display import safe_display
 
-__all__ = ["Place"]
-
 # Parts of the operating system, which reveal nothing about the user.
 _PUBLIC = ("/bin", "/dev/null", "/etc/os-release", "/lib", "/lib64", "/proc/cpuinfo", "/proc/meminfo", "/usr")
 _LONGEST = 4096  # of a path, on most systems

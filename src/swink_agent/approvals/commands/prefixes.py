@@ -17,8 +17,6 @@ import re
 from .named_commands import program_name
 from .shell_words import names
 
-__all__ = ["does_more", "has_known_options", "prefix_covers", "prefix_length"]
-
 _VERSION = re.compile(r"[-.]?\d[\d.]*[a-z]?$")
 
 # No option of these runs anything.

@@ -18,9 +18,6 @@ from .reading import Form, ReadOnly, reads
 from .shell_words import Word
 from .small_languages import is_reading_awk, is_reading_jq, is_reading_printf, is_reading_sed, is_reading_test
 
-__all__ = ["READ_ONLY"]
-
-
 # -- forms ---------------------------------------------------------------------------------------------------
 
 

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from .reading import ReadOnly, reads
 
-__all__ = ["GIT"]
-
 
 def _git(
     shows: Literal["names", "remotes", "log", "contents"],

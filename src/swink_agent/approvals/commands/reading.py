@@ -17,8 +17,6 @@ from ..display import safe_display
 from .places import Place
 from .shell_words import Word
 
-__all__ = ["Form", "ReadOnly", "reads"]
-
 Form: TypeAlias = Callable[[tuple[Word, ...]], "str | None"]
 """Returns why the words are not in a form that only reads, or `None`."""
 

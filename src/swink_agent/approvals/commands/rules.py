@@ -23,8 +23,6 @@ from .judgement import Allowed, Judgement, show
 from .named_commands import is_runner, named_commands, program_name
 from .shell_words import NotPlain, plain_words, read_script
 
-__all__ = ["COMMAND_TOOLS", "CommandRules", "Decision"]
-
 CommandVerdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 COMMAND_TOOLS: Mapping[str, str] = MappingProxyType({"bash": "command"})

@@ -14,26 +14,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from swink_agent.core.texts.invisible import is_deceptive
 from swink_agent.core.values.value import Value
 
-from ..display import is_deceptive, safe_display
-
-__all__ = [
-    "ASSIGNMENT",
-    "DOCUMENT",
-    "KEYWORDS",
-    "Joint",
-    "NotPlain",
-    "Pipeline",
-    "SimpleCommand",
-    "Word",
-    "is_builtin",
-    "names",
-    "pattern_words",
-    "plain_words",
-    "program_names",
-    "read_script",
-]
+from ..display import safe_display
 
 _BARE = frozenset(string.ascii_letters + string.digits + "_-./:,+=@%^")
 # Without a sign in front: `bash -c +x` treats it as an option of bash.

@@ -10,8 +10,6 @@ import re
 
 from .shell_words import names
 
-__all__ = ["is_reading_awk", "is_reading_jq", "is_reading_printf", "is_reading_sed", "is_reading_test"]
-
 _LONGEST = 1_000
 
 

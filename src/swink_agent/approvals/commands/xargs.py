@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from .places import Place
 from .shell_words import SimpleCommand, Word, names
 
-__all__ = ["consumer"]
-
 _OPTION = re.compile(r"-[0rtx]+|-[nPL][0-9]+|--null|--no-run-if-empty|--max-(args|procs|lines)=[0-9]+")
 _WITH_NUMBER = re.compile(r"-[nPL]")
 _FIND = re.compile(r"-(printf|ls|fprint.*|fls)")

@@ -10,8 +10,6 @@ from swink_agent.app.errors import ExitCode
 from swink_agent.app.settings.definitions import APPROVALS
 from swink_agent.core.extras import require
 
-__all__ = ["acp"]
-
 
 @click.command(
     epilog="""\b

@@ -23,8 +23,6 @@ from ..prompt.reporter import Reporter
 from ..screen.screen import Screen
 from ..screen.table import table
 
-__all__ = ["mcp"]
-
 
 @click.group(
     invoke_without_command=True,

@@ -16,8 +16,6 @@ from swink_agent.approvals.display import safe_display
 from ..screen.screen import Screen, write_answer
 from ..screen.table import table
 
-__all__ = ["skills"]
-
 
 @click.command(
     epilog="""\b

@@ -28,8 +28,6 @@ from swink_agent.core.extras import install
 
 from ..screen.screen import Screen
 
-__all__ = ["run_talk"]
-
 _NO_TERMINAL = (
     'the terminal UI needs a terminal, and {what} is not one: swink -p "…" asks one thing and prints the answer, '
     "swink -p - takes the prompt from stdin{also}, swink --help tells more"

@@ -57,8 +57,6 @@ from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription
 from .value_runs import ValueRuns
 
-__all__ = ["Agent", "Prompt"]
-
 log = logging.getLogger("swink_agent")
 
 

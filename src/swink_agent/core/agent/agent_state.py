@@ -29,8 +29,6 @@ from .history import History
 from .queues import MessageQueues
 from .subscriptions import Subscriptions
 
-__all__ = ["AgentState"]
-
 _NOTHING = Usage(), Cost()
 
 

@@ -17,18 +17,6 @@ from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_
 from ..values import hints
 from .queues import MessageQueues
 
-__all__ = [
-    "Prompt",
-    "arguments_of",
-    "as_history",
-    "as_model",
-    "check_model",
-    "check_provider",
-    "policies_by_slot",
-    "prompts_with_images",
-    "stream_fns",
-]
-
 Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
 
 _SLOTS = ("pre_turn_policies", "pre_dispatch_policies", "post_turn_policies", "post_loop_policies")

@@ -14,8 +14,6 @@ from contextlib import AbstractContextManager
 from ..cancel import CancellationToken, Signal, running_loop
 from ..errors import Aborted, AlreadyRunning
 
-__all__ = ["Claim", "Claims"]
-
 
 class Claim:
     """The right to one run of an agent."""

@@ -32,8 +32,6 @@ from ..turn import TurnTools
 from ..types import LLM_MESSAGES, AgentMessage, AgentResult, Cost, StopReason, Usage, UserMessage, is_blank
 from ..values.value import copy_json
 
-__all__ = ["Delegate", "Delegations", "MakeRunFn"]
-
 MakeRunFn: TypeAlias = Callable[[AgentLoopConfig, Sequence[AgentMessage], Mapping[str, Any]], Run]
 """Makes a run from what the agent has: its configuration, its messages, and by name its tools and instructions, and
 whatever else is given in their place."""

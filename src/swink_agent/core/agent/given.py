@@ -22,18 +22,6 @@ from ..values import hints
 from ..values.parameters import Deps
 from .arguments import Prompt, as_model, check_model, check_provider, prompts_with_images
 
-__all__ = [
-    "Given",
-    "OverrideOptions",
-    "PromptOptions",
-    "RunOptions",
-    "check_given",
-    "config_of",
-    "given_to",
-    "overriding",
-    "prompts_of",
-]
-
 
 class RunOptions(TypedDict, Generic[Deps], total=False):
     """What every way to run takes for that run alone; the agent stays as it was."""

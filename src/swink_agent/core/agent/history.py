@@ -11,8 +11,6 @@ from typing import Any, ClassVar, cast, overload
 from ..types import AgentMessage, as_messages
 from ..values.value import show
 
-__all__ = ["History"]
-
 
 class History(MutableSequence[AgentMessage]):
     """An agent's messages, live. Changing them during a run raises `AlreadyRunning`."""

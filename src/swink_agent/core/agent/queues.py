@@ -13,8 +13,6 @@ from ..checks import is_not
 from ..config import MessageProvider
 from ..types import AgentMessage
 
-__all__ = ["MessageQueues", "QueueMode", "QueueName"]
-
 QueueMode: TypeAlias = Literal["one_at_a_time", "all"]
 QueueName: TypeAlias = Literal["steering", "follow_up"]
 

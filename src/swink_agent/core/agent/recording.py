@@ -13,8 +13,6 @@ from ..config import AgentLoopConfig
 from ..journal import Journal, Past, Recorder
 from ..run.transcript import Transcript
 
-__all__ = ["start_recording"]
-
 
 def start_recording(
     transcript: Transcript, journal: Journal, past: Past | None, config: AgentLoopConfig, state: Mapping[str, Any]

@@ -29,8 +29,6 @@ from .agent_state import AgentState
 from .claim import Claim
 from .given import Given, check_given, config_of, given_to
 
-__all__ = ["Order", "Running"]
-
 
 class Order(Struct):
     """What a caller wants of one run."""

@@ -15,8 +15,6 @@ from types import TracebackType
 from ..events import AgentEvent
 from ..values import hints
 
-__all__ = ["Subscription", "Subscriptions"]
-
 log = logging.getLogger("swink_agent")
 
 

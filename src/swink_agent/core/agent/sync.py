@@ -12,8 +12,6 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["run_sync"]
-
 T = TypeVar("T")
 _LAST_MOMENTS = 0.05
 

@@ -11,8 +11,6 @@ from .arguments import Prompt
 from .given import PromptOptions, prompts_of
 from .running import Order, Running
 
-__all__ = ["PromptOrAnswers", "ValueOptions", "ValueRuns"]
-
 T = TypeVar("T")
 PromptOrAnswers: TypeAlias = Prompt | Mapping[str, Any]
 Schema: TypeAlias = dict[str, Any]

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..events import TaskEnded, TaskStarted
     from .state import Run
 
-__all__ = ["Announcer"]
-
 
 class Announcer:
     """Where a tool announces what outlives its call. An agent has one, for all of its runs and their delegates.

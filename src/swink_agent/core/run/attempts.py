@@ -16,8 +16,6 @@ from ..values.value import copy_json
 from .state import Run
 from .tool_call import CallState
 
-__all__ = ["run_attempts"]
-
 _LAST_WORDS = 0.05
 """Seconds that a tool gets to end after its time is up."""
 

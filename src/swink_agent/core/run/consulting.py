@@ -26,8 +26,6 @@ from ..policy import (
 from ..types import AgentMessage, AssistantMessage, PolicyStop, ToolResultMessage
 from .supervisor import Supervisor, call
 
-__all__ = ["consult", "consult_after_turn", "consult_before_dispatch", "tell_run_over"]
-
 log = logging.getLogger("swink_agent")
 
 

@@ -19,8 +19,6 @@ from ..errors import Aborted
 from ..events import AgentEvent
 from ..types import AgentResult
 
-__all__ = ["Branch", "Channel", "EventStream"]
-
 _MOST_EVENTS = 256
 _ABSENCE = 0.03
 """Seconds after which a reader that was cancelled, and asked for no event since, has left."""

@@ -20,8 +20,6 @@ from ..types import LLM_MESSAGES, ToolOutcome, ToolResultMessage
 from .state import Run
 from .tool_call import CallState
 
-__all__ = ["close_waiting", "defer", "keep_injected", "keep_waiting", "release_injected"]
-
 _REJECTED, _PENDING = ToolOutcome.REJECTED, ToolOutcome.PENDING
 _TEXTS: dict[DeferralKind, str] = {
     "approval": "tool call waiting: it needs an approval, and has no answer yet",

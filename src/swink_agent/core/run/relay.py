@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..secrets.redaction import Redactor, RedactorStream
     from .state import Run
 
-__all__ = ["GAP", "SHORTEST_SECRET", "Relay", "masked_result", "masked_unless_long"]
-
 GAP = "[…]"
 """Replaces text that an update omits."""
 SHORTEST_SECRET = 6

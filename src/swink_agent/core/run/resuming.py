@@ -26,8 +26,6 @@ from .state import Run
 from .supervisor import Interrupted
 from .tool_call import CallState
 
-__all__ = ["Resumption"]
-
 _REJECTED = ToolOutcome.REJECTED
 _MASKED = (
     "a secret in its arguments was masked when the conversation was stored, so what was approved cannot run; "

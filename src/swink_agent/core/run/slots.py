@@ -10,8 +10,6 @@ from typing import TypeAlias
 
 from ..tool import AgentTool
 
-__all__ = ["RunningCall", "Slots"]
-
 RunningCall: TypeAlias = tuple[str, str]
 """The ids of a run and of one of its calls."""
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from .slots import RunningCall, Slots
     from .threads import WorkerThreads
 
-__all__ = ["EmitFn", "Run"]
-
 EmitFn: TypeAlias = Callable[[AgentEvent], None]
 
 _UNSEEN_TOKENS = 1024

@@ -18,8 +18,6 @@ from typing import Any, TypeVar, cast
 
 from ..cancel import CancellationToken, call_in
 
-__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception", "call", "new_task"]
-
 LAST_MOMENTS = 0.06
 """Seconds that all running code together gets to end after an interrupt."""
 

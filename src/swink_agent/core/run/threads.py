@@ -14,8 +14,6 @@ from typing import Any, TypeVar, cast
 
 from ..cancel import call_in
 
-__all__ = ["WorkerThreads"]
-
 T = TypeVar("T")
 _Job = Callable[[], Callable[[], None]]
 """Does the work and returns a function that delivers its outcome."""

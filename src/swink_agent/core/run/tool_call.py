@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..journal import CallFacts
     from ..pending import Pending
 
-__all__ = ["CallState", "not_an_object"]
-
 _LONGEST_EXCERPT = 200
 
 

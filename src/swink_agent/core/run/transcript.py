@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ..journal import MessageSource, Recorder
     from ..secrets.redaction import Redactor
 
-__all__ = ["Transcript"]
-
 
 class Transcript:
     """One history, its context, and its conversation."""

@@ -18,8 +18,6 @@ from .event_stream import EventStream
 if TYPE_CHECKING:
     from ..structured import StructuredOutput, StructuredResult
 
-__all__ = ["TextStream", "ValueStream", "ViewFn", "view_of_text", "view_of_value"]
-
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")

@@ -35,8 +35,6 @@ from swink_agent.memory.log.records import UnknownMessage
 from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.turns import LabelAt, NoteAt
 
-__all__ = ["Trajectory", "TrajectoryError", "export_atif", "read_atif"]
-
 VERSION = "ATIF-v1.7"
 _KNOWN = "ATIF-v1."
 _NO_RESULT = "(the trajectory has no result of this call)"

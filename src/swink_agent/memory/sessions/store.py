@@ -36,8 +36,6 @@ from .session import LoadedSession, Session, checked_json, checked_text
 if TYPE_CHECKING:
     from ..search.index import SessionIndex
 
-__all__ = ["AsyncSessionStore", "ExportFormat", "JsonlSessionStore", "SessionStore", "SqlSessionStore"]
-
 ExportFormat = Literal["markdown", "html", "json", "atif"]
 
 _DATA_VARIABLE = "SWINK_DATA_DIR"

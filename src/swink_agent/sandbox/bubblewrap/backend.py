@@ -41,8 +41,6 @@ from .shared_network import SharedNetwork
 if TYPE_CHECKING:
     from ..network.entering import NamespaceHelper
 
-__all__ = ["INSTALL", "BubblewrapSandbox", "find_bubblewrap"]
-
 INSTALL = "apt install bubblewrap, dnf install bubblewrap or pacman -S bubblewrap"
 
 _SYSTEM_FOLDERS = (

@@ -33,8 +33,6 @@ from .shared_network import Entrance, SharedNetwork
 if TYPE_CHECKING:
     from .proxied import CommandProxy
 
-__all__ = ["END_DEADLINE", "BubblewrapCommand"]
-
 _START_DEADLINE = 20.0
 END_DEADLINE = 5.0
 _PATIENCE = 3.0

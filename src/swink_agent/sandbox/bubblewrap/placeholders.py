@@ -21,8 +21,6 @@ from .._protected import PLACEHOLDER_STAMP
 from ..errors import UnfitFolder
 from ..profile import DEFAULT_PROTECTED, HOME_PROTECTED
 
-__all__ = ["Placeholder", "is_a_file", "is_placeholder", "place"]
-
 _TRIES = 50
 
 _FOLDERS_IN_HOME = frozenset(

@@ -8,8 +8,6 @@ from ..network.proxy import Proxy, proxy_variables
 from ..network.reached import ReachedLog
 from ..network.serving import ProxyServer
 
-__all__ = ["CommandProxy"]
-
 
 class CommandProxy:
     """Serves one command, and notes what it reached."""

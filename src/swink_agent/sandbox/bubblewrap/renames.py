@@ -25,8 +25,6 @@ from ..profile import is_beneath
 from ..repositories.admission import Admissions
 from ..repositories.quarantine import OpenFolder
 
-__all__ = ["Renames", "can_ask_about_renames"]
-
 _CALLS = {"rename": (None, 0, None, 1), "renameat": (0, 1, 2, 3), "renameat2": (0, 1, 2, 3)}
 """The positions of the arguments: folder and path of the old name, and of the new one."""
 _FLAGS = 4

@@ -15,8 +15,6 @@ from contextlib import suppress
 
 from ..programs import own_interpreter
 
-__all__ = ["SharedNetwork"]
-
 _OWNER = 0xB701
 """The request for the user namespace that a namespace belongs to."""
 

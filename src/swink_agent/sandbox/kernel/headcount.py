@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["LOOK_AGAIN", "Headcount", "children_of", "groups_beneath", "tasks_of_machine"]
-
 LOOK_AGAIN = 0.02
 """Seconds from one look to the next."""
 

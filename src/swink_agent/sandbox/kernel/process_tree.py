@@ -22,18 +22,6 @@ from ..profile import ProcessLimits
 from ..starting import run_program
 from .headcount import LOOK_AGAIN, Headcount
 
-__all__ = [
-    "Watch",
-    "can_tell_exits",
-    "count_heads",
-    "descendants",
-    "exit_code_of",
-    "kill_descendants",
-    "limit_process",
-    "with_variable",
-]
-
-
 _LOG = logging.getLogger("swink_agent.sandbox")
 
 _FIRST = -20

@@ -16,18 +16,6 @@ from swink_agent.core.values.value import Value
 from ..errors import SandboxError
 from .syscalls import NEWEST_NUMBER, syscall_numbers
 
-__all__ = [
-    "ALLOW",
-    "KILL",
-    "NOTIFY",
-    "Condition",
-    "Rule",
-    "base_rules",
-    "build_filter",
-    "fail_with",
-    "filter_machine",
-]
-
 ALLOW = 0x7FFF0000
 NOTIFY = 0x7FC00000
 KILL = 0x80000000

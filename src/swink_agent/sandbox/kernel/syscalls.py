@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 
-__all__ = ["NEWEST_NUMBER", "syscall_numbers"]
-
 NEWEST_NUMBER = 469
 """The newest call in the table (Linux 6.17, `file_setattr`), the same on both architectures."""
 

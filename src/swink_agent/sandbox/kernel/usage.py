@@ -14,8 +14,6 @@ from contextlib import suppress
 
 from swink_agent.sandbox.kernel.headcount import children_of
 
-__all__ = ["Usage", "memory_of_machine", "offer_to_the_kernel"]
-
 _SHARE = 10  # counting uses at most one part in this many of a processor
 _DISK_AGAIN = 0.1
 _MEMINFO = re.compile(rb"MemTotal: +(\d+) kB\n.*?MemAvailable: +(\d+) kB", re.DOTALL)

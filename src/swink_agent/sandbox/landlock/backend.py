@@ -38,8 +38,6 @@ from ..profile import SandboxProfile
 if TYPE_CHECKING:
     from ..network.serving import SharedProxy
 
-__all__ = ["LandlockSandbox"]
-
 _START_DEADLINE = 20.0
 _END_DEADLINE = 10.0
 _SEARCH_AGAIN_AFTER = 30.0

@@ -11,8 +11,6 @@ import os
 from ..kernel.seccomp import ALLOW, NOTIFY, Condition, Rule, base_rules, build_filter, fail_with, filter_machine
 from ..kernel.syscalls import syscall_numbers
 
-__all__ = ["base_program", "notify_program", "served_calls"]
-
 _O_PATH = 0o10000000
 _WRITING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 _PR_SET_DUMPABLE = 4

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
-__all__ = ["Address", "Network", "is_metadata", "is_public", "read_address"]
-
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from .addresses import Address
 from .hosts import normal_host
 
-__all__ = ["HelloGate", "OtherHost"]
-
 _HANDSHAKE, _CHANGE_CIPHER = 22, 20
 _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 1, 0, 0
 _RECORD_HEAD, _MESSAGE_HEAD = 5, 4

@@ -13,8 +13,6 @@ from contextlib import suppress
 from .._helper import start_helper
 from ..errors import SandboxError
 
-__all__ = ["NamespaceHelper", "free_port"]
-
 _END_DEADLINE = 5.0
 _PORTS = range(61001, 65535)
 """Above those that Linux gives to connections, and above those that people give to servers."""

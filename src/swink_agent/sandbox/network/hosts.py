@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from .addresses import Address, Network, is_metadata, is_public, read_address
 
-__all__ = ["DEFAULT_PORTS", "Hosts", "covers", "host_entry", "normal_host"]
-
 DEFAULT_PORTS = (80, 443)
 _EVERY = "*"
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")

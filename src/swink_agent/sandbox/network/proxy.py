@@ -25,8 +25,6 @@ from .reached import Reached
 from .requests import LONGEST_HEAD, STRAY_LINE_END, BadRequest, Request, as_authority, close_after, read_request
 from .ways_out import ConnectFn, ResolveFn
 
-__all__ = ["Proxy", "proxy_variables"]
-
 _LOG = logging.getLogger("swink_agent.sandbox")
 
 _CHUNK = 64 * 1024

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from swink_agent.core.values.value import Value
 
-__all__ = ["Reached", "ReachedLog"]
-
 _MOST = 200
 
 

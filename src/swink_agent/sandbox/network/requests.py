@@ -12,8 +12,6 @@ from typing import NamedTuple
 from .addresses import Address
 from .hosts import normal_host
 
-__all__ = ["LONGEST_HEAD", "STRAY_LINE_END", "BadRequest", "Request", "as_authority", "close_after", "read_request"]
-
 LONGEST_HEAD = 64 * 1024
 _MOST_HEADERS = 200
 STRAY_LINE_END = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\0")

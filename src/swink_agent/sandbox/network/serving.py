@@ -8,8 +8,6 @@ import socket
 from .proxy import Proxy, proxy_variables
 from .reached import Reached, ReachedLog
 
-__all__ = ["ProxyServer", "SharedProxy"]
-
 _MOST_CONNECTIONS = 128
 """At once; more wait. Each takes two descriptors of this process."""
 _WITHOUT_DESCRIPTORS = 0.5

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from .proxy import Proxy
 
-__all__ = ["ConnectFn", "ResolveFn", "WaysOut"]
-
 ResolveFn = Callable[[str, int], Awaitable[Iterable[str]]]
 """Takes a host and a port and returns addresses."""
 ConnectFn = Callable[[str, int], Awaitable["tuple[asyncio.StreamReader, asyncio.StreamWriter]"]]

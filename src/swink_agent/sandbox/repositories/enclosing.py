@@ -10,8 +10,6 @@ import os
 import re
 from collections.abc import Iterable
 
-__all__ = ["is_git_folder", "is_layout", "repository_folders"]
-
 _LARGEST_FILE = 64 * 1024
 _IN_MODULES = f"{os.path.sep}.git{os.path.sep}modules{os.path.sep}"
 

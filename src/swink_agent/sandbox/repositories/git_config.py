@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["LARGEST", "STRATEGIES", "Setting", "is_harmless", "is_unambiguous", "read_settings"]
-
 LARGEST = 1024 * 1024
 STRATEGIES = frozenset({"", "ort", "recursive", "resolve", "octopus", "ours", "subtree"})
 """The merge strategies that are part of git."""

@@ -12,8 +12,6 @@ import os
 import stat
 from contextlib import suppress
 
-__all__ = ["has_held"]
-
 _MOST_PACKS = 200
 _LARGEST_INDEX = 512 * 1024 * 1024
 _HEADER = b"\xfftOc\x00\x00\x00\x02"

@@ -10,19 +10,6 @@ import stat
 from collections.abc import Container
 from contextlib import suppress
 
-__all__ = [
-    "FOLDERS",
-    "STATE_FOLDERS",
-    "Signature",
-    "editor_files",
-    "files_of",
-    "identity_of",
-    "inode_of",
-    "is_folder",
-    "may_run",
-    "signature_of",
-]
-
 STATE_FOLDERS = ("rebase-merge", "sequencer")
 FOLDERS = ("hooks", *STATE_FOLDERS)
 _FILES = (

@@ -40,8 +40,6 @@ from .left_files import (
 )
 from .quarantine import FileCopy, OpenFolder, is_aside
 
-__all__ = ["Leftovers", "Look"]
-
 _MOST_FOLDERS = 20_000
 _MOST_IN_REPOSITORY = 200
 _LONGEST = 2.0

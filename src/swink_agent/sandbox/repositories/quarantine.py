@@ -13,8 +13,6 @@ import stat
 from contextlib import suppress
 from typing import TypeAlias
 
-__all__ = ["FileCopy", "OpenFolder", "is_aside"]
-
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_NUMBERED = 100

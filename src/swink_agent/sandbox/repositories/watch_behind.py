@@ -18,8 +18,6 @@ from .._protected import exposed_paths, hooks_in_work_trees
 from ..profile import SandboxProfile
 from .leftovers import Leftovers, Look
 
-__all__ = ["Look", "WatchBehind"]
-
 _LOG = logging.getLogger("swink_agent.sandbox")
 _PATIENCE_BEFORE = 5.0
 _PATIENCE = 0.25

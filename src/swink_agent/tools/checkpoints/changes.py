@@ -19,8 +19,6 @@ from .._confined import in_thread
 from .checkpoint import CheckpointError, Owner
 from .store import CheckpointStore
 
-__all__ = ["RecordedChanges"]
-
 log = logging.getLogger("swink_agent")
 
 

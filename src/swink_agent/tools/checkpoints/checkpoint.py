@@ -8,8 +8,6 @@ from swink_agent.core.errors import ToolError
 
 from .tree import Entry
 
-__all__ = ["Checkpoint", "CheckpointError", "Owner", "PathRewind", "What"]
-
 Owner: TypeAlias = Literal["other", "run"]
 What: TypeAlias = Literal["restore", "remove", "same", "changed", "failed"]
 

@@ -16,8 +16,6 @@ from contextlib import contextmanager, suppress
 from .checkpoint import PathRewind
 from .tree import FOLDER, Entry, entry_at, opened_root
 
-__all__ = ["restore"]
-
 _OWNER_MAY = 0o700
 
 

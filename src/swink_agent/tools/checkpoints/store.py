@@ -28,8 +28,6 @@ from .checkpoint import Checkpoint, CheckpointError, Owner, PathRewind, What
 from .restoring import restore
 from .tree import KEPT, Entry, Kind, Seen, Signature, TooManyFiles, Tree, hash_of, opened_root
 
-__all__ = ["CheckpointStore"]
-
 log = logging.getLogger("swink_agent")
 
 _MIB = 1024 * 1024

@@ -18,8 +18,6 @@ from typing import Literal, NamedTuple, TypeAlias
 from ..search.ignore import IgnoreLevel
 from ..search.tree import level_of
 
-__all__ = ["KEPT", "Entry", "Kind", "Seen", "Signature", "TooManyFiles", "Tree", "entry_at", "hash_of", "opened_root"]
-
 Kind: TypeAlias = Literal["file", "folder", "link", "ignored", "unkept"]
 """`ignored` is a folder that git ignores, `unkept` what cannot be copied. Only their names are known."""
 KEPT = frozenset({"file", "folder", "link"})

@@ -15,8 +15,6 @@ from .._sandbox_limits import Asking, LimitMet, hosts_refused, limits_met, told_
 from .._terminal import LiveText, Output
 from .running import CommandEnd, RunningCommand, as_shown
 
-__all__ = ["LONGEST_TIMEOUT", "ForegroundCommand", "in_brackets", "not_run"]
-
 LONGEST_TIMEOUT = 600.0
 _UPDATE_EVERY = 0.05
 _QUICKLY_MASKED = 32 * 1024

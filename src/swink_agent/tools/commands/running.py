@@ -13,8 +13,6 @@ from typing import Literal, NamedTuple
 
 from swink_agent.sandbox import SandboxedProcess
 
-__all__ = ["CommandEnd", "RunningCommand", "as_shown"]
-
 _CHUNK = 64 * 1024
 _DRAIN = 0.5
 """Seconds for reading what a command left in the pipe, once everything that could write to it has ended."""

@@ -11,8 +11,6 @@ from .._sandbox_limits import hosts_refused, told_reached
 from .foreground import in_brackets
 from .tasks import BackgroundTask, BackgroundTasks
 
-__all__ = ["looked_at", "started", "with_ends"]
-
 _NOTE = 384
 _FEW_SECONDS = 10
 

@@ -11,8 +11,6 @@ from .._confined import in_thread
 from ..shell import BashTool
 from .task_results import looked_at, with_ends
 
-__all__ = ["BashOutputTool", "BashStopTool"]
-
 _STOPPING = 8.0
 _ID = {"type": "string", "minLength": 1, "description": "The id that bash returned."}
 _SCHEMA: dict[str, Any] = {

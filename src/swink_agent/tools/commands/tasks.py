@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from swink_agent.core.run.announcing import Announcer
     from swink_agent.core.secrets.redaction import Redactor, RedactorStream
 
-__all__ = ["MOST_TASKS", "BackgroundTask", "BackgroundTasks", "NewOutput", "SpawnFn"]
-
 MOST_TASKS = 8
 """How many run at once."""
 _MOST_KEPT = 1024 * 1024

@@ -19,8 +19,6 @@ from .file_tool import Before, Call, WritingTool, change_details, refuse_stale
 from .masked import mask_text, put_back
 from .text import NEW_FILE, Decoded, decode_text, encode_text
 
-__all__ = ["EditFileTool", "edits_in", "text_of"]
-
 
 class EditFileTool(WritingTool):
     """Replaces pieces of a file of the workspace; refuses if the file changed since it was read."""

@@ -17,8 +17,6 @@ from swink_agent.core.errors import ToolError
 
 from .text import with_newlines
 
-__all__ = ["Edit", "apply_edits"]
-
 _PAIR = re.compile("\r\n")
 _MOST_LINES_NAMED = 10
 _MOST_TIMES_COUNTED = 1000

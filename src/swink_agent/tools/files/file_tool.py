@@ -36,8 +36,6 @@ from .text import showable
 if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor
 
-__all__ = ["Before", "Call", "FileTool", "WritingTool"]
-
 VERSION = "version"
 """The field of a scope with the version of the file that would be replaced."""
 _MOST_DETAILS = 1024 * 1024

@@ -18,8 +18,6 @@ from .edit_file import EditFileTool, edits_in
 from .edits import apply_edits
 from .write_file import WriteFileTool
 
-__all__ = ["ChangeHunks", "Hunk"]
-
 _MOST_EDITS = 200
 _AROUND = 3
 _MOST_TOLD = 20

@@ -16,8 +16,6 @@ from swink_agent.core.tool import AgentToolResult
 from .._bounded import OUTPUT_LIMIT, bound_text, show_name, show_size
 from .file_tool import Call, FileTool, as_json
 
-__all__ = ["ListDirTool"]
-
 DEEPEST = 5
 MOST_ENTRIES = 1000
 """The most entries in one listing."""

@@ -19,8 +19,6 @@ from typing import NamedTuple
 from ..search.ignore import IgnoreLevel
 from ..search.tree import level_of
 
-__all__ = ["VisibleEntries", "VisiblePaths", "visible_entries", "visible_paths"]
-
 _MOST_SCANNED = 50_000
 _DEEPEST = 40
 _LONGEST = 1.0

@@ -17,8 +17,6 @@ from .text import split_lines
 if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor
 
-__all__ = ["LineView", "line_view", "mask_text", "masked_note", "put_back", "whole_until"]
-
 _LONGEST_PLACEHOLDER = 64
 
 

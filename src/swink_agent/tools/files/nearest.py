@@ -17,8 +17,6 @@ from swink_agent.core.texts.unicode_forms import compatibility_form
 
 from .._bounded import bound_text
 
-__all__ = ["describe_nearest"]
-
 _MOST_LINES = 100_000
 _MOST_COMPARED = 10_000
 _MOST_RATIOS = 1000

@@ -24,8 +24,6 @@ from .masked import mask_text, masked_note, put_back
 from .text import NEW_FILE, Decoded, decode_text, showable
 from .write_file import as_in
 
-__all__ = ["change_preview"]
-
 
 def change_preview(
     tools: Iterable[object], redactor: Redactor | None = None

@@ -26,8 +26,6 @@ from .text import decode_text, showable
 if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor
 
-__all__ = ["ReadFileTool"]
-
 DEFAULT_LINES = 2000
 IMAGE_LIMIT = 3_750_000
 """The largest image in bytes: in base64 that is the five megabytes that providers accept."""

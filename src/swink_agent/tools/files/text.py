@@ -10,17 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = [
-    "NEW_FILE",
-    "Decoded",
-    "TextFormat",
-    "decode_text",
-    "encode_text",
-    "showable",
-    "split_lines",
-    "with_newlines",
-]
-
 _SAMPLE = 8192
 _LONG_SAMPLE = 128 * 1024
 _LARGE_SLICE = 1024 * 1024

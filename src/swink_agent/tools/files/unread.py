@@ -22,8 +22,6 @@ from .text import decode_text, showable
 if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor
 
-__all__ = ["refuse_unread"]
-
 _MOST_WHOLE = 8 * 1024
 _MOST_PART = 2 * 1024
 """Bytes that are shown of a file that is too long to be shown whole: enough to recognise it."""

@@ -18,8 +18,6 @@ from .masked import mask_text, put_back
 from .text import NEW_FILE, Decoded, decode_text, encode_text, with_newlines
 from .unread import refuse_unread
 
-__all__ = ["WriteFileTool", "as_in"]
-
 
 class WriteFileTool(WritingTool):
     """Writes a whole file of the workspace; refuses to replace one that the conversation has not read as it is."""

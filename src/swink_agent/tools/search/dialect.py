@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["compile_pattern", "why_unsupported"]
-
 _ELSEWHERE = "write the pattern without it, or run grep -P with bash"
 _LOOK_AROUND = re.compile(r"\(\?<?[=!]")
 _REFERENCE = re.compile(r"[1-9]|k[<{']")

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple, TypeAlias
 from .glob import NameGlob, last_segment
 from .scan import BOOT, window
 
-__all__ = ["Binary", "Engine", "Hit", "Query", "Record", "RipgrepEngine", "ScannerEngine", "packages_folder"]
-
 _LONGEST_RECORD = 4 * 1024 * 1024
 _MOST_NOISE = 4096
 _PLAIN_GLOB = re.compile(rb"[\w.*+@ -]+", re.ASCII)

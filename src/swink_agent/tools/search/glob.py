@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-__all__ = ["NameGlob", "expand_braces", "last_segment", "translate"]
-
 _STAR = "star"
 _DEEP_STAR = "deep star"
 _DEEP_FOLDERS = "deep folders"

@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 from .glob import translate
 
-__all__ = ["IgnoreLevel", "IgnoreRules"]
-
 _MOST_RULES = 5_000
 _LONGEST_RULE = 1024
 _MOST_PATTERNS = 64 * 1024

@@ -23,8 +23,6 @@ from .scan import LONGEST_EXCERPT, excerpt
 if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor
 
-__all__ = ["MaskedLines"]
-
 _LIKE_A_KEY = re.compile(r"\s*[A-Za-z0-9+/=_-]{16,}\\?\s*")
 _UNKNOWN = "[a line of base64 in a file that is too large to look through for keys: not shown]"
 

@@ -19,8 +19,6 @@ from .dialect import compile_pattern
 from .glob import NameGlob
 from .tree import open_file_in, walk
 
-__all__ = ["BOOT", "LONGEST_EXCERPT", "excerpt", "main", "window"]
-
 BOOT = (
     "import sys, types; package = types.ModuleType('scanning'); package.__path__ = [sys.argv[1]]; "
     "sys.modules['scanning'] = package; from scanning.scan import main; main(sys.argv[2])"

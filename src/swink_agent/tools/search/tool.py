@@ -33,8 +33,6 @@ from .masked_lines import MaskedLines
 from .tree import IgnoredPaths
 from .wider import MOST_FOUND, looked_at, wider_queries
 
-__all__ = ["SearchTool"]
-
 _DEFAULT_LIMIT = 100
 _MOST_RESULTS = 1000
 _MOST_UNSORTED = 4000

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from .ignore import IgnoreLevel
 
-__all__ = ["Found", "IgnoredPaths", "open_file_in", "walk"]
-
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _DEEPEST = 200

@@ -15,8 +15,6 @@ from .._bounded import show_name
 from .engines import Hit, Query
 from .glob import NameGlob
 
-__all__ = ["MOST_FOUND", "WiderQuery", "looked_at", "wider_queries"]
-
 MOST_FOUND = 100
 _WORD = re.compile(r"[^\W_][\w-]{2,}")
 _ESCAPED = re.compile(r"\\[a-zA-Z]")  # classes and anchors, not words

@@ -16,8 +16,6 @@ from swink_agent.sandbox.starting import run_program
 
 from . import html_process
 
-__all__ = ["CONVERTER", "as_markdown", "plain_text"]
-
 CONVERTER = "html_to_markdown"
 SECONDS = 5.0
 _SILENT = ("script", "style", "template", "noscript", "head", "svg", "iframe", "object")

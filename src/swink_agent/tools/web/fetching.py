@@ -21,8 +21,6 @@ from swink_agent.sandbox.network.addresses import Address, is_metadata, is_publi
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Answer", "PrivateAddress", "ResolveFn", "fetch", "private_address"]
-
 ResolveFn = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host, as texts."""
 

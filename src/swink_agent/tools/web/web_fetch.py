@@ -25,8 +25,6 @@ from .._bounded import cut_bytes, show_size
 from .converting import CONVERTER, as_markdown, plain_text
 from .fetching import Answer, ResolveFn, fetch, private_address
 
-__all__ = ["WebFetchTool"]
-
 _AT_A_TIME = 32 * 1024
 _MOST_IMAGE = 3_932_160
 _HTML = frozenset({"text/html", "application/xhtml+xml"})

@@ -16,8 +16,6 @@ from abc import ABC, abstractmethod
 from functools import cache
 from typing import Any, NamedTuple
 
-__all__ = ["KernelRoot", "LeavesRoot", "Opened", "Root", "WalkedRoot", "open_root"]
-
 _OPENAT2 = 437  # the same number on every architecture
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08

@@ -15,8 +15,6 @@ from swink_agent.core.texts.likeness import close_names
 from .._bounded import show_name
 from .beneath import Root
 
-__all__ = ["describe_missing"]
-
 _MOST_NAMES = 2000
 _MOST_ENTRIES = 5000
 _MOST_FOLDERS = 500

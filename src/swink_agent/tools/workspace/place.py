@@ -15,8 +15,6 @@ from types import TracebackType
 
 from .beneath import FOLDER, LeavesRoot, Opened, Root
 
-__all__ = ["Place", "find_place", "replace_file"]
-
 _MOST_LINKS = 40
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)

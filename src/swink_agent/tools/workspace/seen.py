@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from .wall import Workspace
 
-__all__ = ["SeenFiles", "seen_by"]
-
 _MOST_FILES = 10_000
 _MOST_SPANS = 1000
 _BEFORE_ALL = -1

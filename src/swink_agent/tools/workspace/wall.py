@@ -27,8 +27,6 @@ from .beneath import LeavesRoot, Opened, Root, open_root
 from .place import Place, find_place
 from .seen import SeenFiles
 
-__all__ = ["OpenFile", "OpenFolder", "Workspace", "WorkspaceError"]
-
 WHOLE_FILE_LIMIT = 16 * 1024 * 1024
 """The largest file that is read into memory. Larger ones are streamed, and not edited."""
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalsMode
 
-__all__ = ["APPROVE_NAMES", "MAY_WORK", "MEANINGS", "WORK_CHOICES", "Place", "next_place"]
-
 APPROVE_NAMES: dict[str, str] = {"auto": "auto", "smart": "smart", "ask": "on", "all": "off", "none": "none"}
 """The names of the modes in `#approve`."""
 MEANINGS: dict[str, str] = {

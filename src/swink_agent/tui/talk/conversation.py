@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from swink_agent.core.types import ModelSpec
     from swink_agent.tools.commands.tasks import BackgroundTask
 
-__all__ = ["Conversation"]
-
 _AT_ONCE = frozenset({"/quit", "/q", "#help"})
 """Commands that work before the agent is ready."""
 _KEY_LINE = "nothing was sent: a line that begins with #key never goes to a model; give the command alone"
@@ -100,8 +98,6 @@ class Conversation:
         self._said_of_work = False
         self._farewell: Farewell | None = None
         self._opening: asyncio.Future[OpenAgent] | None = None
-        self.tasks = 0
-        """How many background commands run, for the status line."""
         self.folder = short_folder(self.opening.folder)
         """The working folder, with `~` for the home folder."""
         self.branch = ""
@@ -309,7 +305,6 @@ class Conversation:
             self._subscription.unsubscribe()
         answer = self._narration.answer
         self.opened, self.opening = opened, opened.opening
-        self._count_tasks()
         self._runner.state = "idle"
         agent = opened.agent
         self._narration = Narration(
@@ -344,7 +339,7 @@ class Conversation:
 
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
         """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""
-        before, left = self.opened, len(self.background)
+        before, left = self.opened, len(self.tasks)
         servers = None if before is None else before.made.servers
         with self.holding():
             opened = await asyncio.to_thread(
@@ -548,7 +543,6 @@ class Conversation:
         if isinstance(event, MessagesInjected):
             self._show_injected(event)
         elif isinstance(event, (TaskStarted, TaskEnded)):
-            self._count_tasks()
             if isinstance(event, TaskEnded):
                 self._tell_end(event)
         elif isinstance(event, MessageEnd) and self.opened is not None:
@@ -557,9 +551,6 @@ class Conversation:
         self.usage.on_event(event)
         self._narration.on_event(event, self.usage.record)
         self.front.changed()
-
-    def _count_tasks(self) -> None:
-        self.tasks = len(self.background)
 
     def _tell_end(self, event: TaskEnded) -> None:
         from .commands.background import told_end

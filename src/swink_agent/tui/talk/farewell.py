@@ -10,8 +10,6 @@ import shlex
 from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_text
 
-__all__ = ["Farewell", "resuming"]
-
 
 class Farewell(Value, frozen=True):
     """The last answer, with secrets masked, and the command that resumes the session. Either may be empty."""

@@ -18,8 +18,6 @@ from swink_agent.rendering.escaping import safe_line
 
 from .open_agent import OpenAgent
 
-__all__ = ["LibraryWarnings", "LocalProgress", "branch_of", "first_words", "short_folder"]
-
 Kind: TypeAlias = Literal["info", "warning", "error", "welcome"]
 
 _LOCAL_BY_DEFAULT = (

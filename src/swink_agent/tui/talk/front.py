@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from ..transcript.line import Line
 
-__all__ = ["Front", "PickItem", "PreviewFn"]
-
-
 PreviewFn: TypeAlias = "Callable[[str], Awaitable[Sequence[Line]]]"
 """Returns the preview of the item with this key."""
 

@@ -43,8 +43,6 @@ from ..transcript.delegate import DelegateCall, DelegateProgress
 from ..transcript.parts import Cutter
 from .shell import FROM_SHELL, is_from_shell
 
-__all__ = ["Narration", "is_streamed", "shown_history"]
-
 _LONGEST_SUMMARY = 400
 _LABELS: dict[str, str] = {"steering": "steering", "follow_up": "follow-up"}
 _Kind: TypeAlias = Literal["text", "thinking"]

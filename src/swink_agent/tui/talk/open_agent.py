@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from swink_agent.approvals import SessionTrust
     from swink_agent.approvals.approvals import AskFn
 
-__all__ = ["OpenAgent", "SharedAgentOptions"]
-
 
 class SharedAgentOptions:
     """Options that are the same for all agents of a conversation."""

@@ -10,8 +10,6 @@ from swink_agent.app.runs.sessions import RunSession
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.values.value import Value
 
-__all__ = ["TalkOptions"]
-
 
 class TalkOptions(Value, frozen=True, kw_only=True):
     """What a conversation starts with: folder and settings, session, and first prompt."""

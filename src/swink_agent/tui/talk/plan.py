@@ -12,8 +12,6 @@ from swink_agent.app.settings.definitions import TOOLS_OF_BASH
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.turn import Tools, wrapped_tools
 
-__all__ = ["ENTERED", "LABEL", "LEFT", "OFFER", "Mode", "PlanMode", "carrying_out"]
-
 Mode: TypeAlias = Literal["Plan", "Execute"]
 LABEL = "PLAN"
 ENTERED = "plan mode: nothing is changed until you leave it (Shift+Tab or /plan)"

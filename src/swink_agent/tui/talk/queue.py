@@ -12,8 +12,6 @@ from typing import Literal, NamedTuple, TypeAlias
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.types import AgentMessage, UserMessage
 
-__all__ = ["MessageQueue", "Queued", "QueuedKind"]
-
 QueuedKind: TypeAlias = Literal["steer", "follow_up"]
 
 

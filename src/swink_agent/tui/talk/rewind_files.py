@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from swink_agent.memory.log.runs import MessageRun
     from swink_agent.tools import Checkpoint, PathRewind
 
-__all__ = [
-    "RestoredFiles",
-    "RewoundRun",
-    "plan_files",
-    "put_files_back",
-    "runs_since",
-    "shown_changes",
-    "user_messages",
-]
-
 _MOST_PARENTS = 50
 _MOST_LINES = 200
 

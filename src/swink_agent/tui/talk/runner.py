@@ -19,9 +19,6 @@ from swink_agent.core.types import AgentMessage, AgentResult, AssistantMessage, 
 
 from .open_agent import OpenAgent
 
-__all__ = ["AgentRun", "Runner", "State", "Work"]
-
-
 State: TypeAlias = Literal["idle", "running", "error", "aborted"]
 Work: TypeAlias = Coroutine[Any, Any, State]
 """Returns the state at its end. It may raise `Aborted`, or any other error, which is shown to the user."""

@@ -21,8 +21,6 @@ from swink_agent.sandbox import find_program
 
 from ..transcript import ShellBlock, Transcript
 
-__all__ = ["FROM_SHELL", "ShellCommand", "Shells", "is_from_shell", "shell_message"]
-
 FROM_SHELL = "from the shell"
 """The label of such a message in the transcript."""
 

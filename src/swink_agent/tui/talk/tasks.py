@@ -11,8 +11,6 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Beside", "SendGate"]
-
 
 class SendGate:
     """A gate that is shut at first. `open` ends this first wait; `shut` shuts the gate during a `with` block."""

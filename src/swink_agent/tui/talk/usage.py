@@ -24,8 +24,6 @@ from swink_agent.core.events import (
 from swink_agent.core.record import RunRecord
 from swink_agent.core.types import AgentMessage, Cost, ModelSpec, Usage
 
-__all__ = ["UsageTotals"]
-
 
 class UsageTotals:
     """Usage, cost and estimated tokens over all runs of a conversation."""

@@ -16,8 +16,6 @@ from swink_agent.core.errors import Aborted
 
 from .open_agent import OpenAgent
 
-__all__ = ["WaitingCalls", "given_up"]
-
 _OUTSIDE = "it runs outside: its application gives the result with `agent.resume`"
 _MISSING = "there is no tool {tool} here: its application continues the session with `agent.resume`"
 _LATER = "#answer asks about it"

@@ -17,8 +17,6 @@ from ..status_rows import Activity, Status, activity_lines, status_line
 from ..transcript.line import Line, Span
 from .theme_styles import ThemeStyles
 
-__all__ = ["ActivityPanel", "StatusBar", "WaitingMessages"]
-
 
 class StatusBar(Widget, can_focus=False):
     """Draws a `Status`."""

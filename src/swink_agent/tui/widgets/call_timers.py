@@ -11,8 +11,6 @@ from collections.abc import Callable
 from ..transcript.block import Block, Transcript
 from ..transcript.tool import ToolBlock
 
-__all__ = ["FOLD_AFTER", "CallTimers"]
-
 FOLD_AFTER = 3.0
 """Seconds that a finished call stays open."""
 _BEAT = 0.125

@@ -20,8 +20,6 @@ from swink_agent.rendering.escaping import safe_line
 
 from ..composing.completer import Completion
 
-__all__ = ["CompletionList"]
-
 _MOST_ROWS = 8
 
 

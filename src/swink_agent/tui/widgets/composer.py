@@ -25,8 +25,6 @@ from ..composing.prompt_history import HistorySearch, HistoryWalk, PromptHistory
 from .completion_list import CompletionList
 from .draft_view import DraftView
 
-__all__ = ["Composer"]
-
 _NEW_LINE = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "alt+shift+enter"})
 _IMAGE_CHECK_SECONDS = 1.0
 """The most seconds to check on the disk whether a pasted name is a picture."""

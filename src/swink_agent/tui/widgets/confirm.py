@@ -22,8 +22,6 @@ from swink_agent.rendering.escaping import safe_display
 
 from .dialog import DIALOG_CSS, LOW, Dialog, DialogText
 
-__all__ = ["Confirm"]
-
 
 class _Choices(Widget, can_focus=True):
     ALLOW_SELECT: ClassVar[bool] = False

@@ -20,8 +20,6 @@ from .composer import Composer
 if TYPE_CHECKING:
     from textual.app import App
 
-__all__ = ["DIALOG_CSS", "LOW", "Dialog", "DialogText"]
-
 T = TypeVar("T")
 
 LOW = 8

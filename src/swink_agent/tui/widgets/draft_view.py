@@ -27,8 +27,6 @@ from ..keystrokes import LARGEST_PASTE
 if TYPE_CHECKING:
     from textual.app import App
 
-__all__ = ["DraftView"]
-
 KeyFn = Callable[[events.Key], bool]
 PasteFn = Callable[[str], Awaitable[None]]
 _GUTTER = 2

@@ -22,8 +22,6 @@ from .searching import Search
 from .selecting import Selection
 from .strips import StripMaker, Tint
 
-__all__ = ["Page", "Patch", "Turn"]
-
 
 class _Row(NamedTuple):
     """A row as it was made. `line` is `None` if something is drawn over it, so that it equals no other row."""

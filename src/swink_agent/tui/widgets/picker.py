@@ -27,8 +27,6 @@ from ..composing.matching import PickItem, matching
 from .dialog import DIALOG_CSS, LOW, Dialog
 from .draft_view import DraftView
 
-__all__ = ["PickItem", "Picker"]
-
 _WIDE = 100
 """The least number of columns for a preview."""
 _PREVIEW_DELAY = 0.08

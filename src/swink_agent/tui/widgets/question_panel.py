@@ -36,8 +36,6 @@ from ..transcript.line import Line
 if TYPE_CHECKING:
     from .theme_styles import ThemeStyles
 
-__all__ = ["QuestionPanel"]
-
 GRACE = 0.3
 """Seconds after the question is first drawn in which keys are ignored, because they were meant for something else."""
 _LARGE = 50_000

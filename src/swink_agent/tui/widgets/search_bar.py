@@ -13,8 +13,6 @@ from textual.widgets import Static
 
 from .draft_view import DraftView
 
-__all__ = ["SearchBar"]
-
 
 class SearchBar(Horizontal):
     """Hidden until `open`; `close` or Escape hides it again."""

@@ -13,8 +13,6 @@ from ..transcript.finding import Hit, Mark, find_hits, marks_in, pattern_of
 from ..transcript.rows import Rows
 from .strips import Tint
 
-__all__ = ["Search"]
-
 
 class Search:
     """One search at a time; off until `begin`."""

@@ -18,8 +18,6 @@ from textual.widget import Widget
 
 from .dialog import DIALOG_CSS, LOW, Dialog, DialogText
 
-__all__ = ["SecretInput"]
-
 _LONGEST = 20_000
 
 

@@ -13,8 +13,6 @@ from swink_agent.rendering.cells import cell_width, clusters
 from ..transcript.line import body_of, plain
 from ..transcript.rows import Place, Rows
 
-__all__ = ["Selection"]
-
 _WORD = re.compile(r"[\w./~:@%+-]+|\S")
 
 

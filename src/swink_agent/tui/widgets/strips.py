@@ -18,8 +18,6 @@ from swink_agent.rendering.cells import clusters
 from ..themes import Style, Theme
 from ..transcript.line import Line, Span
 
-__all__ = ["StripMaker", "Tint", "rich_style"]
-
 Tint: TypeAlias = tuple[int, int, str]
 """The first cell, the cell after the last, and the role that is added to those cells of a line."""
 

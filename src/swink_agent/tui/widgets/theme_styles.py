@@ -16,8 +16,6 @@ from ..themes import Theme
 from ..transcript.line import Line, Span, width_of
 from .strips import rich_style
 
-__all__ = ["ThemeStyles", "textual_theme"]
-
 
 class ThemeStyles:
     """The rich styles of one theme."""

@@ -34,8 +34,6 @@ from .searching import Search
 from .selecting import Selection
 from .strips import StripMaker
 
-__all__ = ["Painter", "TranscriptView"]
-
 _FRAME = 1 / 20
 _WHEEL = 3
 

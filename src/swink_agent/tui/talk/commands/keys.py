@@ -19,8 +19,6 @@ from ..front import PickItem
 if TYPE_CHECKING:
     from ..conversation import Conversation
 
-__all__ = ["list_keys", "store_key"]
-
 
 async def list_keys(conversation: Conversation, rest: str) -> None:
     """`#keys`: lists each key, masked, with its source."""

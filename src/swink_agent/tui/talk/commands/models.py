@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
 
-__all__ = ["choose_model", "choose_thinking", "model_items", "system"]
-
 
 async def choose_model(conversation: Conversation, rest: str) -> None:
     """`/model [provider:model]`: switches to this model, or to one from a list."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
     from ..open_agent import OpenAgent
 
-__all__ = ["named", "rewind"]
-
 _MOST_NAMED = 5
 
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
     from ..runner import State
 
-__all__ = ["compact", "export", "fork", "list_sessions", "load", "recent_sessions", "reset", "resume", "save"]
-
 _MOST_LISTED = 20
 _LONGEST_TITLE = 100
 _PREVIEWED = 12
