@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from swink_agent import ProposedCall
-from swink_agent.approvals.display import CallLine, call_lines, display_warnings, render_request, safe_display
-from swink_agent.rendering.escaping import safe_line, safe_text
+from swink_agent.approvals.display import CallLine, call_lines, render_request, safe_display
+from swink_agent.rendering.escaping import display_warnings, safe_line, safe_text
 
 
 def request(name: str = "bash", /, **arguments: Any) -> ProposedCall:

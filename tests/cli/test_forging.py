@@ -14,7 +14,7 @@ from swink_agent import AssistantMessage, ProposedCall, Thinking, ToolResultMess
 from swink_agent.app.doctor import Finding
 from swink_agent.app.runs.headless import Outcome
 from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
-from swink_agent.approvals.display import display_warnings, render_request
+from swink_agent.approvals.display import render_request
 from swink_agent.approvals.question import QuestionView
 from swink_agent.cli.commands import doctor
 from swink_agent.cli.prompt.reporter import Reporter
@@ -35,6 +35,7 @@ from swink_agent.core.stream import TextDelta
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import ModelSpec, Text, ToolCall
 from swink_agent.memory import SessionInfo
+from swink_agent.rendering.escaping import display_warnings
 
 from .emulator import Emulator
 

@@ -302,7 +302,7 @@ def test_an_application_s_own_messages_and_notes_are_shown_and_are_no_damage(
 def test_the_help_says_of_every_command_what_it_does(program: Any) -> None:
     code, out, _ = program("--help")
     commands = out.partition("\nCommands:\n")[2].partition("\n\n")[0]
-    assert (code, len(commands.splitlines())) == (0, 9)
+    assert (code, len(commands.splitlines())) == (0, 10)
     assert all(line.endswith(".") and not line.endswith("...") for line in commands.splitlines()), commands
 
 

@@ -22,7 +22,7 @@ WRONG = [
     (["-p"], "-p needs a prompt"),
     (["-m"], "-m needs a value"),
     (["-p", "x", "--quiet=3"], "--quiet takes no value"),
-    (["sessions", "foo"], "swink sessions has no command 'foo'; there are: export, fork, list"),
+    (["sessions", "foo"], "swink sessions has no command 'foo'; there are: export, fork, import, list"),
     (["sessions", "lst"], "swink sessions has no command 'lst'; did you mean list?"),
     (["sessions", "help"], "swink sessions has no command 'help'; write swink sessions --help"),
     (["sessions", "show"], "ID is missing; usage: swink sessions show [OPTIONS] ID"),

@@ -12,7 +12,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from subprocess import DEVNULL
 from types import TracebackType
 from typing import cast
@@ -133,9 +133,9 @@ class Sandbox(ABC):
         self._owner = os.getpid()
         self._closed = False
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
-        """A digest of the back end and its profile: what an approval is bound to. Neither changes."""
+        """A digest of the back end and its profile: what an approval is bound to."""
         return fingerprint_of(self.backend, self.profile)
 
     @abstractmethod

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from swink_agent.approvals.commands.named_commands import simple_commands
 from swink_agent.approvals.commands.rules import CommandRules
 from swink_agent.approvals.commands.shell_words import NotPlain, plain_words, read_script
-from swink_agent.approvals.display import is_deceptive, safe_display
-from swink_agent.core.texts.invisible import ordinary_places
+from swink_agent.approvals.display import safe_display
+from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 
 ANYTHING = CommandRules(allow=["ls"])
 OPERATORS = list(";&|<>(){}$`*?[]~\r\t")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from swink_agent.core.values.decoders import json_decoder
+
 from ..errors import SettingsError
 from ..settings.paths import config_folder, write_whole
 
@@ -25,7 +27,7 @@ class WorkedFolders:
     def folders(self) -> dict[str, bool]:
         """The answers by real path. Raises `SettingsError` if the file cannot be read."""
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, bool])
+            return json_decoder(dict[str, bool]).decode(self.path.read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:

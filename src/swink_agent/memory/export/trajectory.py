@@ -31,6 +31,7 @@ from swink_agent.core.types import (
     Usage,
     UserMessage,
 )
+from swink_agent.core.values.decoders import json_decoder
 from swink_agent.memory.log.records import UnknownMessage
 from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.turns import LabelAt, NoteAt
@@ -259,7 +260,7 @@ class _Document(msgspec.Struct):
 def read_atif(text: str | bytes) -> Trajectory:
     """Reads an ATIF document of any version 1. Raises `TrajectoryError`."""
     try:
-        document = msgspec.json.decode(text, type=_Document)
+        document = json_decoder(_Document).decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise TrajectoryError(f"this is not an ATIF trajectory: {error}") from error
     if not document.schema_version.startswith(_KNOWN):

@@ -44,13 +44,13 @@ class WriteFileTool(WritingTool):
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Also has the version of the file that would be replaced: who approves the call has decided about that one."""
+        scope = super().approval_scope(arguments)
         with self.workspace.place(arguments["path"]) as place:
-            scope = self.scope_of(place.parts)
             file = self.workspace.open_existing(place)
             if file is not None:
                 with file:
                     scope[VERSION] = Before(file).version
-            return scope
+        return scope
 
     def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
         """The refusal to replace what the conversation does not know, before the user is asked."""
