@@ -90,6 +90,7 @@ async def test_a_collector_that_does_not_answer_costs_little_and_a_warning(monke
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # so that nothing of it outlives the test
         export = start_export()
         agent = Agent("openai:gpt-5", stream_fn=scripted("hello"))
         with instrument(agent, tracer_provider=export.tracer_provider, meter_provider=export.meter_provider):
