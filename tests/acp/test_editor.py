@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
 from acp.helpers import embedded_text_resource, image_block, resource_block
-from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
+from acp.schema import AllowedOutcome, DeniedOutcome, McpServerStdio, RequestPermissionResponse
 
 from swink_agent.testing import FakeProvider, FakeReply
 
@@ -214,3 +214,14 @@ async def test_wrong_parameters_errors_and_missing_keys_are_told_as_such(folder:
         with pytest.raises(RequestError, match="swink keys") as unknown:
             await agent.new_session(cwd=str(folder), mcp_servers=[])
         assert unknown.value.code == -32000
+
+
+async def test_the_editors_mcp_servers_give_tools(folder: Path) -> None:
+    server = Path(__file__).parent.parent / "mcp" / "real_server.py"
+    stdio = McpServerStdio(name="My Server", command=sys.executable, args=[str(server)], env=[])
+    editor = Editor()
+    async with FakeProvider("anthropic", ["Hello."]) as provider, connected(folder, provider, editor) as agent:
+        session = await agent.new_session(cwd=str(folder), mcp_servers=[stdio])
+        await agent.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+    names = [tool["name"] for tool in provider.bodies[-1]["tools"]]
+    assert any(name.startswith("mcp__my-server__") for name in names), names

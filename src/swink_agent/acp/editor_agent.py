@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,11 +20,14 @@ from acp.schema import (
     AgentCapabilities,
     AllowedOutcome,
     EmbeddedResourceContentBlock,
+    HttpMcpServer,
     ImageContentBlock,
     Implementation,
     InitializeResponse,
     ListSessionsResponse,
     LoadSessionResponse,
+    McpCapabilities,
+    McpServerStdio,
     NewSessionResponse,
     PermissionOption,
     PromptCapabilities,
@@ -45,6 +49,7 @@ from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.agent.standard import StandardAgent
 from swink_agent.app.errors import ApplicationError, NoModel
 from swink_agent.app.runs.sessions import RunSession, WantedSession, open_store, session_problems
+from swink_agent.app.settings.mcp_servers import ServerSettings
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, ApprovalsMode
 from swink_agent.core.cancel import CancellationToken
@@ -80,7 +85,12 @@ class _EditorSession:
     def folder(self) -> str:
         return str(self.opening.folder)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Ends the session, its MCP servers, and what its tools started."""
+        await self.made.end_servers()
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
         self.session.detach()
         self.session.close()
         self.made.close()
@@ -98,12 +108,13 @@ class EditorAgent:
         """Takes the connection to the editor."""
         self._editor = conn
 
-    def close(self) -> None:
-        """Ends every session, and what its tools started."""
-        for session in self._sessions.values():
+    async def close(self) -> None:
+        """Ends every session."""
+        sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
             session.made.agent.abort()
-            session.close()
-        self._sessions.clear()
+            await session.made.agent.wait_for_idle()
+            await session.close()
 
     # -- the protocol's methods --------------------------------------------------------------------------------
 
@@ -112,6 +123,7 @@ class EditorAgent:
             protocol_version=PROTOCOL_VERSION,
             agent_capabilities=AgentCapabilities(
                 load_session=True,
+                mcp_capabilities=McpCapabilities(http=True),
                 prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
                 session_capabilities=SessionCapabilities(list=SessionListCapabilities()),
             ),
@@ -123,21 +135,31 @@ class EditorAgent:
         raise RequestError.invalid_params({"message": "keys are kept with `swink keys set PROVIDER`"})
 
     async def new_session(
-        self, cwd: str, additional_directories: list[str] | None = None, **_: Any
+        self,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: Sequence[Any] | None = None,
+        **_: Any,
     ) -> NewSessionResponse:
-        session = await self._opened(cwd, additional_directories or [], WantedSession())
+        session = await self._opened(cwd, additional_directories or [], mcp_servers or (), WantedSession())
         return NewSessionResponse(session_id=session.id, modes=_modes(session))
 
     async def load_session(
-        self, cwd: str, session_id: str, additional_directories: list[str] | None = None, **_: Any
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: Sequence[Any] | None = None,
+        additional_directories: list[str] | None = None,
+        **_: Any,
     ) -> LoadSessionResponse:
         open_one = self._sessions.get(session_id)
         if open_one is not None and open_one.is_running:
             raise _refused("a prompt of this session is running")
         if open_one is not None:
             del self._sessions[session_id]
-            await asyncio.to_thread(open_one.close)
-        session = await self._opened(cwd, additional_directories or [], WantedSession(id=session_id))
+            await open_one.close()
+        wanted = WantedSession(id=session_id)
+        session = await self._opened(cwd, additional_directories or [], mcp_servers or (), wanted)
         for update in replayed(tuple(session.made.agent.messages), session.folder):
             await self._tell(session, update)
         return LoadSessionResponse(modes=_modes(session))
@@ -187,11 +209,13 @@ class EditorAgent:
             raise _invalid(f"no session {session_id[:100]!r} is open: session/new or session/load opens one")
         return session
 
-    async def _opened(self, cwd: str, added: list[str], wanted: WantedSession) -> _EditorSession:
+    async def _opened(
+        self, cwd: str, added: list[str], servers: Sequence[Any], wanted: WantedSession
+    ) -> _EditorSession:
         if not os.path.isabs(cwd) or not await asyncio.to_thread(os.path.isdir, cwd):
             raise _invalid(f"cwd is {cwd[:200]!r}; it must be the absolute path of a folder")
         try:
-            session = await asyncio.to_thread(self._open, cwd, added, wanted)
+            session = await asyncio.to_thread(self._open, cwd, added, _server_settings(servers), wanted)
         except (NoModel, AuthError) as error:
             raise RequestError(-32000, f"{error}; `swink keys set PROVIDER` stores a key") from error
         except ApplicationError as error:
@@ -199,8 +223,11 @@ class EditorAgent:
         self._sessions[session.id] = session
         return session
 
-    def _open(self, cwd: str, added: list[str], wanted: WantedSession) -> _EditorSession:
-        opening = Opening(OpeningOptions(flags=self._flags, cwd=cwd, added=tuple(added), session=wanted))
+    def _open(
+        self, cwd: str, added: list[str], servers: tuple[ServerSettings, ...], wanted: WantedSession
+    ) -> _EditorSession:
+        options = OpeningOptions(flags=self._flags, cwd=cwd, added=tuple(added), session=wanted, other_servers=servers)
+        opening = Opening(options)
         session = opening.session().__enter__()
         made: StandardAgent | None = None
         try:
@@ -312,6 +339,24 @@ def _blocks(prompt: Sequence[Any]) -> list[UserBlock]:
             case _:
                 raise _invalid(f"a prompt cannot have a part of the type {getattr(block, 'type', '?')}")
     return blocks
+
+
+def _server_settings(servers: Sequence[Any]) -> tuple[ServerSettings, ...]:
+    """The editor's MCP servers as settings. They run in our sandbox, without a network, like those of a project."""
+    found: list[ServerSettings] = []
+    for server in servers:
+        name = re.sub(r"[^a-z0-9-]+", "-", server.name.lower()).strip("-")[:20] or "editor"
+        if isinstance(server, McpServerStdio):
+            env = {variable.name: variable.value for variable in server.env}
+            found.append(
+                ServerSettings(name=name, source="editor", command=server.command, args=tuple(server.args), env=env)
+            )
+        elif isinstance(server, HttpMcpServer):
+            headers = {header.name: header.value for header in server.headers}
+            found.append(ServerSettings(name=name, source="editor", url=server.url, headers=headers))
+        else:
+            found.append(ServerSettings(name=name, source="editor", problem="only stdio and HTTP servers are used"))
+    return tuple(found)
 
 
 def _modes(session: _EditorSession) -> SessionModeState:

@@ -22,6 +22,7 @@ from ..keys.credentials import Credentials
 from ..keys.masking_key import masking_key
 from ..runs.input_files import added_folder, folder_of
 from ..runs.sessions import RunSession, WantedSession
+from ..settings.mcp_servers import ServerSettings
 from ..settings.settings import load_settings
 from ..trust.folder_rules import FolderRules
 from ..trust.foreign_code import import_nothing_from
@@ -66,6 +67,8 @@ class OpeningOptions(Value, frozen=True, kw_only=True):
     session: WantedSession = WantedSession()
     uses_servers: bool = True
     """Whether the MCP servers of the settings are started."""
+    other_servers: tuple[ServerSettings, ...] = ()
+    """MCP servers that an editor gives."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> OpeningOptions:
@@ -160,6 +163,7 @@ class Opening:
             model=self.model_of(session) if model is None else model,
             stream_fn=stream_fn,
             uses_servers=self.options.uses_servers,
+            other_servers=self.options.other_servers,
             servers=servers,
         )
         try:

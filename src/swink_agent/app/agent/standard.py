@@ -25,6 +25,7 @@ from ..runs.headless import PrepareFn
 from ..runs.sessions import sessions_folder
 from ..runs.undo import open_checkpoints, why_unkept
 from ..settings.definitions import TOOLS_OF_BASH
+from ..settings.mcp_servers import ServerSettings
 from ..settings.paths import config_folder, data_folder
 from ..settings.settings import Settings, add_hosts, settings_file
 from ..trust.extras import extra_policies, extra_tools
@@ -81,6 +82,8 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     """In addition to the standard ones, and asked after them. The agent of `task` has them too."""
     uses_servers: bool = False
     """Whether the MCP servers of the settings are started."""
+    other_servers: tuple[ServerSettings, ...] = ()
+    """MCP servers that an editor gives. Of one name, that of the settings counts."""
     servers: McpServers | None = None
     """Those that run already, if another agent continues the conversation."""
 
@@ -328,6 +331,11 @@ def _servers(options: AgentOptions, root: Path, redactor: Redactor, warnings: li
     if not options.uses_servers:
         return None
     found, secrets = options.settings.servers()
+    names = {server.name for server in found}
+    found = [*found, *[server for server in options.other_servers if server.name not in names]]
+    for server in options.other_servers:
+        for name, value in (*server.env.items(), *server.headers.items()):
+            redactor.learn(value, name)
     for secret in secrets:
         redactor.register(secret)
     if options.servers is not None:

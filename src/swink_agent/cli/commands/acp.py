@@ -30,8 +30,12 @@ def acp(model: str | None, approve: str | None, sandbox: str | None) -> int:
 
     flags = {"model": model, "approve": approve, "sandbox": sandbox}
     agent = EditorAgent({name: value for name, value in flags.items() if value is not None})
-    try:
-        asyncio.run(protocol.run_agent(agent))
-    finally:
-        agent.close()
+
+    async def serve() -> None:
+        try:
+            await protocol.run_agent(agent)
+        finally:
+            await agent.close()
+
+    asyncio.run(serve())
     return ExitCode.DONE
