@@ -202,6 +202,7 @@ async def test_doctor_tells_what_is_installed_and_what_is_on(acme: Any) -> None:
             "mend or uninstall the package",
         ),
         ("ok", "other providers: acme"),
+        ("note", "the tool web_fetch of swink-agent is installed, and off"),
         ("ok", "the tool acme_weather of acme-swink is on"),
         ("note", "the policy acme_city_limits of acme-swink is installed, and off"),
     ]

@@ -15,13 +15,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from subprocess import DEVNULL
 from types import TracebackType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from .errors import BackendReport, SandboxClosed, SandboxError
 from .network.reached import Reached, ReachedLog
 from .network.ways_out import WaysOut
 from .profile import SandboxProfile
 from .repositories.watch_behind import Look, WatchBehind
+
+if TYPE_CHECKING:
+    from .network.proxy import Proxy
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
@@ -33,8 +36,7 @@ class SandboxedProcess:
     """A command that was started in a sandbox.
 
     `output` is the stdout and stderr of the command and its children, in one stream, unless `spawn` was given a
-    descriptor for stderr. After a `kill()`, everything that
-    the command started has ended when `output` ends.
+    descriptor for stderr. After a `kill()`, everything that the command started has ended when `output` ends.
     """
 
     def __init__(
@@ -132,6 +134,13 @@ class Sandbox(ABC):
         """Held while a back end decides what a command sees: event loops in several threads may start commands."""
         self._owner = os.getpid()
         self._closed = False
+
+    def new_proxy(self, token: str = "") -> Proxy:
+        """For back ends: a proxy for the profile's hosts. `token`: the password that commands must give."""
+        from .network.proxy import Proxy  # on use: most profiles name no hosts
+
+        resolve, connect = self.ways_out
+        return Proxy(self.profile.proxied_hosts, resolve=resolve, connect=connect, token=token)
 
     @property
     def fingerprint(self) -> str:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import asyncio
 
-    from .proxy import Proxy
-
 ResolveFn = Callable[[str, int], Awaitable[Iterable[str]]]
 """Takes a host and a port and returns addresses."""
 ConnectFn = Callable[[str, int], Awaitable["tuple[asyncio.StreamReader, asyncio.StreamWriter]"]]
@@ -21,9 +19,3 @@ class WaysOut(NamedTuple):
 
     resolve: ResolveFn | None = None
     connect: ConnectFn | None = None
-
-    def proxy(self, hosts: Iterable[str], token: str = "") -> Proxy:
-        """A proxy for these hosts. `token`: the password that commands must give."""
-        from .proxy import Proxy
-
-        return Proxy(hosts, resolve=self.resolve, connect=self.connect, token=token)
