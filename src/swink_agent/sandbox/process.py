@@ -135,7 +135,7 @@ class Sandbox(ABC):
         self._owner = os.getpid()
         self._closed = False
 
-    def new_proxy(self, token: str = "") -> Proxy:
+    def _new_proxy(self, token: str = "") -> Proxy:
         """For back ends: a proxy for the profile's hosts. `token`: the password that commands must give."""
         from .network.proxy import Proxy  # on use: most profiles name no hosts
 
