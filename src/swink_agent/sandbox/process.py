@@ -15,16 +15,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from subprocess import DEVNULL
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 from .errors import BackendReport, SandboxClosed, SandboxError
 from .network.reached import Reached, ReachedLog
 from .network.ways_out import WaysOut
 from .profile import SandboxProfile
 from .repositories.watch_behind import Look, WatchBehind
-
-if TYPE_CHECKING:
-    from .network.proxy import Proxy
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
@@ -135,8 +132,8 @@ class Sandbox(ABC):
         self._owner = os.getpid()
         self._closed = False
 
-    def _new_proxy(self, token: str = "") -> Proxy:
-        """For back ends: a proxy for the profile's hosts. `token`: the password that commands must give."""
+    def _new_proxy(self, token: str = "") -> Any:
+        """For back ends: a `Proxy` for the profile's hosts. `token`: the password that commands must give."""
         from .network.proxy import Proxy  # on use: most profiles name no hosts
 
         resolve, connect = self.ways_out
