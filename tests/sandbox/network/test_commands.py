@@ -387,7 +387,8 @@ def wheel(folder: Path) -> None:
         file.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
         file.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         file.writestr("tiny-1.0.dist-info/RECORD", "tiny.py,,\ntiny-1.0.dist-info/RECORD,,\n")
-    page = '<a href="http://files.test/tiny-1.0-py3-none-any.whl">tiny-1.0-py3-none-any.whl</a>'
+    name = "tiny-1.0-py3-none-any.whl"
+    page = f'<a href="http://files.test/{name}">{name}</a>'
     (folder / "simple/tiny").mkdir(parents=True)
     (folder / "simple/tiny/index.html").write_text(f"<!DOCTYPE html><html><body>{page}</body></html>")
 
@@ -411,12 +412,13 @@ async def test_pip_installs_from_allowed_hosts(backend: str, folder: Path, tmp_p
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 async def test_npm_installs_from_an_allowed_host(backend: str, folder: Path, tmp_path: Path) -> None:
     package = {"name": "tiny", "version": "1.0.0"}
-    with tarfile.open(tmp_path / "tiny-1.0.0.tgz", "w:gz") as file:
+    archive = "tiny-1.0.0.tgz"
+    with tarfile.open(tmp_path / archive, "w:gz") as file:
         for name, text in (("package.json", json.dumps(package)), ("index.js", "module.exports = 'tiny is here'\n")):
             entry = tarfile.TarInfo(f"package/{name}")
             entry.size = len(text)
             file.addfile(entry, io.BytesIO(text.encode()))
-    version = {**package, "dist": {"tarball": "http://registry.test/tiny-1.0.0.tgz"}}
+    version = {**package, "dist": {"tarball": f"http://registry.test/{archive}"}}
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny/index.html").write_text(
         json.dumps({"name": "tiny", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}})

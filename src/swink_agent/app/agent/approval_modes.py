@@ -31,7 +31,7 @@ class ChosenMode(Value, frozen=True, kw_only=True):
     why: str = ""
     """Empty if the user set the mode, or if no tool needs approval."""
     obstacle: str = ""
-    """Why `auto` is not possible here, whoever asks for it; empty if it is."""
+    """Why `auto` is not possible here. Empty if it is possible."""
     is_undecided: bool = False
     """Whether `auto` would be the default if the user said that this folder may be worked in."""
 
@@ -42,7 +42,7 @@ class ChosenMode(Value, frozen=True, kw_only=True):
 
     @property
     def advice(self) -> str:
-        """The same, with how the user says yes where nobody asks them."""
+        """The same, and the command by which the user agrees, for front ends that do not ask."""
         return f"{self.note} (swink config work says so)" if self.is_undecided else self.note
 
 

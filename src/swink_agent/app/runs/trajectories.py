@@ -21,7 +21,7 @@ def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor)
     except TrajectoryError as error:
         raise UsageProblem(f"{name} cannot be imported: {error}") from error
     if not read.messages:
-        raise UsageProblem(f"{name} cannot be imported: it has no message of a user or an agent")
+        raise UsageProblem(f"{name} cannot be imported: it contains no messages of a user or an agent")
     agent = Agent(read.model, stream_fn=_nobody, messages=read.messages, redactor=redactor)
     with store.create(title=read.title, metadata={"imported_from": read.agent or "ATIF"}) as session:
         session.attach(agent)
