@@ -10,7 +10,6 @@ from swink_agent.app.agent.standard import turn_limit
 from swink_agent.app.errors import SettingsError, UsageProblem
 from swink_agent.app.runs.telling import seconds
 
-from ...transcript.messages import HelpBlock
 from ..front import PickItem
 from . import COMMANDS
 
@@ -25,12 +24,12 @@ async def show_help(conversation: Conversation, rest: str) -> None:
     """`#help`: shows keys and commands."""
     names = [(f"{command.name} {command.usage}".strip(), command.help) for command in COMMANDS]
     parts = [("Keys", conversation.front.keys), ("Commands", names)]
-    conversation.transcript.add(HelpBlock(["\n".join([title, *_rows(rows, _WIDEST_NAME)]) for title, rows in parts]))
+    conversation.view.show_help(["\n".join([title, *_rows(rows, _WIDEST_NAME)]) for title, rows in parts])
 
 
 async def clear(conversation: Conversation, rest: str) -> None:
     """`#clear`: clears the view, not the history."""
-    conversation.transcript.clear()
+    conversation.view.clear()
 
 
 async def show_info(conversation: Conversation, rest: str) -> None:
