@@ -27,9 +27,11 @@ from swink_agent.core.events import (
     MessageUpdate,
     TaskEnded,
     TaskStarted,
+    ToolExecutionEnd,
 )
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, Cost, Document, Image, Text, Usage, UserMessage, extract_text
+from swink_agent.rendering.checklist import TodoItem, masked_items, todo_items, todo_of
 
 from ..composing.pasting import mentioned_documents
 from ..transcript import ToolBlock, Transcript, UserBlock
@@ -102,6 +104,8 @@ class Conversation:
         """The working folder, with `~` for the home folder."""
         self.branch = ""
         """The Git branch of the folder, as it was when the last run ended."""
+        self.todo: tuple[TodoItem, ...] = ()
+        """The list of things to do that the model keeps, masked."""
         self.around = SharedAgentOptions(ask=front.ask, on_local_state=self._local.hear, stream_fn=options.stream_fn)
 
     # -- shown state -------------------------------------------------------------------------------------------
@@ -334,6 +338,7 @@ class Conversation:
         """Replaces the transcript with this history."""
         assert self.opened is not None
         blocks, self._narration.answer = shown_history(messages, self.opened.redactor)
+        self.todo = masked_items(todo_items(messages), self.opened.redactor.redact)
         self.transcript.clear()
         self.transcript.extend(blocks)
 
@@ -548,6 +553,9 @@ class Conversation:
         elif isinstance(event, MessageEnd) and self.opened is not None:
             guarded = {tool.name for tool in self.opened.agent.tools if tool.requires_approval}
             self._asked_about = [call.id for call in event.message.tool_calls if call.name in guarded]
+        elif isinstance(event, ToolExecutionEnd) and not event.is_error:
+            items = todo_of(event.name, event.result.details)
+            self.todo = self.todo if items is None else items  # the run has masked it
         self.usage.on_event(event)
         self._narration.on_event(event, self.usage.record)
         self.front.changed()
