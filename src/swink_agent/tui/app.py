@@ -35,7 +35,7 @@ from .screen_front import ScreenFront
 from .status_rows import Activity, Status
 from .terminal_view import TerminalView
 from .themes import THEMES, Theme, is_light, theme_for
-from .widgets.bars import ActivityPanel, StatusBar, WaitingMessages
+from .widgets.bars import ActivityPanel, StatusBar, TodoPanel, WaitingMessages
 from .widgets.composer import Composer
 from .widgets.search_bar import SearchBar
 from .widgets.theme_styles import ThemeStyles, textual_theme
@@ -89,6 +89,7 @@ class SwinkApp(TerminalApp[int]):
         Binding("end", "bottom", show=False),  # where the cursor is at the end of the draft
         *[Binding(key.lower(), f"resume({number})", show=False) for number, key in enumerate(_RECENT)],
         *[Binding(key.lower(), f"work({number})", show=False) for number, key in enumerate(_WORK)],
+        Binding("ctrl+t", "todo", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
 
@@ -142,6 +143,7 @@ class SwinkApp(TerminalApp[int]):
         self.composer = Composer(history=history, completer=Completer(commands=COMMANDS, folder=options.opening.folder))
         self._search_bar = SearchBar()
         self._activity = ActivityPanel(self.looks)
+        self._todo = TodoPanel(self.looks)
         self._chips = WaitingMessages()
         self._status = StatusBar(self._status_now(), self.looks)
 
@@ -159,6 +161,7 @@ class SwinkApp(TerminalApp[int]):
             yield self.view
             yield self._search_bar
             yield self._activity
+            yield self._todo
             yield self._chips
         yield self.composer
         yield self._status
@@ -175,6 +178,7 @@ class SwinkApp(TerminalApp[int]):
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.composer.fit)
+        self.call_after_refresh(self._todo.fit)
 
     def _take_background(self, colour: str) -> None:
         """Takes the terminal's background colour: theme `auto` follows it, unless the user chose a theme meanwhile."""
@@ -222,6 +226,7 @@ class SwinkApp(TerminalApp[int]):
         self.composer.mode = talk.mode
         self.composer.chips = len(talk.queue)
         self._chips.show([(queued.kind, queued.text) for queued in talk.queue])
+        self._todo.show(talk.todo, "Ctrl+T", self.looks)
         self._spin(is_busy)
         self._draw_time()
 
@@ -503,6 +508,9 @@ class SwinkApp(TerminalApp[int]):
             self._question.focus()
         else:
             self.composer.focus()
+
+    def action_todo(self) -> None:
+        self._todo.toggle()
 
     def action_mouse(self) -> None:
         """F6: gives the mouse to the terminal, and takes it back."""

@@ -36,6 +36,7 @@ _KEYS = (
     ("Ctrl+G", "edit what is written in your own editor"),
     ("Ctrl+V", "attach the picture on the clipboard, or insert its text"),
     ("F2, Shift+Left, Shift+Right", "open and fold a tool's block; the one before, the next"),
+    ("Ctrl+T", "fold and open the list of things to do"),
     ("F6", "give the mouse to the terminal, and back"),
     ("PageUp, PageDown, Ctrl+Home", "scroll; Ctrl+End, or End after what is written, follows again"),
     ("Ctrl+Z", "go to the shell; fg comes back"),

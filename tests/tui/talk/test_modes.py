@@ -47,7 +47,9 @@ async def test_plan_mode_has_only_tools_that_need_no_approval_and_labels_what_is
     assert conversation.mode == "Plan"
     await conversation.submit("how would you do it?")
     await conversation.settled()
-    assert {tool.name for tool in stream.requests[0].context.tools} == {"list_dir", "read_file", "search", "task"}
+    assert {tool.name for tool in stream.requests[0].context.tools} == {
+        *("list_dir", "read_file", "search", "task", "todo")
+    }
     assert "plan mode" in stream.requests[0].context.system_prompt
     labels = {
         block.label for block in conversation.view.transcript.blocks if isinstance(block, (ReplyBlock, ToolBlock))
@@ -233,6 +235,7 @@ async def test_every_command_is_there() -> None:
         "/mcp",
         "/queue",
         "/tasks",
+        "/todo",
     }  # which is Tab, in lines
 
 

@@ -206,6 +206,10 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
             **shared,
         )
         tools.append(helper.as_tool("task", _TASK_DESCRIPTION))
+    if "todo" in settings.value("tools") and "todo" not in rules.denied_tools and not is_small(model):
+        from swink_agent.tools import TodoTool
+
+        tools.append(TodoTool())
     servers = _servers(options, root, redactor, warnings)
     agent = Agent(
         model,

@@ -13,7 +13,7 @@ from swink_agent.core.values.value import Value
 from ..agent.providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
 from ..errors import SettingsError
 
-STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search", "task")
+STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search", "task", "todo")
 TOOLS_OF_BASH = ("bash_output", "bash_stop")
 """For background commands: they are there where bash is."""
 _ADDRESS = "base_url."

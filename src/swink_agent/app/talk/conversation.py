@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from swink_agent.app.errors import ApplicationError, SettingsError
+from swink_agent.app.errors import ApplicationError, NoModel, SettingsError, UsageProblem
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.app.trust.worked_folders import WorkedFolders
 from swink_agent.core.agent.subscriptions import Subscription
@@ -25,11 +25,13 @@ from swink_agent.core.events import (
     MessageUpdate,
     TaskEnded,
     TaskStarted,
+    ToolExecutionEnd,
     ToolExecutionUpdate,
     TurnEnd,
 )
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, Usage, UserMessage, extract_text
+from swink_agent.rendering.checklist import TodoItem, masked_items, todo_items, todo_of
 
 from .approving import APPROVE_NAMES, MAY_WORK, MEANINGS, WORK_CHOICES, next_place
 from .commands import command_in, is_command, run_command
@@ -60,6 +62,10 @@ _KEY_LINE = "nothing was sent: a line that begins with #key never goes to a mode
 _MASKED = "what looks like a secret was masked before the prompt was stored or sent; #key stores a key"
 _CLOSING = 3.0
 """Seconds that a run has to end when the conversation closes."""
+
+
+class _KeyLine(UsageProblem):
+    """A text with a key in it, which is not even given back."""
 
 
 class Conversation:
@@ -96,6 +102,8 @@ class Conversation:
         """The working folder, with `~` for the home folder."""
         self.branch = ""
         """The Git branch of the folder, as it was when the last run ended."""
+        self.todo: tuple[TodoItem, ...] = ()
+        """The list of things to do that the model keeps, masked."""
         self.around = SharedAgentOptions(ask=front.ask, on_local_state=self._local.hear, stream_fn=options.stream_fn)
 
     # -- shown state -------------------------------------------------------------------------------------------
@@ -310,13 +318,17 @@ class Conversation:
         messages = tuple(agent.messages)
         sent = opened.session.context or messages
         self.usage.begin(agent, opened.opening.settings, sent=sent, usage=usage, cost=cost)
-        self._answer = _last_answer(messages)
+        self._take_over(messages)
         self.view.show(messages, first_words(opened) if is_first else (), is_first=is_first)
 
     def show(self, messages: Sequence[AgentMessage]) -> None:
         """Shows this history alone."""
-        self._answer = _last_answer(messages)
+        self._take_over(messages)
         self.view.show(messages)
+
+    def _take_over(self, messages: Sequence[AgentMessage]) -> None:
+        self._answer = _last_answer(messages)
+        self.todo = masked_items(todo_items(messages), self._redactor.redact)
 
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
         """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""
@@ -386,6 +398,25 @@ class Conversation:
         # The new agent has all tools and the full prompt; in plan mode `adopt` restricts it.
         self.adopt(await asyncio.to_thread(self.opened.with_agent, opening, self.around, model), is_same_session=True)
 
+    async def let_go(self) -> None:
+        """Closes the session between runs, so that other programs can use it. The agent stays; see `take_up`."""
+        if self.opened is not None and not self.is_running:
+            with self.holding():
+                if problem := await asyncio.to_thread(self.opened.let_go):
+                    self.notice(problem, "warning")
+
+    async def take_up(self) -> None:
+        """Opens the session again, with what was added to it meanwhile. Raises `ApplicationError`."""
+        opened = self.opened
+        if opened is None or opened.holds_session:
+            return
+        with self.holding():
+            if await asyncio.to_thread(opened.take_up):
+                messages = tuple(opened.agent.messages)
+                self.usage.cut(opened.session.context or messages)
+                self.show(messages)
+                self.front.changed()
+
     def holding(self) -> AbstractContextManager[None]:
         """Returns a context manager that delays what the user sends, so that no run begins in it."""
         return self._gate.shut()
@@ -426,37 +457,46 @@ class Conversation:
         await self._gate.passed()
         if not text.strip() and not images:
             return
-        if (command_in(text.strip()) or ("",))[0] == "#key":  # also from an editor, or after a space
-            self.notice(_KEY_LINE, "error")
-            return
-        if self.opened is None:
-            self.notice("there is no model to ask yet: #key adds a key, /model chooses a model", "error")
-            self.front.give_back(text, images)
-            return
         try:
-            message, was_masked = await user_message(
-                text,
-                (*self._first_images, *images),
-                folder=self.opening.folder,
-                redactor=self.opened.redactor,
-                model=self.opened.agent.model,
-            )
+            message = await self.composed(text, images)
+        except _KeyLine as error:
+            self.notice(str(error), "error")
+            return
         except ApplicationError as error:
             self.notice(str(error), "error")
             self.front.give_back(text, images)
             return
-        if was_masked:
-            self.notice(_MASKED, "warning")
-        self._first_images = ()
         while not self._gate.is_open or (self.is_running and self.state != "running"):
             await self._gate.passed()
             await self._runner.wait()  # a stopped run may still be ending
         if self.state == "running":
-            shown = extract_text(message.content)
-            self._queue.add(self.opened.agent, Queued(kind, shown, message, tuple(images)))
-            self.front.changed()
+            self.enqueue(kind, message, images)
             return
         self.start(message, images)
+
+    async def composed(self, text: str, images: Sequence[str] = ()) -> UserMessage:
+        """Returns the message that a text and the files at these paths make, masked. Raises `ApplicationError`."""
+        if (command_in(text.strip()) or ("",))[0] == "#key":  # also from an editor, or after a space
+            raise _KeyLine(_KEY_LINE)
+        if self.opened is None:
+            raise NoModel("there is no model to ask yet: #key adds a key, /model chooses a model")
+        message, was_masked = await user_message(
+            text,
+            (*self._first_images, *images),
+            folder=self.opening.folder,
+            redactor=self.opened.redactor,
+            model=self.opened.agent.model,
+        )
+        if was_masked:
+            self.notice(_MASKED, "warning")
+        self._first_images = ()
+        return message
+
+    def enqueue(self, kind: QueuedKind, message: UserMessage, images: Sequence[str] = ()) -> None:
+        """Gives the run that is active another message."""
+        assert self.opened is not None
+        self._queue.add(self.opened.agent, Queued(kind, extract_text(message.content), message, tuple(images)))
+        self.front.changed()
 
     def start(self, message: UserMessage | None, images: Sequence[str] = ()) -> None:
         """Starts a run with a message, or with the queued messages for `None`."""
@@ -530,6 +570,9 @@ class Conversation:
         elif isinstance(event, MessageEnd) and self.opened is not None:
             guarded = {tool.name for tool in self.opened.agent.tools if tool.requires_approval}
             self._asked_about = [call.id for call in event.message.tool_calls if call.name in guarded]
+        elif isinstance(event, ToolExecutionEnd) and not event.is_error:
+            items = todo_of(event.name, event.result.details)
+            self.todo = self.todo if items is None else items  # the run has masked it
         if isinstance(event, (MessageEnd, TurnEnd)) and event.message is not None:
             self._answer = event.message.text.strip() or self._answer  # a policy may have replaced the reply
         self.usage.on_event(event)

@@ -55,6 +55,7 @@ COMMANDS = (
     Command("/queue", "text", "send a follow-up after the run, as Tab does", "modes:queue"),
     Command("/compact", "[instructions]", "summarise the history to save space", "sessions:compact", is_for_rest=True),
     Command("/tasks", "[stop id|all]", "background commands: look at them, and stop them", "background:tasks"),
+    Command("/todo", "", "the list of things to do that the model keeps", "viewing:show_todo"),
     Command("/mcp", "[restart name]", "MCP servers: state, tools, a fresh start", "servers:show_servers"),
     Command("/usage", "", "tokens, cost and how full the window is", "viewing:show_usage"),
     Command("/reset", "", "begin a new, empty session", "sessions:reset", is_for_rest=True),

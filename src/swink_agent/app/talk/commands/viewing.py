@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from swink_agent.app.agent.standard import turn_limit
 from swink_agent.app.errors import SettingsError, UsageProblem
 from swink_agent.app.runs.telling import seconds
+from swink_agent.rendering.checklist import checklist, counted
 
 from ..front import PickItem
 from . import COMMANDS
@@ -70,6 +71,12 @@ async def show_usage(conversation: Conversation, rest: str) -> None:
         ("last run", seconds(round(conversation.elapsed, 1))),
     ]
     conversation.notice("\n".join(_rows(facts)))
+
+
+async def show_todo(conversation: Conversation, rest: str) -> None:
+    """`/todo`: shows the whole list of things to do that the model keeps."""
+    items = conversation.todo
+    conversation.notice(f"{counted(items)}\n{checklist(items)}" if items else "the model has not made a list")
 
 
 async def copy_answer(conversation: Conversation, rest: str) -> None:
