@@ -22,9 +22,11 @@ from .definitions import (
     STANDARD_TOOLS,
     Definition,
     alias_of,
+    bound_action,
     definition_in_file,
     definition_of,
 )
+from .key_bindings import KEYS, KeyMap, action_named, conflict_in, read_key
 from .mcp_servers import ServerSettings, expanded, joined_servers, read_servers
 from .paths import config_folder, write_whole
 from .toml_file import LARGEST as LARGEST_FILE
@@ -98,6 +100,15 @@ class Settings:
     def aliases(self) -> dict[str, SourcedValue]:
         """The aliases, each with the model or the other alias that it refers to."""
         return {alias: item for name, item in self._values.items() if (alias := alias_of(name)) is not None}
+
+    def bindings(self) -> dict[str, SourcedValue]:
+        """The keys that the user gave to actions of the terminal UI, by the name of the action."""
+        found = {action: item for name, item in self._values.items() if (action := bound_action(name)) is not None}
+        return {action: item for action, item in found.items() if item.source != "default"}
+
+    def key_map(self) -> KeyMap:
+        """Which key does what in the terminal UI."""
+        return KeyMap({action: item.value for action, item in self.bindings().items()})
 
     def servers(self) -> tuple[list[ServerSettings], list[str]]:
         """The MCP servers, with what they take from the environment put in, and those values: they are secret."""
@@ -226,7 +237,14 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
                 raise
             problems[name] = str(error)
     _refuse_circles(path, values, lines)
+    if conflict := conflict_in(_bindings(values)):
+        name = f"{KEYS}{conflict[0]}"
+        raise SettingsError(f"{path}, line {lines.get(name, 1)}: {name}: {conflict[1]}")
     return SettingsFile(path, values, lines, problems, servers)
+
+
+def _bindings(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    return {action: value for name, value in values.items() if (action := bound_action(name)) is not None}
 
 
 def _refuse_circles(path: str, values: Mapping[str, Any], lines: Mapping[str, int]) -> None:
@@ -347,6 +365,9 @@ def parse_value(definition: Definition, text: str, place: str) -> Any:
         case "names":
             names = () if text.lower() == "none" else [name.strip() for name in text.split(",") if name.strip()]
             return check(definition, list(names), place)
+        case "keys":
+            keys = [] if text.lower() == "none" else [key.strip() for key in text.split(",") if key.strip()]
+            return check(definition, keys, place)
         case "hosts":
             hosts = [] if text.lower() == "none" else re.split(r"[\s,]+", text)
             return check(definition, [host for host in hosts if host], place)
@@ -366,6 +387,8 @@ def check(definition: Definition, value: object, place: str) -> Any:
         raise SettingsError(f"{where} cannot be {_shown(value)}: it is {wanted}")
     if definition.kind == "rules":
         _check_rules(definition, cast("list[str]", value), place)
+    if definition.kind == "keys":
+        return _read_keys(definition, cast("str | list[str]", value), place)
     if definition.kind == "hosts":
         return _hosts(cast("list[str]", value), place)
     if definition.kind in ("names", "rules"):
@@ -409,6 +432,10 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
                 isinstance(rule, str) for rule in cast("list[object]", value)
             )
             return fits, "a list of rules, such as 'bash: pytest *'"
+        case "keys":
+            keys = [value] if isinstance(value, str) else value
+            fits = isinstance(keys, (list, tuple)) and all(isinstance(key, str) for key in cast("list[object]", keys))
+            return fits, "a key, such as 'ctrl+x', or a list of keys"
         case "hosts":
             fits = isinstance(value, (list, tuple)) and all(isinstance(h, str) for h in cast("list[object]", value))
             return fits, "a list of hosts, such as 'pypi.org'"
@@ -424,6 +451,16 @@ def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
         CallRules(os.sep, tools=_tools_in(rules), allow=rules if is_allowing else (), deny=() if is_allowing else rules)
     except ValueError as error:
         raise SettingsError(f"{place}: {error}") from error
+
+
+def _read_keys(definition: Definition, given: str | list[str], place: str) -> tuple[str, ...]:
+    """The keys of an action in their usual form. Raises `SettingsError`."""
+    action = action_named(definition.name.removeprefix(KEYS))
+    assert action is not None
+    try:
+        return tuple(dict.fromkeys([read_key(key, action) for key in ([given] if isinstance(given, str) else given)]))
+    except ValueError as error:
+        raise SettingsError(f"{place}: {definition.name}: {error}") from error
 
 
 def _hosts(hosts: list[str], place: str) -> tuple[str, ...]:

@@ -703,7 +703,7 @@ class Conversation:
         agent = self.opened.agent
         if self.mode == "Execute":
             self.plan.enter(agent)
-            self.notice(ENTERED)
+            self.notice(ENTERED.format(key=self.opening.settings.key_map().shown("mode") or "#approve"))
         elif plan := self.plan.leave(agent):
             self.later(self._offer_plan(plan))
         else:

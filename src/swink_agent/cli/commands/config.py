@@ -99,6 +99,7 @@ def show(as_json: bool = False) -> None:
     settings = _with_mode(settings)
     everything = {definition.name: settings[definition.name] for definition in all_definitions()}
     everything |= {f"aliases.{alias}": item for alias, item in settings.aliases().items()}
+    everything |= {f"keys.{action}": item for action, item in settings.bindings().items()}
     problems = settings_problems(settings, everything)
     if as_json:
         click.echo(json.dumps({name: _object(name, item, problems) for name, item in everything.items()}, indent=2))
