@@ -67,6 +67,8 @@ _MODES: dict[ApprovalsMode, str] = {
 }
 _LIMITS = frozenset({"max_turns", "max_duration", "budget"})
 _LISTED = 200
+_CLOSING = 3.0
+"""Seconds in which hooks can end when a session is closed."""
 
 
 class _EditorSession:
@@ -86,8 +88,8 @@ class _EditorSession:
         return str(self.opening.folder)
 
     async def close(self) -> None:
-        """Ends the session, its MCP servers, and what its tools started."""
-        await self.made.end_servers()
+        """Ends the session, its hooks and MCP servers, and what its tools started."""
+        await self.made.finish(_CLOSING)
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:

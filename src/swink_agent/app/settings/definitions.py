@@ -200,8 +200,9 @@ def definition_of(name: str, place: str = "") -> Definition:
         installed = provider_named(name.removeprefix(_ADDRESS))
         if installed is not None and installed.url_variables:
             return _address_of(installed)
-    if name == "mcp" or name.startswith("mcp."):
-        raise SettingsError(f"{place + ': ' if place else ''}{name} is set by hand: [mcp.servers.NAME] in the file")
+    for table, header in (("mcp", "[mcp.servers.NAME]"), ("hooks", "[hooks.NAME]")):
+        if name == table or name.startswith(f"{table}."):
+            raise SettingsError(f"{place + ': ' if place else ''}{name} is set by hand: {header} in the file")
     from swink_agent.core.texts.likeness import close_names
 
     names = [definition.name for definition in all_definitions()] if name.startswith(_ADDRESS) else list(_BY_NAME)

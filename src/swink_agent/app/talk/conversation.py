@@ -743,7 +743,7 @@ class Conversation:
             opened = self._opening.result() if found and self._opening.exception() is None else None
         problem = resume = ""
         if opened is not None:
-            await opened.made.end_servers()
+            await opened.made.finish(_CLOSING)
             problem = await asyncio.to_thread(opened.close)
             session_id = opened.session.short_id
             resume = resuming(session_id, self.opening.options.cwd) if session_id else ""
