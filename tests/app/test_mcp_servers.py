@@ -206,7 +206,7 @@ async def test_calls_are_asked_about_and_rules_allow_and_deny_them(work: Path) -
     two = 'tools.append(tool("other"))'
     replies = (call("mcp__one__echo", text="hi"), call("mcp__one__other"), text("done"))
     made = _agent(work, _table("one", two), *replies)
-    assert all("nobody to ask" in said for said in await _results(made))
+    assert all("no one can answer" in said for said in await _results(made))
     await made.finish()
     made = _agent(work, _table("one", two), *replies, allow=["mcp__one__*"], deny=["mcp__one__other"])
     said = await _results(made)

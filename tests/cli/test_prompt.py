@@ -331,7 +331,7 @@ async def test_calls_that_were_not_approved_are_listed(swink: Any) -> None:
         ("write_file", {"path": "new.txt", "content": "hi"}),
         ("bash", {"command": "git push"}),
     ]
-    assert "nobody to ask" in rejected[0]["reason"]
+    assert "no one can answer" in rejected[0]["reason"]
     assert "denies it" in rejected[1]["reason"]
 
 
