@@ -32,6 +32,7 @@ from swink_agent.core.policy import PolicyContext, Stop
 from swink_agent.core.types import AgentMessage, AgentResult, CustomMessage, UserMessage, extract_text
 from swink_agent.memory import EntryDecoder, Fold, NoteAdded, past_of
 
+from .errors import DurableError
 from .journal import RunCancelled, RunJournal
 from .registry import AgentEntry
 from .store.store import Claim, Store
@@ -107,6 +108,8 @@ class Attempt:
             if ending is None or self._is_over or self.journal is None:
                 return self._is_over
             await self.journal.finish(ending)
+        except RecordTooLarge as error:
+            return await self._fail(str(error))
         except RunLost:
             log.info("run %s was taken over", self.claim.id)
         except Exception as error:
@@ -135,20 +138,21 @@ class Attempt:
         except Exception as error:
             ending = Ending(status="failed", error=_words(error))
         failure = journal.failure
-        if isinstance(failure, RecordTooLarge):
-            await self._fail_lost(str(failure))
-            return None
         if failure is not None and not isinstance(failure, RunCancelled):
             raise failure
         return ending
 
-    async def _fail_lost(self, words: str) -> None:
-        """Ends a run whose journal refused a record for good, by a journal that begins behind what is on record."""
-        info = await self._store_call(self._store.info, self.claim.id)
-        fold = await self._folded(self.claim.id)
-        journal = RunJournal(self._store.writer, self.claim.id, self.claim.epoch, fold, info.position, self._clock)
-        await journal.finish(Ending(status="failed", error=words))
-        self._is_over = True
+    async def _fail(self, words: str) -> bool:
+        """Ends a run of which a record was refused for good, as it is on record. Whether that could be written."""
+        try:
+            info = await self._store_call(self._store.info, self.claim.id)
+            fold = await self._folded(self.claim.id)
+            journal = RunJournal(self._store.writer, self.claim.id, self.claim.epoch, fold, info.position, self._clock)
+            await journal.finish(Ending(status="failed", error=words))
+        except DurableError as error:
+            log.warning("run %s cannot be ended: %s", self.claim.id, error)
+            return False
+        return True
 
     async def _folded(self, run_id: str) -> Fold:
         fold = Fold()
