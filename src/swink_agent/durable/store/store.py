@@ -121,7 +121,8 @@ class Store:
         return self._database
 
     @property
-    def _engine(self) -> Tickets:
+    def tickets(self) -> Tickets:
+        """The engine's queue."""
         if self._tickets is None:
             self._open()
         assert self._tickets is not None
@@ -193,7 +194,7 @@ class Store:
             if inserted is None:
                 self._is_there(connection, new)
                 return
-            self._engine.add(connection, new.id, 1, new.priority)
+            self.tickets.add(connection, new.id, 1, new.priority)
 
         self.write(work)
 
@@ -343,7 +344,7 @@ class Store:
             f"updated = {self._now} WHERE id = :id"
         )
         connection.execute(statement, {"id": run_id, "ticket": ticket, "delay": int(delay * 1000)})
-        self._engine.add(connection, run_id, ticket, priority, delay)
+        self.tickets.add(connection, run_id, ticket, priority, delay)
 
     def time(self, connection: sa.Connection) -> int:
         """The store's time, in milliseconds."""
@@ -449,7 +450,7 @@ class Store:
     def forget_tickets(self, claims: Iterable[Claim]) -> None:
         """Deletes the tickets of runs that were taken. If that fails, they do no harm."""
         names = [ticket_id(claim.id, claim.ticket) for claim in claims]
-        self._attempt(lambda: self._engine.delete(names))
+        self._attempt(lambda: self.tickets.delete(names))
 
     # -- attempts ----------------------------------------------------------------------------------------------
 
@@ -523,7 +524,7 @@ class Store:
         rows = connection.execute(statement, values).mappings().all()
         for row in rows:
             if row["status"] == "queued":
-                self._engine.add(connection, row["id"], row["ticket"], row["priority"])
+                self.tickets.add(connection, row["id"], row["ticket"], row["priority"])
             else:
                 self._set(connection, row["id"], error=cancelled_words(row["cancelled"]))
         return len(rows)
@@ -611,7 +612,7 @@ class Store:
         deleted = 0
         while some := self.write(lambda connection: self._prune_some(connection, days)):
             names = [name for run_id, ticket in some for name in tickets_of(run_id, ticket)]
-            self._attempt(lambda names=names: self._engine.delete(names))
+            self._attempt(lambda names=names: self.tickets.delete(names))
             deleted += len(some)
         return deleted
 
