@@ -294,10 +294,10 @@ def _searches(
     """Whether the model searches the web by its provider. Warns if that is wanted and cannot be."""
     if not settings.value("web_search"):
         return False
-    searches: Callable[[ModelSpec, bool], bool] = getattr(stream_fn, "searches_web", lambda *_: False)
-    if searches(model, bool(tools)):
+    searches: Callable[[ModelSpec, bool], bool] | None = getattr(stream_fn, "searches_web", None)
+    if searches is not None and searches(model, bool(tools)):
         return True
-    beside = ", or not next to tools" if searches(model, False) else ""
+    beside = " next to tools" if searches is not None and searches(model, False) else ""
     warnings.append(
         f"web_search is not used: {model} cannot search the web by its provider{beside}; anthropic, openai-responses "
         "and gemini have models that can"
