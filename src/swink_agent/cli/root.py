@@ -156,6 +156,11 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 )
 @click.option("--network/--no-network", default=None, help="Whether commands may use the network. Default: not.")
 @click.option(
+    "--web-search/--no-web-search",
+    default=None,
+    help="Whether the model may search the web by its provider. Default: not.",
+)
+@click.option(
     "--otel/--no-otel", default=None, help="Whether runs are reported to an OpenTelemetry collector. Default: not."
 )
 @click.option(

@@ -111,6 +111,13 @@ DEFINITIONS = (
     _setting(
         "extra_tools", "names", "additional tools, by name: web_fetch, and those of installed packages", default=()
     ),
+    _setting(
+        "web_search",
+        "switch",
+        "whether the model may search the web by its provider's own search, which costs extra",
+        default=False,
+        in_project="stricter",
+    ),
     _setting("skills", "switch", "whether the model can read skills", default=True, in_project="stricter"),
     _setting("web_private", "names", "private addresses that web_fetch may ask: 127.0.0.1:8080", default=()),
     _setting("extra_policies", "names", "policies of installed packages, by name, that watch every run", default=()),
