@@ -36,6 +36,7 @@ Kind: TypeAlias = Literal[
     "rules",
     "hosts",
     "keys",
+    "command",
 ]
 InProject: TypeAlias = Literal["free", "stricter", "never"]
 
@@ -179,6 +180,13 @@ DEFINITIONS = (
         choices=("auto", "bell", "off"),
     ),
     _setting("notify_after", "amount", "seconds after which a run counts as long for that", default=20.0),
+    _setting(
+        "status_line",
+        "command",
+        "a program of yours that prints the last row of the terminal UI: a list of words, or none",
+        default=(),
+    ),
+    _setting("vim", "switch", "whether the input line of the terminal UI has the keys of vim", default=False),
     _setting("models_dir", "folder", "where local models are kept, instead of the cache folder"),
     *[_address_of(provider) for provider in PROVIDERS if provider.url_variables],
 )
