@@ -239,3 +239,18 @@ def test_a_session_without_messages_is_a_trajectory_too() -> None:
     document = json.loads(export_atif(SessionInfo(id="s"), []))
     check(document)
     assert len(document["steps"]) == 1
+
+
+def test_ids_and_names_that_no_provider_takes_are_changed() -> None:
+    calls = [{**CALL, "function_name": name} for name in ("fs.read/file", "", "x" * 100)]
+    results = [{"source_call_id": "c", "content": text} for text in ("1", "2", "3")]
+    read = imported(
+        {"step_id": 1, "source": "agent", "message": "", "tool_calls": calls, "observation": {"results": results}}
+    )
+    assert [(one.id, one.name) for one in read[0].tool_calls] == [
+        ("c", "fs_read_file"),
+        ("c-2", "tool"),
+        ("c-3", "x" * 64),
+    ]
+    assert [(one.tool_call_id, one.content[0].text) for one in read[1:]] == [("c", "1"), ("c-2", "2"), ("c-3", "3")]
+    check_conversation(read)

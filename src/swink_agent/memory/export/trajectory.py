@@ -8,6 +8,7 @@ answer, and reading takes time in proportion to its length.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -40,6 +41,8 @@ from swink_agent.rendering.turns import LabelAt, NoteAt
 
 VERSION = "ATIF-v1.7"
 _KNOWN = "ATIF-v1."
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
 _NOTHING_SAID = "(the session has no messages)"
 """A trajectory has at least one step."""
 _NO_RESULT = "(the trajectory has no result of this call)"
@@ -298,6 +301,7 @@ def read_atif(text: str | bytes) -> Trajectory:
 def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
     """The reply, the results of its calls, and what else was observed after it."""
     calls = step.tool_calls or []
+    ids = _unique_ids(calls)
     name = step.model_name or usual_model
     model = ModelSpec("", "") if name is None else _model(name)
     extra = step.extra or {}
@@ -306,7 +310,7 @@ def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
         content.append(Thinking(step.reasoning_content))
     if said := _text(step.message):
         content.append(Text(said))
-    content += [_tool_call(call) for call in calls]
+    content += [_tool_call(call, id_) for call, id_ in zip(calls, ids, strict=True)]
     reply = AssistantMessage(
         content=tuple(content),
         provider=model.provider,
@@ -323,10 +327,10 @@ def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
         by_id.setdefault(result.source_call_id, deque()).append(place)
     results: list[ToolResultMessage] = []
     taken: set[int] = set()
-    for call in calls:  # its result is the next with its id, else the next without one
+    for call, id_ in zip(calls, ids, strict=True):  # its result is the next with its id, else the next without one
         places = by_id.get(call.tool_call_id) or by_id.get(None)
         place = places.popleft() if places else None
-        results.append(_tool_result(call, None if place is None else observed[place], step))
+        results.append(_tool_result(call, id_, None if place is None else observed[place], step))
         taken.update(() if place is None else (place,))
     return [reply, *results, *_remarks([one for place, one in enumerate(observed) if place not in taken], step)]
 
@@ -340,7 +344,26 @@ def _remarks(observed: Iterable[_ObservedResult], step: _Step) -> list[UserMessa
     return [UserMessage(said, **_timed(step)) for result in observed if (said := _text(result.content))]
 
 
-def _tool_result(call: _Call, result: _ObservedResult | None, step: _Step) -> ToolResultMessage:
+def _unique_ids(calls: Sequence[_Call]) -> list[str]:
+    """The ids of the calls of a reply. Providers take no two that are the same, and no empty one."""
+    seen: dict[str, int] = {}
+    ids: list[str] = []
+    for call in calls:
+        wanted = id_ = call.tool_call_id or "call"
+        while id_ in seen:
+            seen[wanted] += 1
+            id_ = f"{wanted}-{seen[wanted]}"
+        seen[id_] = 1
+        ids.append(id_)
+    return ids
+
+
+def _tool_name(call: _Call) -> str:
+    """A name that every provider takes, so that the session can be continued."""
+    return _NOT_IN_NAMES.sub("_", call.function_name)[:_LONGEST_NAME] or "tool"
+
+
+def _tool_result(call: _Call, id_: str, result: _ObservedResult | None, step: _Step) -> ToolResultMessage:
     extra = {} if result is None else result.extra or {}
     outcome = ToolOutcome.LOST if result is None else ToolOutcome.RAN
     if extra.get("outcome") in tuple(ToolOutcome):
@@ -348,20 +371,18 @@ def _tool_result(call: _Call, result: _ObservedResult | None, step: _Step) -> To
     if outcome is ToolOutcome.PENDING:
         outcome = ToolOutcome.NEVER_RAN  # else going on with the session would run a call that a file asks for
     return ToolResultMessage(
-        call.tool_call_id,
+        id_,
         (Text(_NO_RESULT if result is None else _text(result.content)),),
         is_error=result is None or extra.get("is_error") is True,
-        tool_name=call.function_name,
+        tool_name=_tool_name(call),
         outcome=outcome,
         **(_moment(extra.get("timestamp")) or _timed(step)),
     )
 
 
-def _tool_call(call: _Call) -> ToolCall:
+def _tool_call(call: _Call, id_: str) -> ToolCall:
     partial = (call.extra or {}).get("partial_json")
-    return ToolCall(
-        call.tool_call_id, call.function_name, call.arguments or {}, partial if isinstance(partial, str) else None
-    )
+    return ToolCall(id_, _tool_name(call), call.arguments or {}, partial if isinstance(partial, str) else None)
 
 
 def _stop_reason(given: object, has_calls: bool) -> StopReason:
