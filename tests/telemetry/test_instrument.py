@@ -528,7 +528,7 @@ async def test_arguments_of_a_resumed_call_are_masked_by_the_agents_redactor(col
     def send(text: str) -> str:
         return "sent"
 
-    model = scripted(call("send", text="a secret: zanzibar-77-quartz"), "ok")
+    model = scripted(call("send", text="say zanzibar-77-quartz"), "ok")
     redactor = Redactor("zanzibar-77-quartz", environment={})
     agent = Agent(MODEL, tools=[send], approve=lambda _: Defer("later"), redactor=redactor, stream_fn=model)
     with instrument(agent, content=True, **collected.providers):
@@ -536,4 +536,4 @@ async def test_arguments_of_a_resumed_call_are_masked_by_the_agents_redactor(col
         await agent.resume({waiting.call_id: Approve()})
     reported = [span for span in collected.spans if span.name == "execute_tool send"][-1].attributes
     assert reported is not None
-    assert "a secret: [redacted" in str(reported["gen_ai.tool.call.arguments"])
+    assert "say [redacted" in str(reported["gen_ai.tool.call.arguments"])
