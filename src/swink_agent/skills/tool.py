@@ -58,7 +58,7 @@ class SkillTool:
 
     def __init__(self, skills: Iterable[Skill]) -> None:
         self._skills = {skill.name: skill for skill in usable(skills)}
-        # A command of the agent may put a link in the place of a skill's folder later.
+        # A command of the agent may replace the folder of a skill by a link later.
         self._folders = {name: folder_id(skill.folder) for name, skill in self._skills.items()}
         self.parameters_schema: dict[str, Any] = {
             "type": "object",

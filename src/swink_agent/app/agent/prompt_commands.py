@@ -107,7 +107,7 @@ def why_unused(name: str, project: Project | None, environ: Mapping[str, str] = 
 
 
 def _read(path: Path, data: bytes | None) -> PromptCommand:
-    """The command in a file, whose content may be known. Raises `SkillFileError`, which says why it is none."""
+    """The command in a file, whose content may be known. Raises `SkillFileError`, which says why it cannot be used."""
     if not _NAME.fullmatch(path.stem):
         raise SkillFileError(f"{path.name} is not a name for a command: take a-z, 0-9 and -, a letter first")
     data = read_beneath(path.parent, path.name, _LARGEST) if data is None else data
