@@ -117,7 +117,8 @@ class BubblewrapSandbox(Sandbox):
         self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
         look = await self._before_command()
         self._check_open()
-        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write=self.profile.write)
+        write = (*self.profile.write, self._private.path)
+        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write=write)
         try:
             is_alone = await self._presence.enter()
         except BaseException:
