@@ -142,7 +142,7 @@ class BubblewrapSandbox(Sandbox):
             if self._helper is not None:
                 from .proxied import CommandProxy
 
-                command.proxy = CommandProxy(self._helper, self._new_proxy())
+                command.proxy = CommandProxy(self._helper, self.profile.proxied_hosts, self.ways_out)
             proxy = None if command.proxy is None else command.proxy.variables
             variables = self.child_environment(self._temporary, environment, proxy)
             if self._asks and (settings := settings_among(held, self.profile)):
