@@ -69,7 +69,7 @@ async def test_it_has_the_built_in_tools_in_its_folder(root: Path) -> None:
     agent = made(root, call("read_file", path="a.txt"), text("Done."))
     names = [tool.name for tool in agent.agent.tools]
     of_bash = ["bash", "bash_output", "bash_stop"]
-    assert sorted(names) == [*of_bash, "edit_file", "list_dir", "read_file", "search", "task", "write_file"]
+    assert sorted(names) == [*of_bash, "edit_file", "list_dir", "read_file", "search", "task", "todo", "write_file"]
     outcome, results = await run(agent)
     assert outcome.text == "Done."
     assert "hello" in results[0]
@@ -147,6 +147,16 @@ def test_a_task_can_be_switched_off(root: Path) -> None:
     assert "task" in names(tools="read_file,task")
     assert "task" not in names(deny="task")
     assert "task" not in names(model_spec=ModelSpec("local", "model"))  # it reads too slowly
+
+
+def test_the_list_of_things_to_do_can_be_switched_off(root: Path) -> None:
+    def names(**chosen: Any) -> list[str]:
+        return [tool.name for tool in made(root, "x", **chosen).agent.tools]
+
+    assert "todo" in names(tools="todo")
+    assert "todo" not in names(tools="bash,read_file")
+    assert "todo" not in names(deny="todo")
+    assert "todo" not in names(model_spec=ModelSpec("local", "model"))  # its prompt is to be short
 
 
 async def test_only_the_tools_that_were_chosen_are_there(root: Path) -> None:
