@@ -331,7 +331,7 @@ async def test_calls_that_were_not_approved_are_listed(swink: Any) -> None:
         ("write_file", {"path": "new.txt", "content": "hi"}),
         ("bash", {"command": "git push"}),
     ]
-    assert "nobody to ask" in rejected[0]["reason"]
+    assert "no one can answer" in rejected[0]["reason"]
     assert "denies it" in rejected[1]["reason"]
 
 
@@ -404,7 +404,7 @@ async def test_a_tool_that_is_denied_is_not_offered(swink: Any) -> None:
         swink.use(provider)
         await swink("-p", "x", "--deny", "bash", "--deny", "search")
     names = [tool["name"] for tool in provider.bodies[0]["tools"]]
-    assert names == ["read_file", "write_file", "edit_file", "list_dir", "task"]
+    assert names == ["read_file", "write_file", "edit_file", "list_dir", "task", "todo"]
 
 
 async def test_a_task_is_in_the_stream_and_in_the_totals_of_the_session(swink: Any) -> None:

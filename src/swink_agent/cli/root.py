@@ -201,9 +201,20 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     shell_complete=offered("files"),
     help="A PDF or a picture to go with the prompt. Repeatable.",
 )
-@click.option("--skill", metavar="NAME", help="Put the text of this skill before the prompt; see `swink skills`.")
-@click.option("--command", metavar="NAME", help="A command of your own, with the prompt as its words.")
+@click.option(
+    "--skill",
+    metavar="NAME",
+    shell_complete=offered("skills"),
+    help="Put the text of this skill before the prompt; see `swink skills`.",
+)
+@click.option(
+    "--command",
+    metavar="NAME",
+    shell_complete=offered("prompt_commands"),
+    help="A command of your own, with the prompt as its words.",
+)
 @click.option("--no-mcp", is_flag=True, help="Start none of the MCP servers in the settings.")
+@click.option("--no-hooks", is_flag=True, help="Run none of the hooks in the settings.")
 @click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
 @click.option(
     "--add-dir",

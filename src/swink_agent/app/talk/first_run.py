@@ -10,22 +10,21 @@ import contextvars
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from swink_agent.app.runs.telling import FetchProgress
 from swink_agent.core.cancel import call_in
 from swink_agent.rendering.escaping import safe_line
 
+from .front import NoticeKind
 from .open_agent import OpenAgent
-
-Kind: TypeAlias = Literal["info", "warning", "error", "welcome"]
 
 _LOCAL_BY_DEFAULT = (
     "No key is set, so the model on this machine answers: {model}. Its first answer takes long: the model is fetched, "
     "and then reads its instructions; Esc stops that. #key adds the key of a provider, /model chooses another model."
 )
 _HELP = "#help lists keys and commands."
-_KEYS = "Enter sends \u00b7 Esc stops \u00b7 @ names a file"
+_KEYS = "{send} sends \u00b7 Esc stops \u00b7 @ names a file"
 _LONGEST_HEAD = 4096
 
 
@@ -51,10 +50,10 @@ def branch_of(folder: Path) -> str:
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
 
 
-def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, Kind]]:
+def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, NoticeKind]]:
     """Returns the notices about an agent and its session before the first prompt."""
     made, session, project = opened.made, opened.session, opened.opening.project
-    words: list[tuple[str, Kind]] = []
+    words: list[tuple[str, NoticeKind]] = []
     model = made.agent.model
     is_by_default = model.provider == "local" and not made.has_chosen_model
     if is_first:
@@ -63,7 +62,8 @@ def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, 
         where = f"{place}, on the branch {safe_line(branch, 80)}" if branch else place
         hello = f"{_LOCAL_BY_DEFAULT.format(model=model.model_id)}\n{where}" if is_by_default else f"{model} in {where}"
         note = f"\n{made.approval_mode.note}" if made.approval_mode.note else ""
-        words.append((f"{hello}. {_HELP}\n{_KEYS}{note}", "welcome"))
+        keys = _KEYS.format(send=opened.opening.settings.key_map().shown("send") or "a key")
+        words.append((f"{hello}. {_HELP}\n{keys}{note}", "welcome"))
         for warning in made.warnings:
             words.append((warning, "warning"))
     if session.warning:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from swink_agent.app.agent.standard import turn_limit
 from swink_agent.app.errors import SettingsError, UsageProblem
 from swink_agent.app.runs.telling import seconds
+from swink_agent.app.settings.key_bindings import ACTIONS
+from swink_agent.app.settings.settings import set_value, settings_file
+from swink_agent.rendering.checklist import checklist, counted
 
-from ...transcript.messages import HelpBlock
 from ..front import PickItem
 from . import COMMANDS
 
@@ -25,12 +27,21 @@ async def show_help(conversation: Conversation, rest: str) -> None:
     """`#help`: shows keys and commands."""
     names = [(f"{command.name} {command.usage}".strip(), command.help) for command in COMMANDS]
     parts = [("Keys", conversation.front.keys), ("Commands", names)]
-    conversation.transcript.add(HelpBlock(["\n".join([title, *_rows(rows, _WIDEST_NAME)]) for title, rows in parts]))
+    conversation.view.show_help(["\n".join([title, *_rows(rows, _WIDEST_NAME)]) for title, rows in parts])
+
+
+async def show_bindings(conversation: Conversation, rest: str) -> None:
+    """`/bindings`: lists the actions of the screen with their keys and the names by which the settings bind them."""
+    keys = conversation.opening.settings.key_map()
+    rows = [(action.name, f"{keys.shown(action.name, 5) or 'no key'}: {action.help}") for action in ACTIONS]
+    own = f"changed: {', '.join(keys.given)}" if keys.given else "all as usual"
+    head = f'Keys of the screen ({own}). [keys] in {settings_file()} changes them: search = "ctrl+x"'
+    conversation.notice("\n".join([head, *_rows(rows), "Esc, Ctrl+C, F7, F8 and the keys of questions always stay."]))
 
 
 async def clear(conversation: Conversation, rest: str) -> None:
     """`#clear`: clears the view, not the history."""
-    conversation.transcript.clear()
+    conversation.view.clear()
 
 
 async def show_info(conversation: Conversation, rest: str) -> None:
@@ -73,6 +84,12 @@ async def show_usage(conversation: Conversation, rest: str) -> None:
     conversation.notice("\n".join(_rows(facts)))
 
 
+async def show_todo(conversation: Conversation, rest: str) -> None:
+    """`/todo`: shows the whole list of things to do that the model keeps."""
+    items = conversation.todo
+    conversation.notice(f"{counted(items)}\n{checklist(items)}" if items else "the model has not made a list")
+
+
 async def copy_answer(conversation: Conversation, rest: str) -> None:
     """`#copy`: copies the last answer."""
     answer = conversation.answer
@@ -94,8 +111,6 @@ async def theme(conversation: Conversation, rest: str) -> None:
     if wanted not in _THEMES:
         raise UsageProblem(f"there is no theme {rest[:40]!r}: {', '.join(_THEMES)}")
     conversation.front.set_theme(wanted)
-    from swink_agent.app.settings.settings import set_value, settings_file
-
     try:
         set_value("theme", wanted, path=settings_file())
     except SettingsError as error:

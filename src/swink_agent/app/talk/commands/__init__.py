@@ -34,6 +34,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("#help", "", "keys and commands", "viewing:show_help"),
+    Command("/bindings", "", "keys, and how to change them", "viewing:show_bindings"),
     Command("#clear", "", "clear the view; the conversation stays", "viewing:clear"),
     Command("#info", "", "model, session, folder, tools and limits", "viewing:show_info"),
     Command("#copy", "", "copy the last answer", "viewing:copy_answer"),
@@ -52,9 +53,10 @@ COMMANDS = (
     Command("/plan", "", "switch plan mode on or off", "modes:plan", is_for_rest=True),
     Command("/skill", "[name] [text]", "send a prompt with a skill before it; alone, list them", "skills:use_skill"),
     Command("/editor", "[text]", "write a prompt in your own editor", "modes:editor"),
-    Command("/queue", "text", "send a follow-up after the run, as Tab does", "modes:queue"),
+    Command("/queue", "text", "a follow-up, after the run", "modes:queue"),
     Command("/compact", "[instructions]", "summarise the history to save space", "sessions:compact", is_for_rest=True),
     Command("/tasks", "[stop id|all]", "background commands: look at them, and stop them", "background:tasks"),
+    Command("/todo", "", "what the model has to do", "viewing:show_todo"),
     Command("/mcp", "[restart name]", "MCP servers: state, tools, a fresh start", "servers:show_servers"),
     Command("/usage", "", "tokens, cost and how full the window is", "viewing:show_usage"),
     Command("/reset", "", "begin a new, empty session", "sessions:reset", is_for_rest=True),
