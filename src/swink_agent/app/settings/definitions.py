@@ -172,6 +172,12 @@ DEFINITIONS = (
         choices=("auto", "bell", "off"),
     ),
     _setting("notify_after", "amount", "seconds after which a run counts as long for that", default=20.0),
+    Definition(
+        name="durable.url",
+        kind="text",
+        help="the store of durable runs: sqlite:///path or postgresql://user@host/database",
+        variable="SWINK_DURABLE_URL",
+    ),
     _setting("models_dir", "folder", "where local models are kept, instead of the cache folder"),
     *[_address_of(provider) for provider in PROVIDERS if provider.url_variables],
 )
