@@ -25,9 +25,7 @@ def durable_named(name: str, folder: Path) -> Durable:
 
     found = object_named(name, folder, "Durable", "durable")
     if not isinstance(found, Durable):
-        raise UsageProblem(
-            f"{name!r} is not a Durable but a {type(found).__name__}: swink_agent.durable has that class"
-        )
+        raise UsageProblem(f"{name!r} is a {type(found).__name__}, not a swink_agent.durable.Durable")
     return found
 
 

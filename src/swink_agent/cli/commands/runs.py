@@ -82,7 +82,8 @@ def _use(ctx: click.Context, url: str | None, app: str | None, work: Callable[[D
 
 
 def _wants_json(ctx: click.Context, as_json: bool) -> bool:
-    return as_json or bool((ctx.obj or {}).get("as_json"))
+    before: dict[str, Any] = ctx.obj or {}
+    return as_json or bool(before.get("as_json"))
 
 
 def _say_json(value: Any) -> None:
