@@ -27,6 +27,9 @@ COMMANDS = {
     ),
     "eval": ("swink_agent.cli.commands.eval:eval_group", "Run cases on an agent, score, compare, gate a release."),
     "skills": ("swink_agent.cli.commands.skills:skills", "List the skills that the agent can read here."),
+    "worker": ("swink_agent.cli.commands.worker:worker", "Take durable runs of an application's agents."),
+    "submit": ("swink_agent.cli.commands.worker:submit", "Queue a durable run of an application's agent."),
+    "runs": ("swink_agent.cli.commands.runs:runs", "List, follow, answer, cancel and retry durable runs."),
     "undo": ("swink_agent.cli.commands.undo:undo", "Put back what a run changed, with its commands too."),
     "doctor": (
         "swink_agent.cli.commands.doctor:doctor",
