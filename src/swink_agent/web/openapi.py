@@ -30,7 +30,9 @@ def document() -> dict[str, Any]:
     types = {_known(kind) for route in ROUTES for kind in (route.answer, route.body, route.query)} - {None}
     ordered = sorted(cast("set[type[Any]]", types), key=lambda kind: kind.__name__)
     _, components = msgspec.json.schema_components(
-        [*ordered, ProblemDocument, SessionInfo], ref_template=_REF, schema_hook=lambda _: {}
+        [*ordered, ProblemDocument, SessionInfo],
+        ref_template=_REF,
+        schema_hook=lambda _: {"description": "any JSON value"},
     )
     schemas = dict(components)
     schemas["Session"] = {"allOf": [{"$ref": _ref("SessionInfo")}, {"$ref": _ref("SessionState")}]}

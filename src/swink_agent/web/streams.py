@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -180,23 +180,29 @@ class Readers:
 
     async def serve(self, request: web.Request, log: EventLog, position: int | None) -> web.StreamResponse:
         """Sends what comes behind a position, or from now on for `None` or a place that is not kept."""
-        is_kept = position is None or log.holds(position)
-        reader = _Reader(request, log, position if position is not None and is_kept else log.position)
+        return await self._serve(request, [Place(log, position)])
+
+    async def serve_all(
+        self, request: web.Request, logs: Sequence[tuple[str, EventLog, int | None]]
+    ) -> web.StreamResponse:
+        """The same for several sessions in one stream, each event with the id of its session."""
+        return await self._serve(request, [Place(log, position, name) for name, log, position in logs])
+
+    async def _serve(self, request: web.Request, places: Sequence[Place]) -> web.StreamResponse:
+        reader = _Reader(request, places)
         self._open.add(reader)
         self._tick_soon()
-        unlisten = log.listen(reader.on_change)
+        unlisten = [place.log.listen(reader.on_change) for place in places]
         response = web.StreamResponse(headers=_HEADERS)
         try:
             await response.prepare(request)
-            first = b"retry: 1000\n\n"
-            if not is_kept:
-                first += Event(log.position, "reset", b'{"type":"reset"}').frame
-            await reader.write(response, first)
+            await reader.write(response, b"".join([b"retry: 1000\n\n", *[place.first() for place in places]]))
             await reader.run(response)
         except ConnectionError:
             pass  # the reader has left, or was closed because it did not read
         finally:
-            unlisten()
+            for end in unlisten:
+                end()
             self._open.discard(reader)
         return response
 
@@ -228,17 +234,56 @@ class Readers:
             self._ticking = None
 
 
-class _Reader:
-    """One open stream: its place in the log, and whether it is read."""
+class Place:
+    """How far a reader is in a log. With a name, each event says of which session it is."""
 
-    def __init__(self, request: web.Request, log: EventLog, position: int) -> None:
-        self._request = request
-        self._log = log
-        self._position = position
-        self._taken = log.size - sum([len(frame) for frame in log.frames_behind(position)])
-        """The size of the log up to the reader's place."""
-        self._is_behind = position < log.position
+    def __init__(self, log: EventLog, position: int | None, name: str = "") -> None:
+        self.log = log
+        self.name = name
+        self.is_kept = position is None or log.holds(position)
+        self.position = position if position is not None and self.is_kept else log.position
+        self.taken = log.size - sum([len(frame) for frame in log.frames_behind(self.position)])
+        """The size of the log up to here."""
+        self.is_behind = self.position < log.position
         """Whether it still reads what it missed, which is not counted."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that came since the reader had read all."""
+        return 0 if self.is_behind else self.log.size - self.taken
+
+    def first(self) -> bytes:
+        """What a reader is told before all else."""
+        return b"" if self.is_kept else self._framed([Event(self.log.position, "reset", b'{"type":"reset"}')])
+
+    def next(self) -> bytes:
+        """The next frames; empty if there are none. Raises `ConnectionError` if they are not kept any more."""
+        log = self.log
+        if self.position == log.position:
+            self.is_behind = False
+            return b""
+        if not log.holds(self.position):
+            raise ConnectionAbortedError("the reader was too slow for what is kept, and comes back")
+        before = self.position
+        frames, self.position = log.frames_after(self.position, _AT_ONCE)
+        chunk = b"".join(frames)
+        self.taken += len(chunk)
+        return chunk if not self.name else self._framed(log.events_after(before)[: len(frames)])
+
+    def _framed(self, events: Sequence[Event]) -> bytes:
+        if not self.name:
+            return b"".join([event.frame for event in events])
+        wrapped = b'data: {"session":"%s","id":%d,"event":"%s","data":%s}\n\n'
+        name = self.name.encode()
+        return b"".join([wrapped % (name, event.id, event.name.encode(), event.data) for event in events])
+
+
+class _Reader:
+    """One open stream: its places in the logs, and whether it is read."""
+
+    def __init__(self, request: web.Request, places: Sequence[Place]) -> None:
+        self._request = request
+        self._places = places
         self._wake = asyncio.Event()
         self._is_over = False
         self._sent = 0
@@ -248,7 +293,7 @@ class _Reader:
         self._beats = False
 
     def on_change(self) -> None:
-        if not self._is_behind and self._log.size - self._taken + self._buffered > MOST_UNSENT:
+        if sum([place.unsent for place in self._places]) + self._buffered > MOST_UNSENT:
             self.close()
         self._wake.set()
 
@@ -268,7 +313,7 @@ class _Reader:
             self._progress = (gone, now)
         elif now - self._progress[1] >= LONGEST_UNSENT:
             self.close()
-        elif now - self._written_at >= _BEAT:
+        if now - self._written_at >= _BEAT:
             self._beats = True
             self._wake.set()
 
@@ -281,23 +326,17 @@ class _Reader:
         self._wake.set()
 
     async def run(self, response: web.StreamResponse) -> None:
-        log = self._log
         while not self._is_over:
-            if self._position < log.position:
-                if not log.holds(self._position):
-                    return  # it was too slow for what is kept, and comes back
-                frames, self._position = log.frames_after(self._position, _AT_ONCE)
-                chunk = b"".join(frames)
-                self._taken += len(chunk)
+            self._wake.clear()
+            chunk = b"".join([place.next() for place in self._places])
+            if chunk:
                 await self.write(response, chunk)
                 continue
-            self._is_behind = False
-            if log.is_closed:
+            if all(place.log.is_closed for place in self._places):
                 return
             if self._beats:
                 self._beats = False
                 await self.write(response, b":\n\n")
-            self._wake.clear()
             await self._wake.wait()
 
     async def write(self, response: web.StreamResponse, data: bytes) -> None:

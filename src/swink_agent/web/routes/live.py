@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
@@ -12,7 +12,10 @@ from msgspec import Meta
 from swink_agent.app.talk.queue import QueuedKind
 
 from ..problems import Problem, invalid
+from ..streams import EventLog
 from .asking import Asked, answered, read_bytes
+
+_MOST_AT_ONCE = 100
 
 
 class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +52,10 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class After(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after: str = ""
+
+
+class Several(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sessions: str
 
 
 async def prompt(asked: Asked) -> web.StreamResponse:
@@ -128,23 +135,31 @@ async def events(asked: Asked) -> web.StreamResponse:
     return await site.readers.serve(asked.request, room.log, position_of(asked.request, asked.query.after))
 
 
+async def all_events(asked: Asked) -> web.StreamResponse:
+    site = asked.site
+    logs: list[tuple[str, EventLog, int | None]] = []
+    for part in [part for part in asked.query.sessions.split(",") if part][:_MOST_AT_ONCE]:
+        name, _, after = part.partition(":")
+        await site.authorized(asked.request, "read", name)
+        session_id = await site.find(name)
+        logs.append((session_id, site.rooms.of(session_id).log, _position(after)))
+    if not logs:
+        raise invalid("name the sessions, each with its position: sessions=ID:POSITION,ID:POSITION")
+    if site.readers.is_full:
+        raise too_many()
+    return await site.readers.serve_all(asked.request, logs)
+
+
 def position_of(request: web.Request, after: str) -> int | None:
     """Where a reader goes on: the last id that it has seen, or what its address says; `None` for from now."""
-    given = request.headers.get("last-event-id", "").strip() or after.strip()
+    return _position(request.headers.get("last-event-id", "").strip() or after.strip())
+
+
+def _position(given: str) -> int | None:
     if not given:
         return None
-    try:
-        return int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else -1
-    except ValueError:
-        return -1
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else -1  # -1 is never kept
 
 
 def too_many() -> Problem:
     return Problem(503, "too_many", "too many streams are open: close one, or try again", {"retry-after": "5"})
-
-
-class EventsSchema(msgspec.Struct, frozen=True):
-    """The data of an event. `type` is its name; the other fields are those of the event."""
-
-    type: str
-    fields: dict[str, Any] = {}

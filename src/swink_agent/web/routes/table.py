@@ -54,6 +54,10 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", f"{_S}/command", "write", live.command, "Begin a command", live.Accepted, 202, None, live.Line),
     Route("POST", f"{_S}/uploads", "write", live.upload, "Upload a picture or a PDF", Upload, 201, raw=True),
     Route("GET", f"{_S}/events", "read", live.events, "What happens in the session", STREAM, query=live.After),
+    Route(
+        "GET", "events", "read", live.all_events, "What happens in several sessions, in one stream", STREAM,
+        query=live.Several,
+    ),
     Route("GET", "runs", "operate", runs.list_runs, "Durable runs", runs.Runs, query=runs.RunsQuery),
     Route("POST", "runs", "operate", runs.submit, "Submit a durable run", _Object, 201, None, runs.NewRun),
     Route("GET", _R, "operate", runs.read, "A durable run", _Object),
