@@ -35,6 +35,7 @@ COMMANDS = {
         "swink_agent.cli.commands.doctor:doctor",
         "Show what works on this machine, and what to do about the rest.",
     ),
+    "web": ("swink_agent.cli.commands.web:web", "Open the agent in a browser, and serve its API."),
     "acp": ("swink_agent.cli.commands.acp:acp", "Serve the agent to an editor over stdin and stdout."),
     "mcp": ("swink_agent.cli.commands.mcp:mcp", "List and test MCP servers; serve the agent's tools as one."),
     "proxy": ("swink_agent.cli.commands.proxy:proxy", "Serve models to machines that have no keys."),
