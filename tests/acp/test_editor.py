@@ -150,6 +150,27 @@ async def test_anything_but_a_yes_is_a_no(folder: Path, answer: str) -> None:
     assert editor.statuses() == ["pending", "failed"]
 
 
+async def test_access_is_asked_about_in_its_normal_form_and_can_be_allowed_for_the_session(folder: Path) -> None:
+    editor = Editor("allow_always")
+    access = {"access": {"network": ["Example.ORG."]}, "reason": "to fetch"}
+    replies = [asked("bash", command=f"echo {name} >> a.txt", **access) for name in ("one", "two")]
+    async with (
+        FakeProvider("anthropic", [*replies, "Done."]) as provider,
+        connected(folder, provider, editor, "--approve", "auto") as agent,
+    ):
+        session = await agent.new_session(cwd=str(folder), mcp_servers=[])
+        await agent.set_session_mode(session_id=session.session_id, mode_id="ask")
+        await agent.set_session_mode(session_id=session.session_id, mode_id="auto")
+        await agent.prompt(session_id=session.session_id, prompt=[text_block("Fetch it")])
+    if "no sandbox" in str(provider.bodies[-1]) or not editor.questions:
+        pytest.skip("no sandbox works here, so nothing can be asked for")
+    [(question, options)] = editor.questions
+    assert question.raw_input["access"] == {"network": ["example.org"]}
+    assert "! network: example.org\n" in question.content[0].content.text
+    assert [option.name for option in options] == ["Allow", "Allow for this session what asks for no more", "Reject"]
+    assert (folder / "a.txt").read_text() == "one\ntwo\n"
+
+
 async def test_cancelling_ends_the_prompt_and_its_question_and_the_session_goes_on(folder: Path) -> None:
     editor = Editor(None)
     replies = [asked("write_file", path="a.txt", content="x"), "Still here."]

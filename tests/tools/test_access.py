@@ -459,7 +459,7 @@ async def test_unattended_it_is_rejected(places: Places, usual: BashTool) -> Non
     result = await Agent(MODEL, stream_fn=script, tools=[usual], approve=Approvals(mode="all")).prompt("go")
     (outcome,) = [message for message in result.messages if message.role == "tool_result"]
     assert outcome.outcome == ToolOutcome.REJECTED
-    assert "there is nobody to ask" in extract_text(outcome.content)
+    assert "no one can answer a question here" in extract_text(outcome.content)
 
 
 # -- the sandboxes -------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ from swink_agent.tools._sandbox_limits import (
 )
 
 NETWORK = f"[sandbox: {NO_NETWORK}]"
+# The interpreter itself: a virtual environment beneath /tmp is out of a command's sight.
+PYTHON = Path(sys.executable).resolve()
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ async def run(shell: BashTool, command: str) -> AgentToolResult:
         "echo x > ../outside/new",
         "rm {outside}/file",
         "cp file {outside}/; false",
-        f"{sys.executable} -c \"open('{{outside}}/file', 'w')\"",
+        f"{PYTHON} -c \"open('{{outside}}/file', 'w')\"",
     ],
 )
 async def test_a_write_outside_the_folder_is_told(shell: BashTool, places: tuple[Path, Path], command: str) -> None:
@@ -85,7 +87,7 @@ async def test_a_host_that_cannot_be_reached_is_told(shell: BashTool) -> None:
     assert extract_text(result.content).endswith(f"\n[sandbox: {what}; {ask}]"), extract_text(result.content)
     assert result.details["walls"] == [what]
     names = "import socket; socket.getaddrinfo('example.invalid', 80)"
-    result = await run(shell, f'{sys.executable} -c "{names}"')
+    result = await run(shell, f'{PYTHON} -c "{names}"')
     assert extract_text(result.content).endswith(f"[exit code 1]\n{NETWORK}"), extract_text(result.content)
 
 

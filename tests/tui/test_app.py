@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 from swink_agent import Agent, Defer
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.runs.sessions import WantedSession
+from swink_agent.app.talk.options import TalkOptions
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.app.trust.worked_folders import WorkedFolders
 from swink_agent.local.events import LocalModelEvent, LocalState
@@ -25,7 +26,6 @@ from swink_agent.sandbox import probe_backends
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import standard_tools
 from swink_agent.tui.app import SwinkApp
-from swink_agent.tui.talk.options import TalkOptions
 from swink_agent.tui.widgets.completion_list import CompletionList
 from swink_agent.tui.widgets.question_panel import QuestionPanel
 from swink_agent.tui.widgets.search_bar import SearchBar
@@ -281,7 +281,7 @@ async def test_the_screen_at_a_width(made: Made, width: int) -> None:
     app = made(call("read_file", path="a.py"), edit, text(REPLY), allow=["edit_file"])
 
     async def work(pilot: Pilot[int]) -> None:
-        app.talk.transcript.clear()
+        app.shown.transcript.clear()
         await pilot.press("g", "o", "enter")
         await until(pilot, lambda: app.talk.state == "idle" and not app.talk.is_running and "done" in app.talk.answer)
         await until(pilot, lambda: "idle" in rows_of(app)[-1])

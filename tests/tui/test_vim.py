@@ -36,14 +36,14 @@ async def test_escape_stops_what_runs_only_from_normal_mode(made: Made) -> None:
 
     async def work(pilot: Pilot[int]) -> None:
         await pilot.press(*"!sleep 60", "enter")
-        await until(pilot, lambda: bool(app.talk.running_tools))
+        await until(pilot, lambda: bool(app.shown.running))
         await pilot.press(*"hi", "escape")
         assert app.composer.vim_mode == "NORMAL"
         await pilot.press("d", "escape")  # which only ends what was begun
         await pilot.pause(0.1)
-        assert app.talk.running_tools
+        assert app.shown.running
         await pilot.press("escape")
-        await until(pilot, lambda: not app.talk.running_tools)
+        await until(pilot, lambda: not app.shown.running)
         assert app.composer.text == "hi"
 
     await in_app(app, work)

@@ -62,11 +62,14 @@ from .updates import SessionUpdates, replayed, title_of
 _MODES: dict[ApprovalsMode, str] = {
     "ask": "Every call that needs approval is asked about.",
     "smart": "Harmless calls run; other calls are asked about.",
+    "auto": "What the sandbox confines runs unasked; what leaves it is asked about.",
     "all": "Nothing is asked about. Deny rules and the sandbox still apply.",
     "none": "Nothing that needs approval runs.",
 }
 _LIMITS = frozenset({"max_turns", "max_duration", "budget"})
 _LISTED = 200
+_CLOSING = 3.0
+"""Seconds in which hooks can end when a session is closed."""
 
 
 class _EditorSession:
@@ -86,8 +89,8 @@ class _EditorSession:
         return str(self.opening.folder)
 
     async def close(self) -> None:
-        """Ends the session, its MCP servers, and what its tools started."""
-        await self.made.end_servers()
+        """Ends the session, its hooks and MCP servers, and what its tools started."""
+        await self.made.finish(_CLOSING)
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -280,11 +283,13 @@ class EditorAgent:
             PermissionOption(option_id="allow_once", name="Allow", kind="allow_once"),
             PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
         ]
-        kinds = (ApprovalChoice.SESSION_PREFIX, ApprovalChoice.SESSION_TOOL)
+        kinds = (ApprovalChoice.SESSION_ACCESS, ApprovalChoice.SESSION_PREFIX, ApprovalChoice.SESSION_TOOL)
         always = next((one for one in kinds if one in question.choices), None)
         if always is not None:
             what = (question.prefix or "") if always == ApprovalChoice.SESSION_PREFIX else request.name
             name = f"Always allow {safe_line(what)}"
+            if always == ApprovalChoice.SESSION_ACCESS:
+                name = "Allow for this session what asks for no more"
             options.insert(1, PermissionOption(option_id="allow_always", name=name, kind="allow_always"))
         asking = asyncio.ensure_future(
             self._editor.request_permission(
@@ -293,7 +298,8 @@ class EditorAgent:
                     tool_call_id=request.call_id,
                     title=title_of(request.name, request.arguments),
                     content=_shown(question, session.folder),
-                    raw_input=request.arguments,
+                    # Access as it would open, never as the model wrote it.
+                    raw_input={**request.arguments, **({"access": request.scope["access"]} if question.access else {})},
                 ),
                 options=options,
             )
@@ -361,8 +367,7 @@ def _server_settings(servers: Sequence[Any]) -> tuple[ServerSettings, ...]:
 
 def _modes(session: _EditorSession) -> SessionModeState:
     current = session.made.approvals.mode
-    names = dict(_MODES) if current in _MODES else {**_MODES, current: "What the sandbox confines runs unasked."}
-    modes = [SessionMode(id=name, name=name.capitalize(), description=words) for name, words in names.items()]
+    modes = [SessionMode(id=name, name=name.capitalize(), description=words) for name, words in _MODES.items()]
     return SessionModeState(current_mode_id=current, available_modes=modes)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from swink_agent.sandbox import BackendReport
 
 State: TypeAlias = Literal["ok", "note", "problem"]
-_OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DATA_DIR", "SWINK_DEBUG"})
+_OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DATA_DIR", "SWINK_DEBUG", "SWINK_HOOK"})
 _SPARE_BYTES = 500_000_000
 
 
@@ -55,6 +55,7 @@ def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.envir
         lambda: _approvals(settings, folder, findings),
         lambda: _keys(credentials),
         lambda: _packages(settings, folder),
+        lambda: _hooks(settings, folder, environ),
         lambda: _local(settings),
         lambda: _model(settings, credentials),
         lambda: _sessions(settings),
@@ -205,6 +206,30 @@ def _switch(extra: Extra, setting: str, on: Sequence[str]) -> Finding:
     """One that is installed and not used, as it should be until the user wants it."""
     text = f"the {extra.kind} {extra.name} of {extra.package} is installed, and off"
     return Finding("packages", "note", text, f"swink config set {setting} {','.join((*on, extra.name))}")
+
+
+def _hooks(settings: Settings, folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
+    """Whether the program of each hook can be started from here."""
+    if not settings.hooks:
+        return []
+    from swink_agent.sandbox import repository_folders
+    from swink_agent.sandbox.starting import check_words, trusted_program
+
+    outside = [] if folder is None else [str(folder.resolve()), *repository_folders(str(folder.resolve()))]
+    findings: list[Finding] = []
+    for hook in settings.hooks:
+        text = f"{hook.name}, {hook.summary}"
+        try:
+            program = trusted_program(hook.argv[0], outside=outside, environ=environ)
+            check_words(hook.argv[1:], outside=outside)
+            problem = "" if os.access(program, os.X_OK) else f"{program} cannot be run"
+        except OSError as error:
+            problem = f"{hook.argv[0]}: {error.strerror or error}"
+        if problem and hook.enabled:
+            findings.append(Finding("hooks", "problem", f"{text}: {problem}", f"mend or remove it: {hook.source}"))
+        else:
+            findings.append(Finding("hooks", "ok" if hook.enabled else "note", text))
+    return findings
 
 
 def _local(settings: Settings) -> list[Finding]:

@@ -1,6 +1,6 @@
 """The full-screen program: a conversation, drawn with Textual.
 
-Owns the layout, the keys that do not edit text, and how often the screen is drawn. `talk` holds the conversation,
+Owns the layout, the keys that do not edit text, and how often the screen is drawn. `app.talk` holds the conversation,
 `transcript` lays it out, and `full_screen` starts and ends the program.
 """
 
@@ -23,6 +23,9 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 
 from swink_agent.app.settings.paths import data_folder
+from swink_agent.app.talk.commands import COMMANDS, is_command
+from swink_agent.app.talk.conversation import Conversation
+from swink_agent.app.talk.options import TalkOptions
 
 from .attention import Attention
 from .composing.completer import Completer
@@ -32,9 +35,7 @@ from .driver import TerminalApp, TerminalDriver, terminal_painter
 from .own_status import own_status, status_facts
 from .screen_front import ScreenFront
 from .status_rows import Activity, Status
-from .talk.commands import COMMANDS, is_command
-from .talk.conversation import Conversation
-from .talk.options import TalkOptions
+from .terminal_view import TerminalView
 from .themes import THEMES, Theme, is_light, theme_for
 from .widgets.bars import ActivityPanel, StatusBar, TodoPanel, WaitingMessages
 from .widgets.composer import Composer
@@ -109,7 +110,8 @@ class SwinkApp(TerminalApp[int]):
         self.theme = f"swink-{theme.name}"
         self.environ = environ
         self.keys = options.opening.settings.key_map()
-        self.talk = Conversation(options, ScreenFront(self))
+        self.shown = TerminalView()
+        self.talk = Conversation(options, ScreenFront(self), self.shown)
         self._own = own_status(options, self.talk, self.draw_soon, environ)
         self._has_motion = options.has_motion
         self._clock = clock
@@ -138,7 +140,7 @@ class SwinkApp(TerminalApp[int]):
         )
         self._long_run: float = options.opening.settings.value("notify_after")
         self._was_running = False
-        self.view = TranscriptView(self.talk.transcript, theme)
+        self.view = TranscriptView(self.shown.transcript, theme)
         self.view.set_motion(not self._has_motion)
         self.view.set_painter(terminal_painter(self))
         history = PromptHistory(data_folder(environ) / "prompts.jsonl", self.redact)
@@ -224,7 +226,7 @@ class SwinkApp(TerminalApp[int]):
     def _draw(self) -> None:
         self._is_due = False
         talk = self.talk
-        is_busy = talk.is_running or bool(talk.running_tools)
+        is_busy = talk.is_running or bool(self.shown.running)
         self._tell_end(talk.is_running)
         self.composer.is_running = talk.is_running
         self.composer.mode = talk.mode
@@ -255,7 +257,8 @@ class SwinkApp(TerminalApp[int]):
     def _draw_time(self) -> None:
         talk = self.talk
         running = [
-            Activity(block.name, block.summary, talk.seconds_of(block), block.newest) for block in talk.running_tools
+            Activity(block.name, block.summary, self.shown.seconds_of(block), block.newest)
+            for block in self.shown.running
         ]
         frame = self._frame if self._has_motion else None
         self._activity.show(running, talk.progress, frame, self.looks)
@@ -420,7 +423,7 @@ class SwinkApp(TerminalApp[int]):
         """Closes what is open, or else stops the run."""
         if self.view.selected_block is not None:
             self.view.clear_selection()
-        elif self.talk.is_running or self.talk.running_tools:
+        elif self.talk.is_running or self.shown.running:
             self._stop()
 
     def _escape_at_once(self) -> None:
@@ -442,7 +445,7 @@ class SwinkApp(TerminalApp[int]):
         elif isinstance(self.screen, ModalScreen):
             self.screen.dismiss(None)
             self.say("Ctrl+C again leaves", _TWICE)
-        elif self.talk.is_running or self.talk.running_tools:
+        elif self.talk.is_running or self.shown.running:
             self._stop()
             self.say("Ctrl+C again leaves", _TWICE)
         elif text := self.composer.selected_text or self.view.selected_text():

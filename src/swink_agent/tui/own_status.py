@@ -23,8 +23,8 @@ from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox.starting import check_words, start_program
 
 if TYPE_CHECKING:
-    from .talk.conversation import Conversation
-    from .talk.options import TalkOptions
+    from swink_agent.app.talk.conversation import Conversation
+    from swink_agent.app.talk.options import TalkOptions
 
 _INTERVAL = 1.0
 """Least seconds between two starts."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from textual.screen import ModalScreen
 
 from swink_agent.app.settings.key_bindings import ACTIONS, KeyMap
+from swink_agent.app.talk.front import PickItem, PreviewFn
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 from swink_agent.core.approval import Defer
 
-from .talk.front import PickItem, PreviewFn
+from .transcript.line import Line, Span
 
 if TYPE_CHECKING:
     from .app import SwinkApp
@@ -107,7 +108,11 @@ class ScreenFront:
     async def pick(self, title: str, items: Sequence[PickItem], preview: PreviewFn | None = None) -> str | None:
         from .widgets.picker import Picker
 
-        return await self._screen(Picker(title, items, preview, style_of=self._app.looks.style))
+        async def lines(key: str) -> list[Line]:
+            assert preview is not None
+            return [Line((Span(text, "dim" if is_dim else "text"),)) for text, is_dim in await preview(key)]
+
+        return await self._screen(Picker(title, items, preview and lines, style_of=self._app.looks.style))
 
     async def read_secret(self, title: str) -> str | None:
         from .widgets.secret_input import SecretInput

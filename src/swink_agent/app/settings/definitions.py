@@ -112,6 +112,13 @@ DEFINITIONS = (
     _setting(
         "extra_tools", "names", "additional tools, by name: web_fetch, and those of installed packages", default=()
     ),
+    _setting(
+        "web_search",
+        "switch",
+        "whether the model may search the web by its provider's own search, which costs extra",
+        default=False,
+        in_project="stricter",
+    ),
     _setting("skills", "switch", "whether the model can read skills", default=True, in_project="stricter"),
     _setting("web_private", "names", "private addresses that web_fetch may ask: 127.0.0.1:8080", default=()),
     _setting("extra_policies", "names", "policies of installed packages, by name, that watch every run", default=()),
@@ -208,8 +215,9 @@ def definition_of(name: str, place: str = "") -> Definition:
         installed = provider_named(name.removeprefix(_ADDRESS))
         if installed is not None and installed.url_variables:
             return _address_of(installed)
-    if name == "mcp" or name.startswith("mcp."):
-        raise SettingsError(f"{place + ': ' if place else ''}{name} is set by hand: [mcp.servers.NAME] in the file")
+    for table, header in (("mcp", "[mcp.servers.NAME]"), ("hooks", "[hooks.NAME]")):
+        if name == table or name.startswith(f"{table}."):
+            raise SettingsError(f"{place + ': ' if place else ''}{name} is set by hand: {header} in the file")
     from swink_agent.core.texts.likeness import close_names
 
     names = [definition.name for definition in all_definitions()] if name.startswith(_ADDRESS) else list(_BY_NAME)

@@ -27,6 +27,7 @@ from .definitions import (
     definition_in_file,
     definition_of,
 )
+from .hooks import HookSettings, notes_on_project, read_hooks
 from .key_bindings import KEYS, KeyMap, action_named, conflict_in, read_key
 from .mcp_servers import ServerSettings, expanded, joined_servers, read_servers
 from .paths import config_folder, write_whole
@@ -58,6 +59,8 @@ class SettingsFile(Value, frozen=True):
     """Invalid addresses, each with the reason: they disable one provider, not the program."""
     servers: Mapping[str, ServerSettings] = {}
     """The MCP servers by name."""
+    hooks: Mapping[str, HookSettings] = {}
+    """The hooks by name."""
 
     def source(self, name: str) -> str:
         return f"{self.path}:{self.lines.get(name, 1)}"
@@ -73,9 +76,12 @@ class Settings:
         *,
         environ: Mapping[str, str] | None = None,
         servers: Mapping[str, ServerSettings] | None = None,
+        hooks: Iterable[HookSettings] = (),
     ) -> None:
         self._values = dict(values)
         self._servers = dict(servers or {})
+        self.hooks = tuple(hooks)
+        """The user's hooks, in the order of the file."""
         self._environ: Mapping[str, str] = {} if environ is None else environ
         self.notes = tuple(notes)
 
@@ -96,7 +102,8 @@ class Settings:
 
     def replaced(self, name: str, item: SourcedValue) -> Settings:
         """The same settings with another value for one of them."""
-        return Settings({**self._values, name: item}, self.notes, environ=self._environ)
+        values = {**self._values, name: item}
+        return Settings(values, self.notes, environ=self._environ, servers=self._servers, hooks=self.hooks)
 
     def aliases(self) -> dict[str, SourcedValue]:
         """The aliases, each with the model or the other alias that it refers to."""
@@ -153,6 +160,7 @@ def load_settings(
     projects = (project,) if isinstance(project, SettingsFile) else tuple(project or ())
     for file in projects:
         _add_project(values, file, notes)
+        notes += notes_on_project(file.hooks)
     servers = joined_servers({} if user is None else user.servers, [(file.path, file.servers) for file in projects])
     for definition in [definition_of(name, item.source) for name, item in values.items() if alias_of(name) is None]:
         given = _in_environment(definition, environ)
@@ -164,7 +172,8 @@ def load_settings(
             definition = definition_of(name)
             checked = parse_value(definition, value, flag) if isinstance(value, str) else check(definition, value, flag)
             values[name] = _joined(definition, values[name], SourcedValue(checked, f"flag {flag}"))
-    return Settings(values, notes, environ=environ, servers=servers)
+    hooks = () if user is None else user.hooks.values()
+    return Settings(values, notes, environ=environ, servers=servers, hooks=hooks)
 
 
 def _in_environment(definition: Definition, environ: Mapping[str, str]) -> SourcedValue | None:
@@ -224,10 +233,11 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
     lines = {name: found.get(name, 1) for name in file.values}
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
-    tables = file.table("mcp")
+    tables, of_hooks = file.table("mcp"), file.table("hooks")
     servers = {} if tables is None else read_servers(path, tables, file.line_near)
+    hooks = {} if of_hooks is None else read_hooks(path, of_hooks, file.line_near)
     for name, value in file.values.items():
-        if name.startswith("mcp."):
+        if name.startswith(("mcp.", "hooks.")):
             continue
         place = f"{path}, line {lines[name]}"
         definition = definition_in_file(name, place)
@@ -241,7 +251,7 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
     if conflict := conflict_in(_bindings(values)):
         name = f"{KEYS}{conflict[0]}"
         raise SettingsError(f"{path}, line {lines.get(name, 1)}: {name}: {conflict[1]}")
-    return SettingsFile(path, values, lines, problems, servers)
+    return SettingsFile(path, values, lines, problems, servers, hooks)
 
 
 def _bindings(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

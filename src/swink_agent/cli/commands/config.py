@@ -106,13 +106,18 @@ def show(as_json: bool = False) -> None:
     everything |= {f"keys.{action}": item for action, item in settings.bindings().items()}
     problems = settings_problems(settings, everything)
     if as_json:
-        click.echo(json.dumps({name: _object(name, item, problems) for name, item in everything.items()}, indent=2))
+        shown = {name: _object(name, item, problems) for name, item in everything.items()}
+        hooks = {
+            f"hooks.{hook.name}": {"value": _masked(hook.summary), "source": hook.source} for hook in settings.hooks
+        }
+        click.echo(json.dumps({**shown, **hooks}, indent=2))
         return
     rows = [
         (name, "cannot be used" if item.problem else _shown(name, item.value), item.source)
         for name, item in everything.items()
         if not name.startswith("base_url.") or item.value is not None or item.problem
     ]
+    rows += [(f"hooks.{hook.name}", safe_display(_masked(hook.summary), 100), hook.source) for hook in settings.hooks]
     click.echo(table(rows))
     screen = Screen(sys.stderr)
     for problem in problems.values():

@@ -189,7 +189,7 @@ class _Prompt:
                     await asyncio.to_thread(made.tasks.close)
                 return outcome
             finally:
-                await made.end_servers()
+                await made.finish()
 
         with made.agent.subscribe(reporter.on_event), made.agent.subscribe(output.on_event):
             return asyncio.run(wakeable(run_all()))

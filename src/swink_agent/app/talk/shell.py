@@ -19,7 +19,7 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, Text, ToolOutcome, UserMessage
 from swink_agent.sandbox import find_program
 
-from ..transcript import ShellBlock, Transcript
+from .front import ShownCommand, View
 
 FROM_SHELL = "from the shell"
 """The label of such a message in the transcript."""
@@ -34,13 +34,13 @@ _BEGIN, _END = "<user_shell_command>", "</user_shell_command>"
 
 
 class ShellCommand:
-    """One command: its process, its output and its block in the transcript."""
+    """One command: its process, its output and how it is shown."""
 
     def __init__(
         self,
         command: str,
         folder: Path,
-        transcript: Transcript,
+        view: View,
         redactor: Redactor | None,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -52,13 +52,12 @@ class ShellCommand:
         self._process: asyncio.subprocess.Process | None = None
         self._was_stopped = False
         self._output = _HeadAndTail(_MOST_KEPT)
-        self.block = ShellBlock(f"shell-{id(self):x}", "!", self._masked(command))
-        transcript.add(self.block)
+        self._shown: ShownCommand = view.show_command(self._masked(command))
 
     async def run(self) -> UserMessage:
         """Runs the command to its end; returns the message that reports it to the model."""
         start = self._clock()
-        self.block.begin()
+        self._shown.begin()
         code: int | None = None
         try:
             code = await self._run()
@@ -71,7 +70,7 @@ class ShellCommand:
             self.kill()
             text = self._masked(self._output.text)
             report = text if code == 0 else f"{text.rstrip()}\n[{self._ending(code)}]".lstrip()
-            self.block.finish(
+            self._shown.finish(
                 ToolOutcome.CANCELLED if self._was_stopped else ToolOutcome.RAN,
                 report,
                 is_error=code != 0,
@@ -99,7 +98,7 @@ class ShellCommand:
             text = decoder.decode(piece)
             self._output.add(text)
             if shown := text if masked is None else masked.feed(text):
-                self.block.hear(shown)
+                self._shown.hear(shown)
         return await process.wait()
 
     def stop(self) -> None:
@@ -140,18 +139,14 @@ class ShellCommand:
 class Shells:
     """The user's commands, and the messages that report them and are still to be sent to the model."""
 
-    def __init__(self, transcript: Transcript) -> None:
-        self._transcript = transcript
+    def __init__(self, view: View) -> None:
+        self._view = view
         self._running: list[ShellCommand] = []
         self._unsent: list[UserMessage] = []
 
-    @property
-    def running(self) -> list[ShellBlock]:
-        return [command.block for command in self._running]
-
     def run(self, command: str, folder: Path, redactor: Redactor | None) -> Coroutine[None, None, None]:
         """Shows a command at once; returns the coroutine that runs it."""
-        shell = ShellCommand(command, folder, self._transcript, redactor)
+        shell = ShellCommand(command, folder, self._view, redactor)
         self._running.append(shell)
 
         async def work() -> None:

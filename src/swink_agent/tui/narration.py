@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from swink_agent.app.runs.telling import seconds, shortening_of, summary_of
+from swink_agent.app.talk.shell import FROM_SHELL, is_from_shell
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
@@ -30,7 +31,6 @@ from swink_agent.core.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
-    TurnEnd,
     TurnResumed,
 )
 from swink_agent.core.record import CallRecord, RunRecord
@@ -38,10 +38,9 @@ from swink_agent.core.secrets.redaction import Redactor, RedactorStream
 from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.types import AgentMessage, AssistantMessage, StopReason, ToolOutcome, UserMessage, extract_text
 
-from ..transcript import Block, NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock, blocks_of
-from ..transcript.delegate import DelegateCall, DelegateProgress
-from ..transcript.parts import Cutter
-from .shell import FROM_SHELL, is_from_shell
+from .transcript import Block, NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock, blocks_of
+from .transcript.delegate import DelegateCall, DelegateProgress
+from .transcript.parts import Cutter
 
 _LONGEST_SUMMARY = 400
 _LABELS: dict[str, str] = {"steering": "steering", "follow_up": "follow-up"}
@@ -76,16 +75,6 @@ class Narration:
         """The calls of the current turn, in the reply's order."""
         self._is_earlier = False
         """Whether calls of an earlier run get their results."""
-        self._answer = ""
-
-    @property
-    def answer(self) -> str:
-        """The text of the last reply that has text, masked."""
-        return self._redactor.redact(self._answer)
-
-    @answer.setter
-    def answer(self, text: str) -> None:
-        self._answer = text
 
     @property
     def running(self) -> list[ToolBlock]:
@@ -127,9 +116,6 @@ class Narration:
                 self._show_delegate(event, record)
             case ContextCompacted(report=report):
                 self.notice(shortening_of(report))
-            case TurnEnd(message=message):
-                if message is not None:
-                    self._take_answer(message)  # a policy may have replaced the reply
             case AgentEnd(stopped_by=stopped_by):
                 self._close_reply("")
                 if stopped_by is not None:
@@ -225,16 +211,11 @@ class Narration:
         elif message.stop_reason == StopReason.LENGTH:
             note = "cut off at the model's limit of output"
         self._close_reply(stopped, note)
-        self._take_answer(message)
 
     def _close_reply(self, stopped: Literal["", "aborted", "error"], note: str = "") -> None:
         reply, self._reply = self._reply, None
         if reply is not None:
             reply.finish(stopped, note)
-
-    def _take_answer(self, message: AssistantMessage) -> None:
-        if text := message.text.strip():
-            self._answer = text
 
     # -- calls -------------------------------------------------------------------------------------------------
 
@@ -343,13 +324,6 @@ class Narration:
         self._calls = []
 
 
-def is_streamed(event: AgentEvent) -> bool:
-    """Whether the event of a delegate, at any depth, is a piece of text, of which nothing is shown."""
-    while type(event) is DelegateEvent:
-        event = event.event
-    return type(event) in (MessageUpdate, ToolExecutionUpdate)
-
-
 class _CallView:
     """A call of the current turn and its block."""
 
@@ -363,13 +337,12 @@ class _CallView:
         """When the call started; `None` if it is not running."""
 
 
-def shown_history(messages: Sequence[AgentMessage], redactor: Redactor) -> tuple[list[Block], str]:
-    """Returns the blocks of a history and its last answer, masked."""
+def shown_history(messages: Sequence[AgentMessage], redactor: Redactor) -> list[Block]:
+    """Returns the blocks of a history, masked."""
     blocks = blocks_of(messages, redact=redactor.redact, summary_of=summary_of)
     for block in blocks:
         if isinstance(block, UserBlock) and block.position is not None:
             message = messages[block.position]
             if isinstance(message, UserMessage) and is_from_shell(extract_text(message.content)):
                 block.label = FROM_SHELL
-    said = (message.text.strip() for message in reversed(messages) if isinstance(message, AssistantMessage))
-    return blocks, redactor.redact(next((text for text in said if text), ""))
+    return blocks

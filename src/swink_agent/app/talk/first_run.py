@@ -10,15 +10,14 @@ import contextvars
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from swink_agent.app.runs.telling import FetchProgress
 from swink_agent.core.cancel import call_in
 from swink_agent.rendering.escaping import safe_line
 
+from .front import NoticeKind
 from .open_agent import OpenAgent
-
-Kind: TypeAlias = Literal["info", "warning", "error", "welcome"]
 
 _LOCAL_BY_DEFAULT = (
     "No key is set, so the model on this machine answers: {model}. Its first answer takes long: the model is fetched, "
@@ -51,10 +50,10 @@ def branch_of(folder: Path) -> str:
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
 
 
-def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, Kind]]:
+def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, NoticeKind]]:
     """Returns the notices about an agent and its session before the first prompt."""
     made, session, project = opened.made, opened.session, opened.opening.project
-    words: list[tuple[str, Kind]] = []
+    words: list[tuple[str, NoticeKind]] = []
     model = made.agent.model
     is_by_default = model.provider == "local" and not made.has_chosen_model
     if is_first:

@@ -10,12 +10,11 @@ from swink_agent.core.extras import MissingExtra
 from swink_agent.mcp import McpError
 from swink_agent.rendering.escaping import safe_line
 
-from ..front import PickItem
+from ..front import PickItem, PreviewLine
 
 if TYPE_CHECKING:
     from swink_agent.app.agent.servers import McpServers, ServerStatus
 
-    from ...transcript.line import Line
     from ..conversation import Conversation
 
 _CHOICES = (("restart", "start it anew"), ("no", "leave it"))
@@ -40,7 +39,7 @@ async def show_servers(conversation: Conversation, rest: str) -> None:
         found = {item.name: item for item in servers.statuses()}
         items = [PickItem(item.name, item.name, _summary(item)) for item in found.values()]
 
-        async def preview(key: str) -> Sequence[Line]:
+        async def preview(key: str) -> Sequence[PreviewLine]:
             return _lines(found[key])
 
         picked = await conversation.front.pick("MCP servers", items, preview)
@@ -69,15 +68,13 @@ def _summary(item: ServerStatus) -> str:
     return f"{_STATES.get(item.state, item.state)}{tools}{problem}"
 
 
-def _lines(item: ServerStatus) -> list[Line]:
+def _lines(item: ServerStatus) -> list[PreviewLine]:
     """What the list shows beside a server."""
-    from ...transcript.line import Line, Span
-
-    texts = [(safe_line(item.target, 400), "dim")]
-    texts += [(safe_line(line, 400), "text") for line in item.problem.splitlines()]
-    texts += [(f"! {safe_line(warning, 400)}", "dim") for warning in item.warnings]
+    lines = [PreviewLine(safe_line(item.target, 400), is_dim=True)]
+    lines += [PreviewLine(safe_line(line, 400)) for line in item.problem.splitlines()]
+    lines += [PreviewLine(f"! {safe_line(warning, 400)}", is_dim=True) for warning in item.warnings]
     for tool in item.tools[:_SHOWN_TOOLS]:
-        texts.append((f"{tool.name}  {safe_line(tool.description.partition(chr(10))[0], 200)}", "text"))
+        lines.append(PreviewLine(f"{tool.name}  {safe_line(tool.description.partition(chr(10))[0], 200)}"))
     if len(item.tools) > _SHOWN_TOOLS:
-        texts.append((f"… and {len(item.tools) - _SHOWN_TOOLS} more", "dim"))
-    return [Line((Span(text, role),)) for text, role in texts]
+        lines.append(PreviewLine(f"… and {len(item.tools) - _SHOWN_TOOLS} more", is_dim=True))
+    return lines

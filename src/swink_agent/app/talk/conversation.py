@@ -1,8 +1,8 @@
 """The conversation of a user with one agent after another, in one session after another.
 
 `Conversation` connects a front end with the agent. It handles what the user sends, runs one thing at a time, and holds
-the queue, the mode and the state that the front end shows. `narration` turns a run into blocks of the transcript, and
-`commands` implements the commands. This module does not draw.
+the queue, the mode and the state that the front end shows. What happens goes to a `View`, which shows it, and questions
+to a `Front`, which asks them. `commands` implements the commands. This module does not draw.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from swink_agent.app.errors import ApplicationError, SettingsError
-from swink_agent.app.runs.input_files import attachment, refuse_unsendable
+from swink_agent.app.errors import ApplicationError, NoModel, SettingsError, UsageProblem
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.app.trust.worked_folders import WorkedFolders
 from swink_agent.core.agent.subscriptions import Subscription
@@ -28,23 +26,22 @@ from swink_agent.core.events import (
     TaskEnded,
     TaskStarted,
     ToolExecutionEnd,
+    ToolExecutionUpdate,
+    TurnEnd,
 )
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import AgentMessage, Cost, Document, Image, Text, Usage, UserMessage, extract_text
+from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, Usage, UserMessage, extract_text
 from swink_agent.rendering.checklist import TodoItem, masked_items, todo_items, todo_of
 
-from ..composing.pasting import mentioned_documents
-from ..transcript import ToolBlock, Transcript, UserBlock
-from ..transcript.messages import ChoiceBlock
 from .approving import APPROVE_NAMES, MAY_WORK, MEANINGS, WORK_CHOICES, next_place
 from .commands import command_in, is_command, run_command
 from .farewell import Farewell, resuming
 from .first_run import LibraryWarnings, LocalProgress, branch_of, first_words, short_folder
-from .front import Front
-from .narration import Narration, is_streamed, shown_history
+from .front import Front, NoticeKind, View
 from .open_agent import OpenAgent, SharedAgentOptions
 from .options import TalkOptions
 from .plan import ENTERED, LEFT, OFFER, Mode, PlanMode, carrying_out
+from .prompts import mentioned_in, user_message
 from .queue import MessageQueue, Queued, QueuedKind
 from .runner import AgentRun, Runner, State, Work
 from .shell import Shells
@@ -63,33 +60,34 @@ _AT_ONCE = frozenset({"/quit", "/q", "#help"})
 """Commands that work before the agent is ready."""
 _KEY_LINE = "nothing was sent: a line that begins with #key never goes to a model; give the command alone"
 _MASKED = "what looks like a secret was masked before the prompt was stored or sent; #key stores a key"
-_FRAME = 0.03
 _CLOSING = 3.0
 """Seconds that a run has to end when the conversation closes."""
 
 
-def _within_a_frame(call: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_later(_FRAME, call)
+class _KeyLine(UsageProblem):
+    """A text with a key in it, which is not even given back."""
 
 
 class Conversation:
     """The state and actions of a conversation. Use it in the thread of one event loop only."""
 
-    def __init__(self, options: TalkOptions, front: Front, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, options: TalkOptions, front: Front, view: View, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.options = options
         self.front = front
-        self.transcript = Transcript()
+        self.view = view
         self.usage = UsageTotals()
         self.plan = PlanMode()
         self.opening: Opening = options.opening
         self.opened: OpenAgent | None = None
-        self._clock = clock
         self._queue = MessageQueue()
-        self._narration = Narration(self.transcript, Redactor(), label=lambda: self.plan.label, clock=clock)
+        self._redactor = Redactor()
+        self._answer = ""
         self._subscription: Subscription | None = None
         self._gate = SendGate()
         self._runner = Runner(on_error=lambda text: self.notice(text, "error"), on_end=self._on_end, clock=clock)
-        self._shells = Shells(self.transcript)
+        self._shells = Shells(view)
         self._asked_about: list[str] = []
         """The ids of those calls of the last reply whose tools need approval."""
         self._first_images = options.images
@@ -187,26 +185,18 @@ class Conversation:
         return () if tasks is None else tasks.running
 
     @property
-    def running_tools(self) -> list[ToolBlock]:
-        return [*self._narration.running, *self._shells.running]
-
-    @property
     def answer(self) -> str:
-        """The last answer, masked."""
-        return self._narration.answer
-
-    def seconds_of(self, block: ToolBlock) -> float:
-        """Returns how long a call has been running."""
-        return self._narration.seconds_of(block)
+        """The text of the last reply that has text, masked."""
+        return self._redactor.redact(self._answer)
 
     def place_of(self, call_id: str) -> tuple[int, int]:
         """Returns the number of a call among the reply's calls that need approval, and their count."""
         ids = self._asked_about
         return (ids.index(call_id) + 1, len(ids)) if call_id in ids else (1, 1)
 
-    def notice(self, text: str, kind: Literal["info", "warning", "error", "welcome"] = "info") -> None:
-        """Adds a message from the program to the transcript, masked."""
-        self._narration.notice(text, kind)
+    def notice(self, text: str, kind: NoticeKind = "info") -> None:
+        """Shows a message from the program, masked."""
+        self.view.notice(text, kind)
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -236,11 +226,7 @@ class Conversation:
             return
         if opened.made.servers is not None:
             opened.made.servers.begin()  # while the user writes the first prompt
-        early = tuple(self.transcript.blocks)  # blocks that the user asked for meanwhile, such as #help
-        self.adopt(opened)
-        for text, kind in first_words(opened):
-            self.notice(text, kind)
-        self.transcript.extend(early)
+        self.adopt(opened, is_first=True)
 
     async def _look_at_branch(self) -> None:
         self.branch = await asyncio.to_thread(branch_of, self.opening.folder)
@@ -256,7 +242,7 @@ class Conversation:
             return
         if keys:
             rows = [(key, *words) for key, words in zip(keys, WORK_CHOICES, strict=True)]
-            self.transcript.add(ChoiceBlock(MAY_WORK, rows, self.choose_work))
+            self.view.offer(MAY_WORK, rows, self.choose_work)
         else:
             self.notice("\n".join([MAY_WORK, *[f"/work {key}: {words}" for key, words in WORK_CHOICES]]))
 
@@ -292,7 +278,7 @@ class Conversation:
             return
         self._recent = [session_id for session_id, _, _ in recent]
         rows = [(key, title, detail) for key, (_, title, detail) in zip(keys, recent, strict=False)]
-        self.transcript.add(ChoiceBlock("The last sessions here:", rows, self.resume_recent))
+        self.view.offer("The last sessions here:", rows, self.resume_recent)
 
     def resume_recent(self, number: int) -> None:
         """Resumes one of the offered sessions, if this one is still empty."""
@@ -303,28 +289,28 @@ class Conversation:
     def _is_empty(self) -> bool:
         return self.opened is not None and not self.is_running and not len(self.opened.agent.messages)
 
-    def adopt(self, opened: OpenAgent, *, is_same_session: bool = False) -> None:
-        """Continues with this agent; if its session is another one, shows that session's history."""
+    def adopt(self, opened: OpenAgent, *, is_same_session: bool = False, is_first: bool = False) -> None:
+        """Continues with this agent; if its session is another one, shows that session's history.
+
+        The first one is shown above what the user asked for meanwhile, such as `#help`.
+        """
         if self._subscription is not None:
             self._subscription.unsubscribe()
-        answer = self._narration.answer
         self.opened, self.opening = opened, opened.opening
         self._runner.state = "idle"
         agent = opened.agent
-        self._narration = Narration(
-            self.transcript, opened.redactor, label=lambda: self.plan.label, clock=self._clock, later=_within_a_frame
-        )
+        self._redactor = opened.redactor
+        self.view.adopt(opened.redactor, lambda: self.plan.label)
         self._subscription = agent.subscribe(self._on_event)
         self.plan.adopt(agent)
         if is_same_session:
-            self._narration.answer = answer
             self._queue.move(agent)
             self.usage.set_agent(agent, opened.opening.settings)
         else:
-            self._begin(opened)
+            self._begin(opened, is_first=is_first)
         self.front.changed()
 
-    def _begin(self, opened: OpenAgent) -> None:
+    def _begin(self, opened: OpenAgent, *, is_first: bool) -> None:
         info, agent = opened.session.info, opened.agent
         self._shells.forget()
         self.plan.plan = ""
@@ -332,15 +318,17 @@ class Conversation:
         messages = tuple(agent.messages)
         sent = opened.session.context or messages
         self.usage.begin(agent, opened.opening.settings, sent=sent, usage=usage, cost=cost)
-        self.show(messages)
+        self._take_over(messages)
+        self.view.show(messages, first_words(opened) if is_first else (), is_first=is_first)
 
     def show(self, messages: Sequence[AgentMessage]) -> None:
-        """Replaces the transcript with this history."""
-        assert self.opened is not None
-        blocks, self._narration.answer = shown_history(messages, self.opened.redactor)
-        self.todo = masked_items(todo_items(messages), self.opened.redactor.redact)
-        self.transcript.clear()
-        self.transcript.extend(blocks)
+        """Shows this history alone."""
+        self._take_over(messages)
+        self.view.show(messages)
+
+    def _take_over(self, messages: Sequence[AgentMessage]) -> None:
+        self._answer = _last_answer(messages)
+        self.todo = masked_items(todo_items(messages), self._redactor.redact)
 
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
         """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""
@@ -410,6 +398,25 @@ class Conversation:
         # The new agent has all tools and the full prompt; in plan mode `adopt` restricts it.
         self.adopt(await asyncio.to_thread(self.opened.with_agent, opening, self.around, model), is_same_session=True)
 
+    async def let_go(self) -> None:
+        """Closes the session between runs, so that other programs can use it. The agent stays; see `take_up`."""
+        if self.opened is not None and not self.is_running:
+            with self.holding():
+                if problem := await asyncio.to_thread(self.opened.let_go):
+                    self.notice(problem, "warning")
+
+    async def take_up(self) -> None:
+        """Opens the session again, with what was added to it meanwhile. Raises `ApplicationError`."""
+        opened = self.opened
+        if opened is None or opened.holds_session:
+            return
+        with self.holding():
+            if await asyncio.to_thread(opened.take_up):
+                messages = tuple(opened.agent.messages)
+                self.usage.cut(opened.session.context or messages)
+                self.show(messages)
+                self.front.changed()
+
     def holding(self) -> AbstractContextManager[None]:
         """Returns a context manager that delays what the user sends, so that no run begins in it."""
         return self._gate.shut()
@@ -450,37 +457,46 @@ class Conversation:
         await self._gate.passed()
         if not text.strip() and not images:
             return
-        if (command_in(text.strip()) or ("",))[0] == "#key":  # also from an editor, or after a space
-            self.notice(_KEY_LINE, "error")
-            return
-        if self.opened is None:
-            self.notice("there is no model to ask yet: #key adds a key, /model chooses a model", "error")
-            self.front.give_back(text, images)
-            return
         try:
-            message, was_masked = await _user_message(
-                text,
-                (*self._first_images, *images),
-                folder=self.opening.folder,
-                redactor=self.opened.redactor,
-                model=self.opened.agent.model,
-            )
+            message = await self.composed(text, images)
+        except _KeyLine as error:
+            self.notice(str(error), "error")
+            return
         except ApplicationError as error:
             self.notice(str(error), "error")
             self.front.give_back(text, images)
             return
-        if was_masked:
-            self.notice(_MASKED, "warning")
-        self._first_images = ()
         while not self._gate.is_open or (self.is_running and self.state != "running"):
             await self._gate.passed()
             await self._runner.wait()  # a stopped run may still be ending
         if self.state == "running":
-            shown = extract_text(message.content)
-            self._queue.add(self.opened.agent, Queued(kind, shown, message, tuple(images)))
-            self.front.changed()
+            self.enqueue(kind, message, images)
             return
         self.start(message, images)
+
+    async def composed(self, text: str, images: Sequence[str] = ()) -> UserMessage:
+        """Returns the message that a text and the files at these paths make, masked. Raises `ApplicationError`."""
+        if (command_in(text.strip()) or ("",))[0] == "#key":  # also from an editor, or after a space
+            raise _KeyLine(_KEY_LINE)
+        if self.opened is None:
+            raise NoModel("there is no model to ask yet: #key adds a key, /model chooses a model")
+        message, was_masked = await user_message(
+            text,
+            (*self._first_images, *images),
+            folder=self.opening.folder,
+            redactor=self.opened.redactor,
+            model=self.opened.agent.model,
+        )
+        if was_masked:
+            self.notice(_MASKED, "warning")
+        self._first_images = ()
+        return message
+
+    def enqueue(self, kind: QueuedKind, message: UserMessage, images: Sequence[str] = ()) -> None:
+        """Gives the run that is active another message."""
+        assert self.opened is not None
+        self._queue.add(self.opened.agent, Queued(kind, extract_text(message.content), message, tuple(images)))
+        self.front.changed()
 
     def start(self, message: UserMessage | None, images: Sequence[str] = ()) -> None:
         """Starts a run with a message, or with the queued messages for `None`."""
@@ -494,8 +510,8 @@ class Conversation:
         if message is not None:
             prompts = [*self._shells.take(), message]
             position = len(agent.messages) + len(prompts) - 1
-            shown = (*images, *_mentioned(message, images))
-            self.transcript.add(UserBlock(extract_text(message.content), images=shown, position=position))
+            shown = (*images, *mentioned_in(message, images))
+            self.view.show_prompt(extract_text(message.content), shown, position)
             self.usage.said(prompts)
         self.begin(self._run(AgentRun(self.opened, prompts, notice=self.notice, stop=self.stop), images))
 
@@ -506,10 +522,10 @@ class Conversation:
 
     def _on_end(self) -> None:
         self._local.clear()
-        self._narration.leave_open_calls()
+        self.view.end_run()
         self.later(self._look_at_branch())
         if self.mode == "Plan" and self.state == "idle":
-            self.plan.plan = self._narration.answer
+            self.plan.plan = self.answer
         if len(self._queue) and self.opened is not None:
             if self.state == "idle":  # sent after the run had read the queue for the last time
                 self.start(None)
@@ -541,9 +557,10 @@ class Conversation:
     def _on_event(self, event: AgentEvent) -> None:
         if type(event) is MessageUpdate:  # the most frequent event, which changes only the transcript
             self._local.clear()
-            self._narration.hear(event)
+            self.view.hear(event)
             return
-        if type(event) is DelegateEvent and is_streamed(event):
+        if type(event) is DelegateEvent and _is_streamed(event):
+            self.view.hear(event)
             return
         if isinstance(event, MessagesInjected):
             self._show_injected(event)
@@ -556,8 +573,10 @@ class Conversation:
         elif isinstance(event, ToolExecutionEnd) and not event.is_error:
             items = todo_of(event.name, event.result.details)
             self.todo = self.todo if items is None else items  # the run has masked it
+        if isinstance(event, (MessageEnd, TurnEnd)) and event.message is not None:
+            self._answer = event.message.text.strip() or self._answer  # a policy may have replaced the reply
         self.usage.on_event(event)
-        self._narration.on_event(event, self.usage.record)
+        self.view.on_event(event, self.usage.record)
         self.front.changed()
 
     def _tell_end(self, event: TaskEnded) -> None:
@@ -569,7 +588,7 @@ class Conversation:
     def _show_injected(self, event: MessagesInjected) -> None:
         assert self.opened is not None
         images = {id(queued.message): queued.images for queued in self._queue.entered(event.messages)}
-        self._narration.show_injected(event, len(self.opened.agent.messages), images)
+        self.view.show_injected(event, len(self.opened.agent.messages), images)
 
     # -- during a run ------------------------------------------------------------------------------------------
 
@@ -724,7 +743,7 @@ class Conversation:
             opened = self._opening.result() if found and self._opening.exception() is None else None
         problem = resume = ""
         if opened is not None:
-            await opened.made.end_servers()
+            await opened.made.finish(_CLOSING)
             problem = await asyncio.to_thread(opened.close)
             session_id = opened.session.short_id
             resume = resuming(session_id, self.opening.options.cwd) if session_id else ""
@@ -732,27 +751,13 @@ class Conversation:
         return self._farewell
 
 
-async def _user_message(
-    text: str, images: Sequence[str], *, folder: Path, redactor: Redactor, model: ModelSpec
-) -> tuple[UserMessage, bool]:
-    """Returns the masked message with its pictures and documents, and whether anything was masked.
-
-    Raises `UsageProblem` for a file that cannot be sent.
-    """
-
-    def read() -> list[Image | Document]:
-        attached = [attachment(name, "") for name in dict.fromkeys([*images, *mentioned_documents(text, folder)])]
-        refuse_unsendable(
-            model, attached, picture="leave the picture out", document="leave the document out (no @ before its name)"
-        )
-        return attached
-
-    attached = await asyncio.to_thread(read) if images or "@" in text else []
-    masked = redactor.redact(text)
-    return UserMessage([Text(masked or "Look at this."), *attached]), masked != text
+def _is_streamed(event: AgentEvent) -> bool:
+    """Whether the event of a delegate, at any depth, is a piece of text."""
+    while type(event) is DelegateEvent:
+        event = event.event
+    return type(event) in (MessageUpdate, ToolExecutionUpdate)
 
 
-def _mentioned(message: UserMessage, attached: Sequence[str]) -> list[str]:
-    """The names of the documents that came from mentions in the text, and not as attached files."""
-    known = {Path(path).name for path in attached}
-    return [block.name for block in message.content if type(block) is Document and block.name not in known]
+def _last_answer(messages: Sequence[AgentMessage]) -> str:
+    said = (message.text.strip() for message in reversed(messages) if isinstance(message, AssistantMessage))
+    return next((text for text in said if text), "")

@@ -13,7 +13,6 @@ from swink_agent.app.settings.key_bindings import ACTIONS
 from swink_agent.app.settings.settings import set_value, settings_file
 from swink_agent.rendering.checklist import checklist, counted
 
-from ...transcript.messages import HelpBlock
 from ..front import PickItem
 from . import COMMANDS
 
@@ -28,7 +27,7 @@ async def show_help(conversation: Conversation, rest: str) -> None:
     """`#help`: shows keys and commands."""
     names = [(f"{command.name} {command.usage}".strip(), command.help) for command in COMMANDS]
     parts = [("Keys", conversation.front.keys), ("Commands", names)]
-    conversation.transcript.add(HelpBlock(["\n".join([title, *_rows(rows, _WIDEST_NAME)]) for title, rows in parts]))
+    conversation.view.show_help(["\n".join([title, *_rows(rows, _WIDEST_NAME)]) for title, rows in parts])
 
 
 async def show_bindings(conversation: Conversation, rest: str) -> None:
@@ -42,7 +41,7 @@ async def show_bindings(conversation: Conversation, rest: str) -> None:
 
 async def clear(conversation: Conversation, rest: str) -> None:
     """`#clear`: clears the view, not the history."""
-    conversation.transcript.clear()
+    conversation.view.clear()
 
 
 async def show_info(conversation: Conversation, rest: str) -> None:

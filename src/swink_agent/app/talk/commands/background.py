@@ -11,12 +11,11 @@ from swink_agent.app.runs.telling import seconds
 from swink_agent.core.events import TaskEnded
 from swink_agent.rendering.escaping import safe_line
 
-from ..front import PickItem
+from ..front import PickItem, PreviewLine
 
 if TYPE_CHECKING:
     from swink_agent.tools.commands.tasks import BackgroundTask
 
-    from ...transcript.line import Line
     from ..conversation import Conversation
 
 _LONGEST_COMMAND = 60
@@ -41,11 +40,9 @@ async def tasks(conversation: Conversation, rest: str) -> None:
     ended = [task for task in there if not task.is_running]
     by_id = {task.id: task for task in reversed([*ended, *[task for task in there if task not in ended]])}
 
-    async def preview(task_id: str) -> Sequence[Line]:
-        from ...transcript.line import Line, Span
-
+    async def preview(task_id: str) -> Sequence[PreviewLine]:
         lines = by_id[task_id].newest.splitlines()[-_PREVIEWED:]
-        return [Line((Span(safe_line(line), "text"),)) for line in lines or ["it printed nothing yet"]]
+        return [PreviewLine(safe_line(line)) for line in lines or ["it printed nothing yet"]]
 
     items = [PickItem(task.id, _label(conversation, task), _detail(task)) for task in by_id.values()]
     picked = await conversation.front.pick("Background commands", items, preview)

@@ -62,6 +62,9 @@ class OpenAgent:
         self.session = session
         self.made = made
 
+        self.holds_session = True
+        """Whether the session is open, and this process its one writer."""
+
     @property
     def agent(self) -> Agent:
         return self.made.agent
@@ -126,10 +129,39 @@ class OpenAgent:
             made.agent.messages = before
         if servers is not None:
             self.made.servers = None  # the new agent has them
+        if made.hooks is not None and self.made.hooks is not None:
+            made.hooks.take_over(self.made.hooks)
         self.made.close()
         return OpenAgent(opening, self.session, made)
+
+    def let_go(self) -> str:
+        """Closes the session and keeps the agent; returns a message about what could not be written."""
+        if not self.holds_session or self.session.id is None:
+            return ""
+        self.session.detach()
+        self.holds_session = False
+        return self.session.close()
+
+    def take_up(self) -> bool:
+        """Opens the session again; returns whether another program added to it. Raises `ApplicationError`."""
+        before = _end_of(self.agent)
+        session = self.opening.session(WantedSession(id=self.session.id))
+        session.__enter__()
+        try:
+            session.attach(self.agent)
+        except BaseException:
+            session.close()
+            raise
+        self.session, self.holds_session = session, True
+        return _end_of(self.agent) != before
 
     def close(self) -> str:
         """Ends what tools started and closes the session; returns a message about what could not be written."""
         self.made.close()
         return self.session.close()
+
+
+def _end_of(agent: Agent) -> tuple[int, int]:
+    """How long a history is, and when its last message was made."""
+    messages = agent.messages
+    return len(messages), getattr(messages[-1], "timestamp", 0) if messages else 0

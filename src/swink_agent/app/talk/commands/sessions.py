@@ -26,13 +26,12 @@ from swink_agent.app.settings.paths import beneath_home, write_whole
 from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
 from swink_agent.rendering.escaping import safe_display, safe_line
 
-from ..front import PickItem
+from ..front import PickItem, PreviewLine
 
 if TYPE_CHECKING:
     from swink_agent.memory import SessionInfo
     from swink_agent.memory.sessions.store import ExportFormat
 
-    from ...transcript.line import Line
     from ..conversation import Conversation
     from ..runner import State
 
@@ -179,22 +178,20 @@ def _refuse_without_record(conversation: Conversation) -> None:
 def _previewer(conversation: Conversation):
     redact = str if conversation.opened is None else conversation.opened.redactor.redact
 
-    def read(session_id: str) -> Sequence[Line]:
-        from ...transcript.line import Line, Span
-
+    def read(session_id: str) -> Sequence[PreviewLine]:
         with session_problems():
             messages = open_store(conversation.opening.settings).load(session_id).messages
-        lines: list[Line] = []
+        lines: list[PreviewLine] = []
         for message in messages[-_PREVIEWED:]:
             if isinstance(message, (UserMessage, AssistantMessage)) and (
                 text := redact(extract_text(message.content)).strip()
             ):
                 mark = "> " if isinstance(message, UserMessage) else "  "
-                role = "text" if isinstance(message, UserMessage) else "dim"
-                lines += [Line((Span(mark + safe_line(line, 400), role),)) for line in text.split("\n")[:4]]
+                is_dim = not isinstance(message, UserMessage)
+                lines += [PreviewLine(mark + safe_line(line, 400), is_dim) for line in text.split("\n")[:4]]
         return lines
 
-    async def preview(session_id: str) -> Sequence[Line]:
+    async def preview(session_id: str) -> Sequence[PreviewLine]:
         try:
             return await asyncio.to_thread(read, session_id)
         except (UsageProblem, SessionProblem):
