@@ -228,7 +228,7 @@ _DELTA_OF: dict[type, type] = {Text: TextDelta, Thinking: ThinkingDelta, ToolCal
 _DELTAS = frozenset(_DELTA_OF.values())
 
 
-class _OpenBlock(msgspec.Struct):
+class _OpenBlock(msgspec.Struct, gc=False):
     """A block that is being streamed. Its fragments are collected in a list and joined once."""
 
     kind: type

@@ -74,8 +74,8 @@ class InlineFront:
         self._reader = LineReader(sys.stdin.fileno())
         self._view = TerminalView()
         self.talk = Conversation(options, self, self._view)
-        self._printer = TranscriptPrinter(self._view.transcript, self._writer, on_write=self._leave_prompt)
         self._own = own_status(options, self.talk, lambda: None, environ)
+        self._printer = TranscriptPrinter(self._view.transcript, self._writer, on_write=self._leave_prompt)
         self._code: int | None = None
         self._left = asyncio.Event()
         self._is_prompted = False

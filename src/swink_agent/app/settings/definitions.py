@@ -187,6 +187,12 @@ DEFINITIONS = (
         default=(),
     ),
     _setting("vim", "switch", "whether the input line of the terminal UI has the keys of vim", default=False),
+    Definition(
+        name="durable.url",
+        kind="text",
+        help="the store of durable runs: sqlite:///path or postgresql://user@host/database",
+        variable="SWINK_DURABLE_URL",
+    ),
     _setting("models_dir", "folder", "where local models are kept, instead of the cache folder"),
     *[_address_of(provider) for provider in PROVIDERS if provider.url_variables],
 )
