@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -507,3 +508,12 @@ async def test_a_url_cannot_write_a_mark() -> None:
     assert asked.count("</web_content>") == 1
     assert "</web_content>" not in sent
     assert "evil.test/%3C/web_content%3E" in sent
+
+
+async def test_a_page_that_grows_in_the_conversion_is_cut() -> None:
+    path = "/" + "a" * 7000 + "/"
+    async with open_site() as site:
+        site.answers[path] = lambda: web.Response(text="<a href=x>y</a>" * 2000, content_type="text/html")
+        text = said(await run(site.tool(), site.url(path)))
+    assert "larger than 5 MiB" in text
+    assert re.search(r"8,3\d\d,\d\d\d bytes more", text)
