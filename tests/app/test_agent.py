@@ -69,7 +69,7 @@ async def test_it_has_the_built_in_tools_in_its_folder(root: Path) -> None:
     agent = made(root, call("read_file", path="a.txt"), text("Done."))
     names = [tool.name for tool in agent.agent.tools]
     of_bash = ["bash", "bash_output", "bash_stop"]
-    assert sorted(names) == [*of_bash, "edit_file", "list_dir", "read_file", "search", "task", "write_file"]
+    assert sorted(names) == [*of_bash, "edit_file", "list_dir", "read_file", "search", "task", "todo", "write_file"]
     outcome, results = await run(agent)
     assert outcome.text == "Done."
     assert "hello" in results[0]
@@ -149,6 +149,16 @@ def test_a_task_can_be_switched_off(root: Path) -> None:
     assert "task" not in names(model_spec=ModelSpec("local", "model"))  # it reads too slowly
 
 
+def test_the_list_of_things_to_do_can_be_switched_off(root: Path) -> None:
+    def names(**chosen: Any) -> list[str]:
+        return [tool.name for tool in made(root, "x", **chosen).agent.tools]
+
+    assert "todo" in names(tools="todo")
+    assert "todo" not in names(tools="bash,read_file")
+    assert "todo" not in names(deny="todo")
+    assert "todo" not in names(model_spec=ModelSpec("local", "model"))  # its prompt is to be short
+
+
 async def test_only_the_tools_that_were_chosen_are_there(root: Path) -> None:
     assert [tool.name for tool in made(root, "x", tools="list_dir").agent.tools] == ["list_dir"]
     assert made(root, "x", tools="none").agent.tools == ()
@@ -158,7 +168,7 @@ async def test_harmless_commands_run_unasked_and_others_do_not_without_anybody_t
     agent = made(root, call("bash", command="cat a.txt") + call("bash", command="touch b.txt"), text("Done."))
     _, results = await run(agent)
     assert any("hello" in result for result in results)
-    assert any("nobody to ask" in result for result in results)
+    assert any("no one can answer" in result for result in results)
     assert not (root / "b.txt").exists()
 
 
@@ -212,7 +222,7 @@ async def test_unattended_access_is_rejected_and_named(root: Path) -> None:
         pytest.skip(results[0])
     (rejected,) = outcome.rejected
     assert rejected.tool == "bash"
-    assert "there is nobody to ask" in results[0]
+    assert "no one can answer a question here" in results[0]
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])

@@ -190,7 +190,7 @@ from swink_agent.sandbox import (
     SandboxProfile,
     SandboxUnavailable,
 )
-from swink_agent.tools import CheckpointError, WorkspaceError
+from swink_agent.tools import CheckpointError, TodoItem, WorkspaceError
 
 SHORT = 400
 
@@ -540,6 +540,7 @@ VALUES += [
     Script({"sum": ("3", ScriptedReply("3", "hm", (ScriptedCall("add", {"a": 1}),), "no", 1, 1, 0.1))}, "{}"),
     ScriptedReply("3", "hm", (ScriptedCall("add", {"a": 1}),), "no", 1, 1, 0.1),
     ScriptedCall("add", {"a": 1}),
+    TodoItem("Read the code", "done"),
 ]
 ERRORS += [
     EvalError("no"),

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import secrets
+import shlex
 import signal
 import socket
 import subprocess
@@ -131,7 +132,8 @@ def free_port() -> int:
 
 
 def python(code: str, **values: object) -> str:
-    return f"{sys.executable} -c '{code.format(**values).replace(chr(39), chr(39) + chr(92) + chr(39) + chr(39))}'"
+    # The interpreter itself: a virtual environment beneath /tmp is out of a command's sight.
+    return f"{Path(sys.executable).resolve()} -c {shlex.quote(code.format(**values))}"
 
 
 def lives(marker: str) -> bool:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from acp.helpers import (
     image_block,
+    plan_entry,
     start_tool_call,
     text_block,
     tool_content,
     tool_diff_content,
     update_agent_message_text,
     update_agent_thought_text,
+    update_plan,
     update_tool_call,
     update_user_message,
     update_user_message_text,
@@ -46,6 +48,7 @@ from swink_agent.core.types import (
     UserBlock,
     UserMessage,
 )
+from swink_agent.rendering.checklist import todo_of
 
 Kind: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
 _KINDS: dict[str, Kind] = {
@@ -59,7 +62,13 @@ _KINDS: dict[str, Kind] = {
     "bash_output": "read",
     "bash_stop": "execute",
     "task": "think",
+    "todo": "think",
     "web_fetch": "fetch",
+}
+_PLAN: dict[str, Literal["pending", "in_progress", "completed"]] = {
+    "pending": "pending",
+    "in_progress": "in_progress",
+    "done": "completed",
 }
 _LONGEST_TITLE = 200
 _SUBJECTS = ("command", "path", "pattern", "url", "prompt", "name", "id")
@@ -96,6 +105,8 @@ class SessionUpdates:
                 if event.call_id not in self._known:
                     yield self._begun(event.call_id, event.name, event.arguments or {})
                 yield _ended(event.call_id, event.result.content, event.result.details, event.is_error, self._folder)
+                if not event.is_error:
+                    yield from _plan(event.name, event.result.details)
             case _:
                 pass
 
@@ -141,11 +152,20 @@ def replayed(messages: Sequence[AgentMessage], folder: str) -> Iterator[Any]:
                     yield shown_call(block.id, block.name, block.arguments, folder)
         elif isinstance(message, ToolResultMessage):
             yield _ended(message.tool_call_id, message.content, message.details, message.is_error, folder)
+            if not message.is_error:
+                yield from _plan(message.tool_name, message.details)
+
+
+def _plan(name: str, details: Any) -> Iterator[Any]:
+    """The list of things to do as the editor's plan, if the call kept one."""
+    items = todo_of(name, details)
+    if items is not None:
+        yield update_plan([plan_entry(item.text, status=_PLAN[item.status]) for item in items])
 
 
 def _ended(call_id: str, content: Sequence[UserBlock], details: Any, is_error: bool, folder: str) -> Any:
     parts = _content(content)
-    if not is_error and (change := _change(details, folder)) is not None:
+    if not is_error and (change := change_of(details, folder)) is not None:
         parts = [change]
     return update_tool_call(call_id, status="failed" if is_error else "completed", content=parts)
 
@@ -160,14 +180,16 @@ def _content(content: Sequence[UserBlock]) -> list[Any]:
     return parts
 
 
-def _change(details: Any, folder: str) -> Any:
+def change_of(details: Any, folder: str) -> Any:
     """The diff of a write, if the result says what it changed."""
     if not isinstance(details, dict):
         return None
-    old, new, path = (details.get(name) for name in ("old", "new", "path"))  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    known = cast("dict[str, Any]", details)
+    old, new, path = (known.get(name) for name in ("old", "new", "path"))
     if not isinstance(new, str) or not isinstance(path, str):
         return None
-    return tool_diff_content(os.path.join(folder, path), new, old if isinstance(old, str) else None)
+    before = old if isinstance(old, str) and not known.get("is_new") else None
+    return tool_diff_content(os.path.join(folder, path), new, before)
 
 
 def _locations(arguments: dict[str, Any], folder: str) -> list[ToolCallLocation] | None:

@@ -26,6 +26,7 @@ from swink_agent.core.types import (
 )
 
 from .characters import one_line, visible
+from .checklist import LONGEST_ITEM, SIGNS, TodoItem, counted, todo_of
 from .highlight import code_html, diff_html, highlighted, language_of_path, looks_like_diff
 from .images import data_url, size_of
 from .inline import safe_address
@@ -213,13 +214,19 @@ def _tool(use: ToolUse, out: list[str]) -> None:
     call, result = use
     word, kind = status(result)
     name = escape(one_line(call.name, 60)) or "tool"
+    items = None if result is None or result.is_error else todo_of(call.name, result.details)
+    about = counted(items) if items else gist(call)
     out.append(
         f'<details class="tool {kind}"><summary><span class="name"><bdi>{name}</bdi></span> '
-        f'<bdi class="gist">{escape(gist(call))}</bdi> <span class="badge">{word}</span></summary>\n'
+        f'<bdi class="gist">{escape(about)}</bdi> <span class="badge">{word}</span></summary>\n'
         '<div class="inside">\n'
     )
     change = change_of(result)
     arguments = _arguments(call)
+    if items:
+        _folded("Arguments", arguments, "data", out)
+        out.append(f'<section><h3 class="part">List</h3>\n{_checklist(items)}</section>\n</div></details>\n')
+        return
     if change is None:
         out.append(f'<section><h3 class="part">Arguments</h3>\n{arguments}</section>\n' if arguments else "")
     else:  # the diff shows the same more briefly; the arguments stay available because a tool may report a wrong diff
@@ -232,6 +239,15 @@ def _tool(use: ToolUse, out: list[str]) -> None:
             _folded("Details", _json(result.details), "data", out)
         out.append("</section>\n")
     out.append("</div></details>\n")
+
+
+def _checklist(items: Sequence[TodoItem]) -> str:
+    rows = [
+        f'<li class="{item.status.replace("_", "-")}">{SIGNS[item.status]} '
+        + f"<bdi>{escape(one_line(item.text, LONGEST_ITEM))}</bdi></li>\n"
+        for item in items
+    ]
+    return f'<ul class="todo">\n{"".join(rows)}</ul>\n'
 
 
 def _arguments(call: ToolCall) -> str:

@@ -1,5 +1,8 @@
 """The public names of the tools, one line each, with their modules. `core/lazy.py` reads this list."""
 
+from swink_agent.rendering.checklist import TodoItem as TodoItem
+from swink_agent.rendering.checklist import todo_items as todo_items
+
 from .checkpoints.checkpoint import Checkpoint as Checkpoint
 from .checkpoints.checkpoint import CheckpointError as CheckpointError
 from .checkpoints.checkpoint import PathRewind as PathRewind
@@ -14,6 +17,7 @@ from .files.write_file import WriteFileTool as WriteFileTool
 from .search.tool import SearchTool as SearchTool
 from .shell import BashTool as BashTool
 from .standard import standard_tools as standard_tools
+from .todo import TodoTool as TodoTool
 from .web.web_fetch import WebFetchTool as WebFetchTool
 from .workspace.wall import Workspace as Workspace
 from .workspace.wall import WorkspaceError as WorkspaceError

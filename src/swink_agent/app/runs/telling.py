@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any, cast
 
 from swink_agent.core.events import CompactionReport
+from swink_agent.rendering.checklist import TODO, counted, current, todo_of
 from swink_agent.rendering.turns import local_moment
 
 _BAR = 20
@@ -28,6 +29,9 @@ def summary_of(name: str, arguments: dict[str, Any]) -> str:
         case "search":
             wanted = [arguments.get(key) for key in ("pattern", "glob", "path")]
             return " ".join(str(item) for item in wanted if item)
+        case "todo" if (items := todo_of(TODO, {TODO: arguments.get("items")})) is not None:
+            now = current(items)
+            return f"{counted(items)}{'' if now is None else f', now: {now.text}'}" if items else "nothing to do"
         case _ if isinstance(arguments.get("path"), str):
             return cast("str", arguments["path"])
         case _ if list(arguments) == ["prompt"]:

@@ -27,6 +27,7 @@ from swink_agent.core.types import (
     UserMessage,
     extract_text,
 )
+from swink_agent.rendering.checklist import TODO, todo_of
 
 from .block import Block
 from .messages import UserBlock
@@ -173,6 +174,8 @@ def _fill_later(block: ToolBlock, outcome: ToolOutcome, result: AgentToolResult,
 
     def fill() -> None:
         masked = {key: redact(value) if isinstance(value, str) else value for key, value in details.items()}
+        if items := todo_of(block.name, details):
+            masked[TODO] = [{"text": redact(item.text), "status": item.status} for item in items]
         block.finish(outcome, redact(extract_text(result.content)), is_error=result.is_error, details=masked or None)
 
     block.finish(outcome, "", is_error=result.is_error)

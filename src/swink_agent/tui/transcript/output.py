@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from swink_agent.rendering.cells import cut
+from swink_agent.rendering.checklist import SIGNS, TodoItem
 
 from .diffs import Change
 from .highlighting import Highlighter, family_of_path
 from .line import Line, Span, plain
-from .safe import safe
+from .safe import safe, safe_row
 from .wrapping import chopped
 
 _MOST_KEPT = 400
@@ -108,6 +109,17 @@ def preview_of_change(change: Change, width: int, most: int) -> list[Line]:
     if hidden <= 1:
         return change.lines(width)
     return [*change.lines(width, most), _omitted_line(hidden, width)]
+
+
+def checklist_lines(items: Sequence[TodoItem], width: int) -> list[Line]:
+    """Returns a list of things to do, a row or more for each."""
+    rows: list[Line] = []
+    for item in items:
+        role = {"done": "dim", "in_progress": "tool.name"}.get(item.status, "tool.output")
+        text = f"{SIGNS[item.status]} {safe_row(item.text)}"
+        for number, row in enumerate(chopped((Span(text, role),), width)):
+            rows.append(Line(row, plain(row), "" if number else None))
+    return rows
 
 
 def _omitted_line(count: int, width: int) -> Line:

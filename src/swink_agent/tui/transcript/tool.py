@@ -12,13 +12,14 @@ from typing import Any, Literal, TypeAlias, TypeGuard
 
 from swink_agent.core.types import ToolOutcome
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
+from swink_agent.rendering.checklist import TodoItem, checklist, todo_of
 
 from . import figures
 from .block import Block
 from .delegate import DelegateProgress
 from .diffs import Change
 from .line import Line, Span, cut_spans, plain, width_of
-from .output import Tail, change_of, first_line, output_lines, preview_lines, preview_of_change
+from .output import Tail, change_of, checklist_lines, first_line, output_lines, preview_lines, preview_of_change
 from .safe import safe, safe_row
 from .wrapping import Flow
 
@@ -91,6 +92,7 @@ class ToolBlock(Block):
         self._output = ""
         self._details: Mapping[str, Any] | None = None
         self._change: Change | None = None
+        self._todo: tuple[TodoItem, ...] = ()
         self._tail = Tail()
         self._beat: int | None = None
         self.delegate: DelegateProgress | None = None
@@ -139,6 +141,7 @@ class ToolBlock(Block):
         self.is_pending = outcome is ToolOutcome.PENDING
         self._word = _WORDS.get(outcome, self.status)
         self.seconds, self._details, self._change = seconds, details, change_of(details)
+        self._todo = todo_of(self.name, details) or () if self.status == "done" else ()
         self._output = text if text.strip() else self._tail.text
         self._tail = Tail()
         self._changed()
@@ -169,6 +172,10 @@ class ToolBlock(Block):
     def stays_open(self) -> bool:
         """Whether the call is not folded automatically: a change of a file that is short enough to stay readable."""
         return self.status == "done" and self._change is not None and self._change.size <= _OPEN_CHANGE
+
+    @property
+    def _shown_output(self) -> str:
+        return checklist(self._todo) if self._todo else self._output
 
     @property
     def is_compact(self) -> bool:
@@ -249,7 +256,7 @@ class ToolBlock(Block):
         super()._changed()
 
     def _plain(self) -> str:
-        body = self._output if self.is_finished else self._tail.text
+        body = self._shown_output if self.is_finished else self._tail.text
         if self.delegate is not None:
             body = "\n".join([*[line.copied or "" for line in self.delegate.rows(_WIDEST_HEAD)], body])
         if self._change is not None:
@@ -302,7 +309,7 @@ class ToolBlock(Block):
         if self.delegate is not None:
             counted = f"  {self.delegate.counted}"
         room = edge - sum([cell_width(span.text) for span in head]) - len(badge) - len(counted) - 3
-        output = "" if self._change else first_line(self._output)
+        output = "" if self._change or self._todo else first_line(self._output)
         summary = safe_row(self.summary[:_LONGEST_SUMMARY])
         if cell_width(summary) > room:
             summary = cut_middle(summary, max(room * 3 // 5 if output and room > 30 else room, 0))
@@ -358,6 +365,8 @@ class ToolBlock(Block):
             is_whole = self.opened_by_hand
             change = self._change
             rows = change.lines(room) if is_whole else preview_of_change(change, room, _PREVIEW_OF_CHANGE)
+        elif self._todo:
+            rows = checklist_lines(self._todo, room)
         elif self.is_finished and self.opened_by_hand:
             rows = output_lines(self._output, self._details, room)
         elif self.is_finished:

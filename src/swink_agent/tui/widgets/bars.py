@@ -1,4 +1,4 @@
-"""Widgets of a few rows around the input: the status, what runs now, and the messages that wait."""
+"""Widgets of a few rows around the input: the status, what runs now, what is to do, and the messages that wait."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from swink_agent.rendering.cells import cell_width, cut
+from swink_agent.rendering.checklist import TodoItem
 from swink_agent.rendering.escaping import safe_display
 
 from ..status_rows import Activity, Status, activity_lines, status_line
+from ..todo_rows import todo_lines
 from ..transcript.line import Line, Span
 from .theme_styles import ThemeStyles
 
@@ -40,6 +42,8 @@ class StatusBar(Widget, can_focus=False):
         return self._drawing.strip(status_line(self._status, width), width, "status")
 
 
+_LOW = 20
+"""Rows of a window below which the list of things to do has one row."""
 _UNSEEN = 80
 """Columns to lay out for while it is not on the screen; it hears of its size when it is."""
 
@@ -92,6 +96,56 @@ class ActivityPanel(Widget, can_focus=False):
         if y >= len(self._lines):
             return self._drawing.row((), width)
         return self._drawing.strip(self._lines[y], width)
+
+
+class TodoPanel(Widget, can_focus=False):
+    """Draws the list of things to do; hidden while nothing is left to do. A click, or a key, opens and folds it."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
+    DEFAULT_CSS = "TodoPanel { display: none; height: auto; width: 1fr; }"
+
+    def __init__(self, looks: ThemeStyles) -> None:
+        super().__init__()
+        self._drawing: ThemeStyles = looks
+        self._items: tuple[TodoItem, ...] = ()
+        self._hint = ""
+        self._lines: list[Line] = []
+        self._is_open = True
+
+    def show(self, items: tuple[TodoItem, ...], hint: str, looks: ThemeStyles) -> None:
+        """Draws this list from now on, if it is anything new. `hint` names the key that folds it."""
+        if (items, hint) != (self._items, self._hint) or looks is not self._drawing:
+            self._items, self._hint, self._drawing = items, hint, looks
+            self._lay_out()
+
+    def toggle(self) -> None:
+        """Opens the list, or folds it to one row."""
+        self._is_open = not self._is_open
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        if not self.is_attached:
+            return  # the program is ending
+        before = len(self._lines)
+        is_open = self._is_open and self.screen.size.height >= _LOW
+        self._lines = todo_lines(self._items, self.screen.size.width or _UNSEEN, is_open=is_open, hint=self._hint)
+        if len(self._lines) != before:
+            self.styles.display = "block" if self._lines else "none"
+        self.refresh(layout=len(self._lines) != before)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines)
+
+    def fit(self) -> None:
+        """Adapts to a new size of the window."""
+        self._lay_out()
+
+    def on_click(self) -> None:
+        self.toggle()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        return self._drawing.strip(self._lines[y] if y < len(self._lines) else Line(()), width)
 
 
 _MOST_ROWS = 3

@@ -1,0 +1,82 @@
+"""The list of things to do that a model keeps with the tool `todo`: its items, and how they are read and written.
+
+Owns the format in a result's details, its limits, and the list as text. The last call says what the list is, so a
+history holds it and nothing else does. The tool is in `tools.todo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+from swink_agent.core.types import AgentMessage, ToolOutcome, ToolResultMessage
+from swink_agent.core.values.value import Value
+
+TODO = "todo"
+"""The name of the tool, and the key of the list in the details of its results."""
+MOST_ITEMS = 50
+LONGEST_ITEM = 300
+"""Characters in the text of one item."""
+STATUSES = ("pending", "in_progress", "done")
+SIGNS = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
+
+TodoStatus: TypeAlias = Literal["pending", "in_progress", "done"]
+
+
+class TodoItem(Value, frozen=True):
+    """One thing to do, and how far it is."""
+
+    text: str
+    status: TodoStatus
+
+
+def todo_of(name: str, details: object) -> tuple[TodoItem, ...] | None:
+    """The list that a result of the tool of that name reports; `None` if it reports none. Never fails."""
+    if name != TODO or not isinstance(details, Mapping):
+        return None
+    listed = cast("Mapping[str, Any]", details).get(TODO)
+    if not isinstance(listed, (list, tuple)):
+        return None
+    items: list[TodoItem] = []
+    for item in cast("Sequence[object]", listed)[:MOST_ITEMS]:
+        if not isinstance(item, Mapping):
+            continue
+        fields = cast("Mapping[str, Any]", item)
+        text, status = fields.get("text"), fields.get("status")
+        if isinstance(text, str) and status in STATUSES:
+            items.append(TodoItem(text[:LONGEST_ITEM], status))
+    return tuple(items)
+
+
+def todo_items(messages: Sequence[AgentMessage]) -> tuple[TodoItem, ...]:
+    """The list that the last call of `todo` in a history left; empty if there is none."""
+    for message in reversed(messages):
+        if isinstance(message, ToolResultMessage) and message.outcome == ToolOutcome.RAN and not message.is_error:
+            items = todo_of(message.tool_name, message.details)
+            if items is not None:
+                return items
+    return ()
+
+
+def masked_items(items: Sequence[TodoItem], redact: Callable[[str], str]) -> tuple[TodoItem, ...]:
+    """The items with their texts masked."""
+    return tuple([TodoItem(redact(item.text), item.status) for item in items])
+
+
+def counted(items: Sequence[TodoItem]) -> str:
+    """How far the list is: `2 of 5 done`."""
+    return f"{sum([item.status == 'done' for item in items])} of {len(items)} done"
+
+
+def current(items: Sequence[TodoItem]) -> TodoItem | None:
+    """The item that is worked on, else the next one; `None` if all are done."""
+    for status in ("in_progress", "pending"):
+        for item in items:
+            if item.status == status:
+                return item
+    return None
+
+
+def checklist(items: Sequence[TodoItem]) -> str:
+    """The list as text, a line for each item. The caller escapes it."""
+    return "\n".join([f"{SIGNS[item.status]} {' '.join(item.text.split())}" for item in items])

@@ -1,0 +1,18 @@
+"""The notifications for an editor, without one."""
+
+from __future__ import annotations
+
+from swink_agent import ToolResultMessage
+from swink_agent.acp.updates import replayed
+
+LIST = [{"text": "Read", "status": "done"}, {"text": "Write", "status": "in_progress"}]
+
+
+def test_the_list_of_things_to_do_is_the_editors_plan() -> None:
+    message = ToolResultMessage("c1", "kept", False, {"todo": LIST}, "todo")
+    plan = list(replayed([message], "/work"))[-1]
+    assert plan.session_update == "plan"
+    assert [(entry.content, entry.status) for entry in plan.entries] == [
+        ("Read", "completed"),
+        ("Write", "in_progress"),
+    ]
