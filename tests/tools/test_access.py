@@ -231,7 +231,7 @@ def _filled(access: Any, places: Places) -> Any:
             "other/sub/.idea/x",
         ),
         *("other/.husky", "other/.husky/_", "other/scripts", "bare/hooks", "other/.zed", "other/deploy"),
-        *("home/.vim/plugin", "home/.oh-my-zsh/custom", "home/.nvm", "home/.config/i3"),
+        *("home/.vim/plugin", "home/.oh-my-zsh/custom", "home/.nvm", "home/.config/i3", "tools/bin"),
     ],
 )
 def test_what_is_read_only_in_a_folder_cannot_be_asked_for_by_itself(places: Places, folder: str) -> None:
@@ -240,7 +240,11 @@ def test_what_is_read_only_in_a_folder_cannot_be_asked_for_by_itself(places: Pla
     (places.base / "bare/HEAD").write_text("ref: refs/heads/main\n")
     config = "[core]\n\thooksPath = .husky/_\n[include]\n\tpath = ../scripts/more/config\n"
     (places.other / ".git/config").write_text(config)
-    profile = SandboxProfile(write=(str(places.work),), protected=(*DEFAULT_PROTECTED, "deploy"))
+    profile = SandboxProfile(
+        write=(str(places.work),),
+        protected=(*DEFAULT_PROTECTED, "deploy"),
+        environment={"PATH": f"/usr/bin:{places.base}/tools/bin:relative"},
+    )
     tool = BashTool(places.work, profile, open_sandbox=lambda _: open_unconfined(profile))
     arguments = {"command": "true", "access": {"write": [str(places.base / folder)]}}
     with pytest.raises(ToolError, match=r"read-only for commands|runs at login"):

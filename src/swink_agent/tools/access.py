@@ -202,7 +202,14 @@ class CommandAccess:
         prefixes |= set(map(os.path.realpath, prefixes))
         if any(place.is_in(path) for path in self._base.programs if path not in prefixes):
             raise ToolError(f"this program runs from {shown}: commands cannot change it")
-        if runs_as_a_whole(folder) or runs_at_home(folder):
+        found_by_name = [
+            path for path in self._base.environment.get("PATH", "").split(os.pathsep) if os.path.isabs(path)
+        ]
+        if (
+            runs_as_a_whole(folder)
+            or runs_at_home(folder)
+            or any(map(place.is_in, map(os.path.realpath, found_by_name)))
+        ):
             raise ToolError(f"every file in {shown} runs at login or by its name: commands cannot write there")
         from swink_agent.sandbox._protected import read_only_around  # on use: few commands ask to write
 
