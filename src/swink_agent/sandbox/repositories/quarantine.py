@@ -35,8 +35,8 @@ class OpenFolder:
     """
 
     def __init__(self, root: str, path: str) -> None:
-        # A root is real, but may be in a folder that another command writes, and be replaced by a link. Only Linux opens
-        # folders above it that this user may enter and not read.
+        # A root is real, but may be in a folder that another command writes, and be replaced by a link. Only Linux
+        # opens folders above it that this user may enter and not read.
         top, above = (os.path.sep, root) if hasattr(os, "O_PATH") else (root, "")
         parts = [*filter(None, above.split(os.path.sep)), *os.path.relpath(path, root).split(os.path.sep)]
         self._descriptor = os.open(top, _PASSED & ~os.O_NOFOLLOW)
