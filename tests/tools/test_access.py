@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -349,6 +350,15 @@ async def test_a_folder_to_write_is_written_and_no_other(places: Places, shell: 
     result = await shell.execute({"command": f"echo x > {places.outside}/more"}, ToolContext())
     assert result.is_error
     assert sorted(os.listdir(places.outside)) == ["file", "made"]
+
+
+async def test_a_folder_that_was_made_anew_is_written_too(places: Places, shell: BashTool) -> None:
+    for name in ("first", "second"):
+        result = await run(shell, f"touch {places.other}/{name}", {"write": [str(places.other)]})
+        assert not result.is_error, said(result)
+        assert (places.other / name).exists()
+        shutil.rmtree(places.other)
+        places.other.mkdir()
 
 
 async def test_a_hidden_folder_that_is_named_can_be_read_by_that_command(places: Places, shell: BashTool) -> None:
