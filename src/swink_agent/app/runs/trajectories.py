@@ -22,13 +22,13 @@ def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor)
         raise UsageProblem(f"{name} cannot be imported: {error}") from error
     if not read.messages:
         raise UsageProblem(f"{name} cannot be imported: it contains no messages of a user or an agent")
-    agent = Agent(read.model, stream_fn=_nobody, messages=read.messages, redactor=redactor)
+    agent = Agent(read.model, stream_fn=_never_asked, messages=read.messages, redactor=redactor)
     with store.create(title=read.title, metadata={"imported_from": read.agent or "ATIF"}) as session:
         session.attach(agent)
         session.detach()
         return session.id, read.left_out
 
 
-async def _nobody(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+async def _never_asked(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
     """Answers nothing: the agent exists only to be recorded."""
     yield StreamFailed("this agent cannot be asked")
