@@ -21,7 +21,7 @@ from swink_agent.durable.urls import store_address
 
 from . import postgres
 
-KINDS = ("sqlite", "postgres")
+KINDS = ("sqlite", pytest.param("postgres", marks=pytest.mark.sweep))
 
 
 @pytest.fixture(scope="session")
@@ -147,4 +147,3 @@ def fleet(url: str, tmp_path: Path) -> Iterator[Fleet]:
         yield one
     finally:
         one.close()
-

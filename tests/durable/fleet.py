@@ -20,7 +20,7 @@ from typing import Any
 from swink_agent import Agent, AssistantMessage, Defer, ToolContext, UserMessage, tool
 from swink_agent.core.types import extract_text
 from swink_agent.durable import Durable
-from swink_agent.testing import Request, call, fail, scripted, text
+from swink_agent.testing import Request, call, scripted, text
 
 STEPS = 4
 

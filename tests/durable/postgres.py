@@ -58,7 +58,16 @@ class PostgresServer:
 
     def start(self) -> None:
         assert self._programs is not None
-        options = ["-c", "fsync=off", "-c", "listen_addresses=", "-c", "max_connections=100", "-c", "shared_buffers=32MB"]
+        options = [
+            "-c",
+            "fsync=off",
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "max_connections=100",
+            "-c",
+            "shared_buffers=32MB",
+        ]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", "-D", self.folder / "data", "-k", self.folder, *options],

@@ -69,8 +69,9 @@ def check(session: LoadedSession, fleet: Fleet) -> None:
                 raise AssertionError(other)
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_workers_that_are_killed_lose_nothing(kind: str, url: str, fleet: Fleet) -> None:
-    await killed_again_and_again(url, fleet, runs=8, kills=4, seed=1)
+    await killed_again_and_again(url, fleet, runs=6, kills=3, seed=1)
 
 
 @pytest.mark.sweep
@@ -80,6 +81,7 @@ async def test_hundreds_of_kills_lose_nothing(kind: str, url: str, fleet: Fleet,
     await killed_again_and_again(url, fleet, runs=60, kills=60, seed=seed + 100)
 
 
+@pytest.mark.sweep
 async def test_a_dead_worker_is_taken_over_within_two_seconds(kind: str, url: str, fleet: Fleet) -> None:
     async with Durable(url) as durable:
         run = await durable.submit("long", "run-1", id="run-1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -135,7 +136,7 @@ def test_an_agent_has_a_name_once_and_sensible_limits() -> None:
     durable = Durable("sqlite:///x.db")
     durable.agent("support")(adding)
     for name in ("support", "", "a b", "ä", "x" * 65):
-        with pytest.raises(ValueError, match="name|already"):
+        with pytest.raises(ValueError, match=r"name|already"):
             durable.agent(name)
     for wrong in ({"limit": 0}, {"limit_per_key": -1}, {"rate": (0, 1.0)}, {"progress": 0}, {"max_attempts": 0}):
         with pytest.raises(ValueError, match="positive"):
@@ -147,10 +148,17 @@ async def test_what_cannot_be_submitted_is_refused_before_anything_happens(sqlit
         durable.agent("support")(adding)
         with pytest.raises(ValueError, match="no agent"):
             await durable.submit("other", "hello")
-        for wrong in ({"id": "-x"}, {"id": "a b"}, {"priority": 1001}, {"priority": -1}, {"key": "\0"}, {"id": "x" * 129}):
-            with pytest.raises(ValueError, match="id of a run|priority|key"):
+        for wrong in (
+            {"id": "-x"},
+            {"id": "a b"},
+            {"priority": 1001},
+            {"priority": -1},
+            {"key": "\0"},
+            {"id": "x" * 129},
+        ):
+            with pytest.raises(ValueError, match=r"id of a run|priority|key"):
                 await durable.submit("support", "hello", **wrong)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="content|empty"):
+        with pytest.raises(ValueError, match=r"content|empty"):
             await durable.submit("support", " ")
         with pytest.raises(TypeError):
             await durable.submit("support", "hello", metadata={"x": object()})
@@ -184,6 +192,7 @@ async def test_the_same_id_is_the_same_run_and_another_prompt_a_conflict(kind: s
             await durable.runs(status="asleep")  # type: ignore[arg-type]
 
 
+@pytest.mark.sweep
 async def test_lists_are_newest_first_and_can_be_narrowed(sqlite_url: str) -> None:
     async with Durable(sqlite_url) as durable:
         for number in range(4):
@@ -223,7 +232,9 @@ async def test_a_run_is_done_and_its_records_are_those_of_a_session(kind: str, u
         assert session.records() == tuple(records)
         assert [record.is_over for record in session.runs()] == [True]
         assert "2+3?" in export_markdown(session.info, session.messages)
-        report = await replay(session, lambda stream_fn, wrap: Agent("test:model", stream_fn=stream_fn, tools=[wrap(add)]))
+        report = await replay(
+            session, lambda stream_fn, wrap: Agent("test:model", stream_fn=stream_fn, tools=[wrap(add)])
+        )
         assert report.divergence is None
         with pytest.raises(RunOver):
             await run.retry()
@@ -235,6 +246,7 @@ async def test_a_run_is_done_and_its_records_are_those_of_a_session(kind: str, u
         assert (await durable.stats()).workers == ()
 
 
+@pytest.mark.sweep
 async def test_a_follower_sees_records_as_they_come_and_through_a_wait(sqlite_url: str) -> None:
     async with serving(sqlite_url, refunds=asking(call("refund", order="17"), text("paid"))) as durable:
         run = await durable.submit("refunds", "go")
@@ -252,6 +264,7 @@ async def test_a_follower_sees_records_as_they_come_and_through_a_wait(sqlite_ur
         assert seen == list(range(1, (await run.info()).position + 1))
 
 
+@pytest.mark.sweep
 async def test_runs_of_agents_that_no_worker_has_stay_queued(sqlite_url: str) -> None:
     async with Durable(sqlite_url) as submitter, serving(sqlite_url, calc=adding) as durable:
         other = await submitter.submit("unknown", "hello")
@@ -263,7 +276,8 @@ async def test_runs_of_agents_that_no_worker_has_stay_queued(sqlite_url: str) ->
         assert stats.lag > 0
 
 
-async def test_an_async_factory_serves_and_one_that_raises_fails_the_run_until_it_is_retried(kind: str, url: str) -> None:
+@pytest.mark.sweep
+async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(kind: str, url: str) -> None:
     broken = True
 
     async def make() -> Agent:
@@ -281,6 +295,7 @@ async def test_an_async_factory_serves_and_one_that_raises_fails_the_run_until_i
         assert (await run.result(timeout=20)).text == "5"
 
 
+@pytest.mark.sweep
 async def test_errors_and_stops_of_policies_fail_a_run(sqlite_url: str) -> None:
     class Stopper:
         def post_turn(self, ctx: Any) -> Stop:
@@ -376,6 +391,7 @@ async def test_conversations_go_on_after_a_run_that_is_over(kind: str, url: str)
         assert (await durable.submit("talk", "Who am I?", id="second", after="first")).id == "second"
 
 
+@pytest.mark.sweep
 async def test_custom_messages_are_prompts_too(sqlite_url: str) -> None:
     async with Durable(sqlite_url, types=[Memo]) as durable:
         durable.agent("calc")(lambda: Agent("test:model", stream_fn=scripted(text("ok"))))
@@ -448,6 +464,7 @@ async def test_answers_are_bound_to_the_question_and_not_to_its_id(sqlite_url: s
         assert (await run.result(timeout=20)).text == "over"
 
 
+@pytest.mark.sweep
 async def test_external_calls_take_results(sqlite_url: str) -> None:
     @tool(external=True)
     def ship(order: str) -> str:
@@ -466,6 +483,7 @@ async def test_external_calls_take_results(sqlite_url: str) -> None:
         assert "shipped by sea" in extract_text(result.messages[2].content)  # type: ignore[union-attr]
 
 
+@pytest.mark.sweep
 async def test_of_many_answers_at_once_the_first_counts(kind: str, url: str) -> None:
     async with serving(url, refunds=asking(call("refund", order="17"), text("paid"))) as durable:
         run = await durable.submit("refunds", "go")
@@ -510,8 +528,12 @@ async def test_a_cancel_is_final(kind: str, url: str) -> None:
         result = await running.result(timeout=10)
         assert (result.error, result.stop_reason) == ("first", StopReason.ABORTED)
         assert (await running.info()).status == "cancelled"
-        calls = [call for message in result.messages if isinstance(message, AssistantMessage) for call in message.tool_calls]
-        assert len(calls) == len([message for message in result.messages if type(message).__name__ == "ToolResultMessage"])
+        calls = [
+            call for message in result.messages if isinstance(message, AssistantMessage) for call in message.tool_calls
+        ]
+        assert len(calls) == len(
+            [message for message in result.messages if type(message).__name__ == "ToolResultMessage"]
+        )
         assert len(asked) == 1
         with pytest.raises(RunOver):
             await running.retry()
@@ -558,6 +580,7 @@ async def test_limits_hold_for_agents_and_keys(kind: str, url: str) -> None:
     assert (now["most"], now["most a"]) == (3, 2)
 
 
+@pytest.mark.sweep
 async def test_runs_start_by_priority_and_then_by_age(kind: str, url: str) -> None:
     order: list[str] = []
 
@@ -575,6 +598,7 @@ async def test_runs_start_by_priority_and_then_by_age(kind: str, url: str) -> No
     assert order == ["0", "5", "5 later", "7", "1000"]
 
 
+@pytest.mark.sweep
 async def test_starts_are_limited_by_the_rate(sqlite_url: str) -> None:
     async with Durable(sqlite_url) as durable:
         durable.agent("calc", rate=(2, 600.0))(adding)
@@ -657,24 +681,28 @@ async def test_what_is_over_is_deleted_with_its_records_and_tickets(kind: str, u
         assert await durable.prune(0) == 0
         assert (await queued.info()).status == "queued"
         assert everything_in(durable, "swink_records") == "[]"
-        assert "over" not in everything_in(durable, *(["workflow_status"] if kind == "sqlite" else ["dbos.workflow_status"]))
+        assert "over" not in everything_in(
+            durable, *(["workflow_status"] if kind == "sqlite" else ["dbos.workflow_status"])
+        )
 
 
 async def test_the_store_is_refused_if_a_later_release_made_it(kind: str, url: str) -> None:
     import sqlalchemy as sa
 
     async with Durable(url) as durable:
-        durable.open_store().write(lambda connection: connection.execute(sa.text("UPDATE swink_schema SET version = 99")))
+        durable.open_store().write(
+            lambda connection: connection.execute(sa.text("UPDATE swink_schema SET version = 99"))
+        )
     async with Durable(url) as durable:
         with pytest.raises(DurableError, match="later release"):
             await durable.runs()
     if kind == "sqlite":
         path = Path(url.removeprefix("sqlite:///"))
-        before = path.read_bytes()
+        before = await asyncio.to_thread(path.read_bytes)
         async with Durable(url) as durable:
             with pytest.raises(DurableError):
                 await durable.submit("calc", "2+3?")
-        assert path.read_bytes() == before
+        assert await asyncio.to_thread(path.read_bytes) == before
 
 
 async def test_a_file_that_is_not_a_database_stays_as_it_is_and_a_new_one_is_private(tmp_path: Path) -> None:
@@ -683,7 +711,7 @@ async def test_a_file_that_is_not_a_database_stays_as_it_is_and_a_new_one_is_pri
     async with Durable(f"sqlite:///{path}") as durable:
         with pytest.raises(DurableError, match="not a database"):
             await durable.runs()
-    assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
+    assert os.listdir(tmp_path) == ["notes.txt"]
     assert path.read_text().startswith("my notes")
     async with Durable(f"sqlite:///{tmp_path}/folder/new.db") as durable:
         await durable.submit("calc", "2+3?")
@@ -692,7 +720,10 @@ async def test_a_file_that_is_not_a_database_stays_as_it_is_and_a_new_one_is_pri
     assert "new.db" in modes
 
 
-async def test_many_clients_at_once_make_the_tables_once(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.sweep
+async def test_many_clients_at_once_make_the_tables_once(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     fresh = f"sqlite:///{tmp_path}/fresh.db"
     if kind == "postgres":
         fresh = request.getfixturevalue("postgres_server").database(f"fresh{id(tmp_path)}")
@@ -713,6 +744,7 @@ async def test_a_second_worker_in_a_process_is_refused(sqlite_url: str) -> None:
         Durable(sqlite_url).worker()
 
 
+@pytest.mark.sweep
 async def test_results_are_on_record_soon_after_their_calls_end(sqlite_url: str) -> None:
     release = asyncio.Event()
 
@@ -741,6 +773,7 @@ async def test_results_are_on_record_soon_after_their_calls_end(sqlite_url: str)
         assert (await run.result(timeout=20)).text == "ok"
 
 
+@pytest.mark.sweep
 async def test_a_record_that_is_too_large_ends_the_run(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from swink_agent.durable.store import writing
 
@@ -752,6 +785,7 @@ async def test_a_record_that_is_too_large_ends_the_run(sqlite_url: str, monkeypa
         assert (await run.info()).status == "failed"
 
 
+@pytest.mark.sweep
 async def test_each_attempt_is_a_run_on_record_and_a_tool_that_is_gone_is_unknown(sqlite_url: str) -> None:
     async with serving(sqlite_url, refunds=asking(call("refund", order="1"), text("over"))) as durable:
         run = await durable.submit("refunds", "go")

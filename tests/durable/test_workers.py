@@ -37,6 +37,7 @@ async def until(is_true: Callable[[], object], seconds: float = 20) -> None:
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.sweep
 async def test_a_worker_that_is_stopped_and_woken_writes_nothing_into_what_was_taken(
     kind: str, url: str, fleet: Fleet
 ) -> None:
@@ -58,6 +59,7 @@ async def test_a_worker_that_is_stopped_and_woken_writes_nothing_into_what_was_t
     assert len(fleet.marks("ran")) == 1 + 4
 
 
+@pytest.mark.sweep
 async def test_a_worker_whose_event_loop_stands_still_is_taken_over(kind: str, url: str, fleet: Fleet) -> None:
     (fleet.folder / "hang").touch()
     async with Durable(url) as durable:
@@ -69,6 +71,7 @@ async def test_a_worker_whose_event_loop_stands_still_is_taken_over(kind: str, u
         assert (await run.info()).attempts == 2
 
 
+@pytest.mark.sweep
 async def test_on_sigterm_each_run_ends_its_turn_and_goes_back_at_no_cost(kind: str, url: str, fleet: Fleet) -> None:
     async with Durable(url) as durable:
         worker = fleet.start(poll=0.05)
@@ -110,6 +113,7 @@ async def test_what_does_not_end_in_time_is_abandoned(sqlite_url: str) -> None:
         assert extract_text(session.messages[-1].content).startswith("outcome unknown")  # type: ignore[union-attr]
 
 
+@pytest.mark.sweep
 async def test_a_run_that_stands_still_is_handed_on(kind: str, url: str) -> None:
     tries: list[int] = []
 
@@ -134,6 +138,7 @@ async def test_a_run_that_stands_still_is_handed_on(kind: str, url: str) -> None
             assert (await run.info()).attempts == 2
 
 
+@pytest.mark.sweep
 async def test_a_cancel_survives_the_death_of_its_worker(kind: str, url: str, fleet: Fleet) -> None:
     async with Durable(url) as durable:
         run = await durable.submit("long", "run-1", id="run-1")
@@ -182,6 +187,7 @@ def append(store: Store, epoch: int, before: int) -> Any:
     return outcomes[0]
 
 
+@pytest.mark.sweep
 async def test_a_ticket_too_many_or_too_few_does_no_harm(kind: str, url: str) -> None:
     async with serving(url, calc=adding) as durable:
         store = durable.open_store()
@@ -197,6 +203,7 @@ async def test_a_ticket_too_many_or_too_few_does_no_harm(kind: str, url: str) ->
         assert (await lost.result(timeout=20)).text == "5"
 
 
+@pytest.mark.sweep
 async def test_a_clock_that_was_set_back_keeps_no_run_waiting(sqlite_url: str) -> None:
     async with serving(sqlite_url, calc=adding) as durable:
         store = durable.open_store()
@@ -204,7 +211,8 @@ async def test_a_clock_that_was_set_back_keeps_no_run_waiting(sqlite_url: str) -
         async with Durable(sqlite_url) as other:
             run = await other.submit("calc", "2+3?")
             await asyncio.to_thread(
-                store.write, lambda connection: connection.execute(sa.text("UPDATE swink_runs SET due = :due"), {"due": far})
+                store.write,
+                lambda connection: connection.execute(sa.text("UPDATE swink_runs SET due = :due"), {"due": far}),
             )
             assert (await run.result(timeout=20)).text == "5"
 
@@ -261,6 +269,7 @@ async def test_a_store_that_cannot_be_written_is_waited_for(sqlite_url: str) -> 
         assert len(await durable.runs()) == 1
 
 
+@pytest.mark.sweep
 async def test_an_attempt_ends_when_the_store_stays_away_and_the_run_goes_on_later(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,9 +301,8 @@ async def test_an_attempt_ends_when_the_store_stays_away_and_the_run_goes_on_lat
         assert (await run.info()).attempts == 2
 
 
-async def test_a_server_that_restarts_loses_nothing(
-    postgres_server: PostgresServer, tmp_path: Path
-) -> None:
+@pytest.mark.sweep
+async def test_a_server_that_restarts_loses_nothing(postgres_server: PostgresServer, tmp_path: Path) -> None:
     url = postgres_server.database(f"restart{os.getpid()}", template="template")
     fleet = Fleet(url, tmp_path)
     try:

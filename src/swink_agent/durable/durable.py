@@ -49,7 +49,7 @@ class Durable:
         redactor: Redactor | None = None,
     ) -> None:
         """`url` is `sqlite:///path` or `postgresql://…`. By default it is `SWINK_DURABLE_URL`, else the user's setting
-        `durable.url`, else an SQLite file in the data folder.
+        of that name (durable.url), else an SQLite file in the data folder.
 
         `types` are the application's own messages. Workers delete runs that have been over for `keep_days`; `None`
         keeps them. `redactor` masks prompts, metadata, answers and reasons before they are stored.

@@ -115,7 +115,7 @@ class Listener:
                 "log_level": "CRITICAL",
                 "max_executor_threads": _AT_ONCE,
                 "scheduler_polling_interval_sec": 3600.0,
-                "notification_listener_polling_interval_sec": 0.25,  # it sleeps so long before it can stop
+                "notification_listener_polling_interval_sec": 0.05,  # it sleeps so long before it can stop
             }
         )
 

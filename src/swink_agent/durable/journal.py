@@ -167,7 +167,7 @@ class RunJournal:
         try:
             self._loop.call_soon_threadsafe(self._settle, future, outcome)
         except RuntimeError:
-            pass  # the event loop is closed: nobody waits any more
+            pass  # the event loop is closed: nobody waits
 
     def _settle(self, future: asyncio.Future[None], outcome: Exception | str | None) -> None:
         self._unwritten.discard(future)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .durable import Durable
 
-_POLL = 0.15
+_POLL = 0.05
 """Seconds between two looks at a run that is followed."""
 _SLOWEST = 1.0
 _AT_ONCE = 500

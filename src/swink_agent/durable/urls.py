@@ -71,7 +71,7 @@ def _without_password(url: str) -> str:
 
 
 def _from_settings() -> str | None:
-    """The setting `durable.url` of the user's file. A file that cannot be read sets nothing."""
+    """The setting durable.url of the user's file. A file that cannot be read sets nothing."""
     import tomllib
 
     path = _config_folder() / _SETTINGS

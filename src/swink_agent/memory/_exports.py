@@ -31,7 +31,6 @@ from .replaying.playing import replay as replay
 from .search.index import SearchHit as SearchHit
 from .search.index import SessionIndex as SessionIndex
 from .sessions.info import SessionInfo as SessionInfo
-from .sessions.resuming import FoldedJournal as FoldedJournal
 from .sessions.resuming import past_of as past_of
 from .sessions.session import LoadedSession as LoadedSession
 from .sessions.session import Session as Session

@@ -273,7 +273,7 @@ class Store:
                 raise NotPending(call_id, f"run {run_id!r} is {row['status']}: no call {call_id!r} waits in it")
             reply = questions[0].reply  # all that wait are of one reply
             if isinstance(call, PendingCall) and call.position is not None and call.position != reply:
-                raise NotPending(call_id, f"the call {call_id!r} at position {call.position} does not wait any more")
+                raise NotPending(call_id, f"the call {call_id!r} at position {call.position} no longer waits")
             asked = [question for question in questions if question.call.call_id == call_id]
             earlier = answers.get(str(reply), {}).get(call_id)
             if isinstance(call, str) and any(not question.is_once for question in asked):
@@ -355,7 +355,7 @@ class Store:
     def claim(self, worker: str, entries: Mapping[str, AgentEntry], free: int) -> list[Claim]:
         """Takes up to `free` queued runs of these agents, by priority and age, within the limits of the fleet.
 
-        Raises `RunLost` if the worker is not on the list of workers any more.
+        Raises `RunLost` if the worker is no longer on the list of workers.
         """
         if free < 1 or not entries or not self.read(lambda connection: self._has_due(connection, list(entries))):
             return []
@@ -376,7 +376,7 @@ class Store:
         lock = self._database.for_update
         listed = connection.execute(sa.text(f"SELECT 1 FROM swink_workers WHERE id = :id {lock}"), {"id": worker})
         if listed.first() is None:
-            raise RunLost(f"worker {worker} is not on the list of workers any more")
+            raise RunLost(f"worker {worker} is no longer on the list of workers")
         room = _Room(entries, self._running(connection, entries), self._started(connection, entries))
         chosen: list[int] = []
         while len(chosen) < free:
