@@ -485,12 +485,16 @@ async def test_external_calls_take_results(sqlite_url: str) -> None:
 
 @pytest.mark.sweep
 async def test_of_many_answers_at_once_the_first_counts(kind: str, url: str) -> None:
-    async with serving(url, refunds=asking(call("refund", order="17"), text("paid"))) as durable:
+    both = [call("refund", order="17"), call("refund", order="18")]
+    async with serving(url, refunds=asking(both, text("paid"))) as durable:
         run = await durable.submit("refunds", "go")
-        (pending,) = (await run.result(timeout=20)).pending
+        pending, other = (await run.result(timeout=20)).pending
         counted = await asyncio.gather(*[run.answer(pending, Approve(), by=str(n)) for n in range(8)])
         assert sorted(counted) == [False] * 7 + [True]
-        await run.result(timeout=20)
+        assert await run.answer(other, Approve())
+        while (result := await run.result(timeout=20)).pending:
+            pass
+        assert result.text == "paid"
 
 
 # -- cancelling ----------------------------------------------------------------------------------------------

@@ -327,3 +327,27 @@ async def test_a_server_that_restarts_loses_nothing(postgres_server: PostgresSer
 
 async def _numbers(run: Any) -> list[int]:
     return [record.number async for record in run.events()]
+
+
+async def test_a_fleet_is_measured_where_opentelemetry_is_set_up() -> None:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    from swink_agent.durable import FleetStats
+    from swink_agent.durable.metrics import FleetMetrics
+
+    reader = InMemoryMetricReader()
+    metrics = FleetMetrics(MeterProvider([reader]))
+    metrics.measure(FleetStats(queued=3, running=1, lag=2.5))
+    metrics.count_takeover()
+    data = reader.get_metrics_data()
+    assert data is not None
+    found = {
+        (metric.name, point.attributes.get("status")): point.value
+        for scope in data.resource_metrics[0].scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+    }
+    assert found["swink.durable.runs", "queued"] == 3
+    assert found["swink.durable.lag", None] == 2.5
+    assert found["swink.durable.takeovers", None] == 1

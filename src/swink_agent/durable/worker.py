@@ -29,6 +29,7 @@ from .attempt import Attempt
 from .engine import Listener
 from .errors import DurableError, StoreUnavailable
 from .info import WorkerInfo
+from .metrics import FleetMetrics, metrics_if_wanted
 from .registry import AgentEntry
 from .store.connecting import Lock, is_outage
 from .store.store import Claim, Fleet, Store
@@ -40,6 +41,7 @@ T = TypeVar("T")
 _LOOK = 0.5
 """Seconds between two looks at the other workers: one that died is taken over within two seconds."""
 _PRUNE = 3600.0
+_MEASURE = 10.0
 _PATIENCE = 30.0
 _CLOCK_SET_BACK = 5_000
 """Milliseconds by which the store's clock must be behind for that not to be the time that reading it took."""
@@ -92,8 +94,7 @@ class Worker:
         self._listener: Listener | None = None
         self._beats: dict[str, tuple[int, float]] = {}
         self._offset = 0
-        self.takeovers = 0
-        """How many workers this one has taken over."""
+        self._metrics: FleetMetrics | None = None
 
     @property
     def running(self) -> int:
@@ -117,6 +118,9 @@ class Worker:
             await self._leave()
             raise
         self._loops = [asyncio.create_task(self._take_runs()), asyncio.create_task(self._look_around())]
+        if (metrics := metrics_if_wanted()) is not None:
+            self._metrics = metrics
+            self._loops.append(asyncio.create_task(self._measure(metrics)))
         if self._keep_days is not None:
             self._loops.append(asyncio.create_task(self._prune(self._keep_days)))
         return self
@@ -339,7 +343,8 @@ class Worker:
                 self._hand_on(attempt)
         for worker in await self._dead(fleet):
             count = await self._call(lambda worker=worker: self._store.take_over(worker))
-            self.takeovers += 1
+            if self._metrics is not None:
+                self._metrics.count_takeover()
             self._beats.pop(worker, None)
             log.info("worker %s is dead or stands still: %d of its runs are queued again", worker, count)
             self._wake.set()
@@ -387,6 +392,14 @@ class Worker:
                 return
             if self._unreleased.get(run_id) == epoch:
                 del self._unreleased[run_id]
+
+    async def _measure(self, metrics: FleetMetrics) -> None:
+        while True:
+            try:
+                metrics.measure(await self._call(self._store.stats))
+            except Exception as error:
+                log.debug("the fleet was not measured: %s", error)
+            await asyncio.sleep(_MEASURE)
 
     async def _prune(self, days: float) -> None:
         while True:

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -184,7 +185,7 @@ class Store:
                 if status not in OVER:
                     raise RunConflict(f"run {new.after!r} is {status}: only a run that is over can be followed")
             inserted = connection.execute(
-                sa.text(
+                sql(
                     "INSERT INTO swink_runs (id, agent, key, priority, metadata, status, created, updated, prompt, "
                     "digest, after_id, ticket) VALUES (:id, :agent, :key, :priority, :metadata, 'queued', "
                     f"{self._now}, {self._now}, :prompt, :digest, :after, 1) ON CONFLICT (id) DO NOTHING RETURNING seq"
@@ -212,7 +213,7 @@ class Store:
         self, connection: sa.Connection, columns: str, run_id: str, *, to_change: bool = False
     ) -> Mapping[str, Any] | None:
         lock = self._database.for_update if to_change else ""
-        statement = sa.text(f"SELECT {columns} FROM swink_runs WHERE id = :id {lock}")
+        statement = sql(f"SELECT {columns} FROM swink_runs WHERE id = :id {lock}")
         return cast("Mapping[str, Any] | None", connection.execute(statement, {"id": run_id}).mappings().first())
 
     def _one(
@@ -231,7 +232,7 @@ class Store:
         wanted = {"status": status, "agent": agent, "key": key}
         given = {name: value for name, value in wanted.items() if value is not None}
         where = " AND ".join(f"{name} = :{name}" for name in given)
-        statement = sa.text(
+        statement = sql(
             f"SELECT {_ROW} FROM swink_runs {'WHERE ' + where if where else ''} ORDER BY seq DESC LIMIT :limit"
         )
         rows = self.read(lambda connection: connection.execute(statement, {**given, "limit": limit}).mappings().all())
@@ -239,7 +240,7 @@ class Store:
 
     def lines(self, run_id: str, after: int = 0, limit: int = 1_000_000_000) -> list[bytes]:
         """The records behind a position, as lines without newlines."""
-        statement = sa.text(
+        statement = sql(
             "SELECT line FROM swink_records WHERE run = :run AND number > :after ORDER BY number LIMIT :limit"
         )
         values = {"run": run_id, "after": after, "limit": limit}
@@ -252,7 +253,7 @@ class Store:
             info = _info(self._one(connection, _ROW, run_id))
             if info.position <= after:
                 return [], info
-            statement = sa.text(
+            statement = sql(
                 "SELECT line FROM swink_records WHERE run = :run AND number > :after ORDER BY number LIMIT :limit"
             )
             rows = connection.execute(statement, {"run": run_id, "after": after, "limit": limit})
@@ -334,12 +335,12 @@ class Store:
 
     def _set(self, connection: sa.Connection, run_id: str, **values: Any) -> None:
         columns = ", ".join(f"{name} = :{name}" for name in values)
-        statement = sa.text(f"UPDATE swink_runs SET {columns}, updated = {self._now} WHERE id = :run_id")
+        statement = sql(f"UPDATE swink_runs SET {columns}, updated = {self._now} WHERE id = :run_id")
         connection.execute(statement, {**values, "run_id": run_id})
 
     def _queue(self, connection: sa.Connection, run_id: str, ticket: int, priority: int, delay: float = 0) -> None:
         """Makes a run queued, with a ticket."""
-        statement = sa.text(
+        statement = sql(
             f"UPDATE swink_runs SET status = 'queued', worker = '', due = {self._now} + :delay, ticket = :ticket, "
             f"updated = {self._now} WHERE id = :id"
         )
@@ -348,7 +349,7 @@ class Store:
 
     def time(self, connection: sa.Connection) -> int:
         """The store's time, in milliseconds."""
-        return int(connection.execute(sa.text(f"SELECT {self._now}")).scalar_one())
+        return int(connection.execute(sql(f"SELECT {self._now}")).scalar_one())
 
     # -- the gate ----------------------------------------------------------------------------------------------
 
@@ -362,7 +363,7 @@ class Store:
         return self.write(lambda connection: self._claim(connection, worker, entries, free))
 
     def _has_due(self, connection: sa.Connection, agents: list[str]) -> bool:
-        statement = sa.text(f"SELECT 1 FROM swink_runs WHERE {self._due} AND agent IN :agents LIMIT 1")
+        statement = sql(f"SELECT 1 FROM swink_runs WHERE {self._due} AND agent IN :agents LIMIT 1")
         return connection.execute(_expanding(statement, "agents"), {"agents": agents}).first() is not None
 
     @property
@@ -374,7 +375,7 @@ class Store:
     ) -> list[Claim]:
         self._database.gate(connection)
         lock = self._database.for_update
-        listed = connection.execute(sa.text(f"SELECT 1 FROM swink_workers WHERE id = :id {lock}"), {"id": worker})
+        listed = connection.execute(sql(f"SELECT 1 FROM swink_workers WHERE id = :id {lock}"), {"id": worker})
         if listed.first() is None:
             raise RunLost(f"worker {worker} is no longer on the list of workers")
         room = _Room(entries, self._running(connection, entries), self._started(connection, entries))
@@ -395,7 +396,7 @@ class Store:
         limited = [name for name, entry in entries.items() if entry.limit or entry.limit_per_key]
         if not limited:
             return Counter()
-        statement = sa.text(
+        statement = sql(
             "SELECT agent, key, count(*) FROM swink_runs WHERE status = 'running' AND agent IN :agents "
             "GROUP BY agent, key"
         )
@@ -407,7 +408,7 @@ class Store:
         started: Counter[str] = Counter()
         for name, entry in entries.items():
             if entry.rate is not None:
-                statement = sa.text(
+                statement = sql(
                     f"SELECT count(*) FROM swink_runs WHERE agent = :agent AND started > {self._now} - :window "
                     f"AND started <= {self._now}"
                 )
@@ -431,14 +432,14 @@ class Store:
             values |= {f"agent{index}": agent, f"keys{index}": list(keys)}
             names.append(f"keys{index}")
         lock = f"{self._database.for_update} SKIP LOCKED" if self._database.for_update else ""
-        statement = sa.text(
+        statement = sql(
             f"SELECT seq, agent, key FROM swink_runs WHERE {self._due} AND agent IN :agents AND seq NOT IN :chosen "
             f"{where} ORDER BY priority, seq LIMIT :limit {lock}"
         )
         return [(row[0], row[1], row[2]) for row in connection.execute(_expanding(statement, *names), values)]
 
     def _take(self, connection: sa.Connection, seq: int, worker: str) -> Claim:
-        statement = sa.text(
+        statement = sql(
             "UPDATE swink_runs SET status = 'running', epoch = epoch + 1, worker = :worker, attempts = attempts + 1, "
             f"fruitless = fruitless + 1, started = {self._now}, updated = {self._now} WHERE seq = :seq RETURNING id, "
             "agent, epoch, priority, attempts, fruitless, failures, position, prompt, answers, ticket, "
@@ -458,7 +459,7 @@ class Store:
         """Writes records, and the end of an attempt. Returns the reason if the run is cancelled; raises `RunLost`."""
         more = ", fruitless = 0, failures = 0" if append.has_reply else ""
         more += ", prompt = NULL" if append.has_prompt else ""
-        statement = sa.text(
+        statement = sql(
             f"UPDATE swink_runs SET position = :position, tokens = :tokens, cost = :cost, updated = {self._now}{more} "
             "WHERE id = :id AND epoch = :epoch AND status = 'running' AND position = :before "
             "RETURNING cancelled, answers, ticket, priority"
@@ -476,7 +477,7 @@ class Store:
             return self._already_written(connection, append)
         if append.encoded:
             connection.execute(
-                sa.text("INSERT INTO swink_records (run, number, line) VALUES (:run, :number, :line)"),
+                sql("INSERT INTO swink_records (run, number, line) VALUES (:run, :number, :line)"),
                 values_of(append),
             )
         if append.ending is not None:
@@ -502,7 +503,7 @@ class Store:
         free = int(ending.is_free)
         self._set(connection, append.run_id, status=status, worker="", error=error, pending=pending)
         if free or ending.has_failed:
-            statement = sa.text(
+            statement = sql(
                 "UPDATE swink_runs SET attempts = attempts - :free, fruitless = fruitless - :free, "
                 "failures = failures + :failed WHERE id = :id"
             )
@@ -515,7 +516,7 @@ class Store:
         self.write(lambda connection: self._hand_on(connection, "id = :id AND epoch = :epoch", id=run_id, epoch=epoch))
 
     def _hand_on(self, connection: sa.Connection, where: str, **values: Any) -> int:
-        statement = sa.text(
+        statement = sql(
             "UPDATE swink_runs SET status = CASE WHEN cancelled IS NULL THEN 'queued' ELSE 'cancelled' END, "
             f"epoch = epoch + 1, worker = '', due = 0, ticket = ticket + 1, updated = {self._now}, "
             "pending = CASE WHEN cancelled IS NULL THEN pending ELSE '[]' END "
@@ -532,7 +533,7 @@ class Store:
     # -- workers -----------------------------------------------------------------------------------------------
 
     def register(self, info: WorkerInfo, lease: float, lock: int) -> None:
-        statement = sa.text(
+        statement = sql(
             "INSERT INTO swink_workers (id, host, pid, slots, running, agents, beat, seen, lease, lock) VALUES "
             f"(:id, :host, :pid, :slots, 0, :agents, 0, {self._now}, :lease, :lock)"
         )
@@ -549,7 +550,7 @@ class Store:
 
     def beat(self, worker: str, running: int) -> bool:
         """Counts up for a worker. Whether it is still on the list."""
-        statement = sa.text(
+        statement = sql(
             f"UPDATE swink_workers SET beat = beat + 1, seen = {self._now}, running = :running WHERE id = :id "
             "RETURNING id"
         )
@@ -559,10 +560,10 @@ class Store:
 
     def fleet(self, worker: str) -> Fleet:
         def work(connection: sa.Connection) -> Fleet:
-            listed = connection.execute(sa.text("SELECT id, beat, lease, lock FROM swink_workers"))
+            listed = connection.execute(sql("SELECT id, beat, lease, lock FROM swink_workers"))
             members = tuple([Member(*row) for row in listed])
             running = connection.execute(
-                sa.text("SELECT worker, id, cancelled IS NOT NULL FROM swink_runs WHERE status = 'running'")
+                sql("SELECT worker, id, cancelled IS NOT NULL FROM swink_runs WHERE status = 'running'")
             ).all()
             return Fleet(
                 members,
@@ -578,7 +579,7 @@ class Store:
 
         def work(connection: sa.Connection) -> int:
             count = self._hand_on(connection, "worker = :worker", worker=worker)
-            connection.execute(sa.text("DELETE FROM swink_workers WHERE id = :id"), {"id": worker})
+            connection.execute(sql("DELETE FROM swink_workers WHERE id = :id"), {"id": worker})
             return count
 
         count = self.write(work)
@@ -589,14 +590,14 @@ class Store:
 
     def stats(self) -> FleetStats:
         def work(connection: sa.Connection) -> FleetStats:
-            by_status = connection.execute(sa.text("SELECT status, count(*) FROM swink_runs GROUP BY status"))
+            by_status = connection.execute(sql("SELECT status, count(*) FROM swink_runs GROUP BY status"))
             counts = {str(row[0]): int(row[1]) for row in by_status}
             agents = connection.execute(
-                sa.text("SELECT agent, count(*) FROM swink_runs WHERE status = 'queued' GROUP BY agent")
+                sql("SELECT agent, count(*) FROM swink_runs WHERE status = 'queued' GROUP BY agent")
             )
-            since = connection.execute(sa.text(f"SELECT min(updated) FROM swink_runs WHERE {self._due}")).scalar()
+            since = connection.execute(sql(f"SELECT min(updated) FROM swink_runs WHERE {self._due}")).scalar()
             now = self.time(connection)
-            workers = connection.execute(sa.text("SELECT * FROM swink_workers ORDER BY id")).mappings().all()
+            workers = connection.execute(sql("SELECT * FROM swink_workers ORDER BY id")).mappings().all()
             return FleetStats(
                 **{status: counts.get(status, 0) for status in STATUSES},
                 lag=0.0 if since is None else max(0, now - int(since)) / 1000,
@@ -617,7 +618,7 @@ class Store:
         return deleted
 
     def _prune_some(self, connection: sa.Connection, days: float) -> list[tuple[str, int]]:
-        statement = sa.text(
+        statement = sql(
             "SELECT id, ticket FROM swink_runs WHERE status IN ('done', 'failed', 'cancelled') "
             f"AND updated <= {self._now} - :age AND NOT EXISTS (SELECT 1 FROM swink_runs AS later WHERE "
             "later.after_id = swink_runs.id AND later.position = 0 AND later.status IN ('queued', 'running')) "
@@ -627,8 +628,8 @@ class Store:
         rows = [(str(row[0]), int(row[1])) for row in connection.execute(statement, values)]
         if rows:
             ids = {"ids": [run_id for run_id, _ in rows]}
-            connection.execute(_expanding(sa.text("DELETE FROM swink_records WHERE run IN :ids"), "ids"), ids)
-            connection.execute(_expanding(sa.text("DELETE FROM swink_runs WHERE id IN :ids"), "ids"), ids)
+            connection.execute(_expanding(sql("DELETE FROM swink_records WHERE run IN :ids"), "ids"), ids)
+            connection.execute(_expanding(sql("DELETE FROM swink_runs WHERE id IN :ids"), "ids"), ids)
         return rows
 
 
@@ -671,6 +672,12 @@ class _Room:
         self._by_key[agent, key] += 1
         self._started[agent] += 1
         return True
+
+
+@lru_cache(512)
+def sql(statement: str) -> sa.TextClause:
+    """A statement, read once: reading it takes as long as executing it."""
+    return sa.text(statement)
 
 
 def cancelled_words(reason: str) -> str:
