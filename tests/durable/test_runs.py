@@ -186,8 +186,9 @@ async def test_the_same_id_is_the_same_run_and_another_prompt_a_conflict(kind: s
             await durable.submit("support", "more", after="order-17")
         with pytest.raises(RunNotFound):
             await durable.submit("support", "more", after="nothing")
-        with pytest.raises(RunNotFound):
-            await durable.run("nothing")
+        for unknown in ("nothing", "no id at all", ""):
+            with pytest.raises(RunNotFound):
+                await durable.run(unknown)
         with pytest.raises(ValueError, match="status"):
             await durable.runs(status="asleep")  # type: ignore[arg-type]
 
@@ -546,6 +547,30 @@ async def test_a_cancel_is_final(kind: str, url: str) -> None:
         assert await queued.cancel() is True
         assert (await queued.info()).status == "cancelled"
         assert (await queued.result(timeout=5)).error == "the run was cancelled"
+
+
+async def test_nothing_begins_after_a_cancel_even_if_its_worker_has_not_noticed(sqlite_url: str) -> None:
+    asked: list[Request] = []
+
+    def reply(request: Request) -> Any:
+        asked.append(request)
+        return call("add", a=1, b=1)
+
+    async with Durable(sqlite_url) as durable:
+
+        async def cancel_first(messages: Any, overflow: bool) -> None:
+            if asked:
+                await (await durable.run("one")).cancel("now")
+
+        durable.agent("calc")(
+            lambda: Agent(
+                "test:model", stream_fn=scripted(*[reply] * 9), tools=[add], async_transform_context=cancel_first
+            )
+        )
+        async with durable.worker(poll=0.05):
+            run = await durable.submit("calc", "go", id="one")
+            assert (await run.result(timeout=20)).error == "now"
+    assert len(asked) == 1
 
 
 # -- limits --------------------------------------------------------------------------------------------------

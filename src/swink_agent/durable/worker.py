@@ -40,7 +40,8 @@ T = TypeVar("T")
 
 _LOOK = 0.5
 """Seconds between two looks at the other workers: one that died is taken over within two seconds."""
-_PRUNE = 3600.0
+_PRUNE, _FIRST_PRUNE = 3600.0, 5.0
+"""Seconds between two times that runs are deleted, at most, and before the first."""
 _MEASURE = 10.0
 _PATIENCE = 30.0
 _CLOCK_SET_BACK = 5_000
@@ -88,7 +89,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._is_draining = False
+        self._is_told = asyncio.Event()
         self._is_abandoned = asyncio.Event()
         self._lock: Lock | None = None
         self._listener: Listener | None = None
@@ -100,6 +101,10 @@ class Worker:
     def running(self) -> int:
         """How many runs it has."""
         return len(self._attempts)
+
+    @property
+    def _is_draining(self) -> bool:
+        return self._is_told.is_set()
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -139,7 +144,7 @@ class Worker:
 
     def drain(self) -> None:
         """Takes nothing more; each run ends its turn and goes back to the queue."""
-        self._is_draining = True
+        self._is_told.set()
         self._wake.set()
 
     def abandon(self) -> None:
@@ -149,10 +154,7 @@ class Worker:
 
     async def wait(self) -> None:
         """Returns when the worker was told to stop, and has no runs left or is to abandon them."""
-        while not self._is_draining:
-            await self._wake.wait()
-            if not self._is_draining:
-                await asyncio.sleep(0.05)  # the loop that takes runs clears the event
+        await self._is_told.wait()
         waits = [asyncio.ensure_future(self._idle.wait()), asyncio.ensure_future(self._is_abandoned.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -247,7 +249,7 @@ class Worker:
         except RunLost:
             return []  # others took this worker for dead: it joins again at its next beat
         except DurableError as error:
-            log.warning("worker %s cannot take runs: %s", self.id, error)
+            log.debug("worker %s cannot take runs: %s", self.id, error)  # `_look_around` warns
             return []
 
     def _start(self, claim: Claim) -> None:
@@ -297,7 +299,7 @@ class Worker:
 
     async def _look_around(self) -> None:
         beat_every = min(2.0, self._lease / 4)
-        last_beat = float("-inf")
+        last_beat, has_warned = float("-inf"), False
         while True:
             now = time.monotonic()
             try:
@@ -306,8 +308,11 @@ class Worker:
                     await self._beat()
                 await self._look()
                 await self._release_all()
+                has_warned = False
             except DurableError as error:
-                log.warning("worker %s cannot look around: %s", self.id, error)
+                if not has_warned:
+                    log.warning("worker %s cannot use its store, and tries again: %s", self.id, error)
+                has_warned = True
             except Exception as error:
                 if not is_outage(error):
                     log.exception("worker %s", self.id)
@@ -402,12 +407,14 @@ class Worker:
             await asyncio.sleep(_MEASURE)
 
     async def _prune(self, days: float) -> None:
+        pause = min(_PRUNE, max(_FIRST_PRUNE, days * 8640))
+        await asyncio.sleep(_FIRST_PRUNE)
         while True:
-            await asyncio.sleep(random.uniform(0.5, 1.0) * _PRUNE)
             try:
                 await self._call(lambda: self._store.prune(days))
             except Exception as error:
                 log.warning("runs that are over could not be deleted: %s", error)
+            await asyncio.sleep(random.uniform(0.5, 1.0) * pause)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, call: Callable[[], Any]) -> None:

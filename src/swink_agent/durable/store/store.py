@@ -562,15 +562,10 @@ class Store:
         def work(connection: sa.Connection) -> Fleet:
             listed = connection.execute(sql("SELECT id, beat, lease, lock FROM swink_workers"))
             members = tuple([Member(*row) for row in listed])
-            running = connection.execute(
-                sql("SELECT worker, id, cancelled IS NOT NULL FROM swink_runs WHERE status = 'running'")
-            ).all()
-            return Fleet(
-                members,
-                frozenset([row[0] for row in running]),
-                frozenset([row[1] for row in running if row[0] == worker and row[2]]),
-                self.time(connection),
-            )
+            owners = connection.execute(sql("SELECT DISTINCT worker FROM swink_runs WHERE status = 'running'"))
+            own = "SELECT id FROM swink_runs WHERE status = 'running' AND worker = :id AND cancelled IS NOT NULL"
+            cancelled = connection.execute(sql(own), {"id": worker}).scalars()
+            return Fleet(members, frozenset(owners.scalars()), frozenset(cancelled), self.time(connection))
 
         return self.read(work)
 
