@@ -99,6 +99,20 @@ async def test_workers_that_are_stopped_and_woken_do_no_harm(kind: str, url: str
 
 
 @pytest.mark.sweep
+async def test_a_run_that_kills_its_workers_fails_after_so_many_attempts(kind: str, url: str, fleet: Fleet) -> None:
+    async with Durable(url) as durable:
+        run = await durable.submit("poison", "go")
+        other = await durable.submit("steps", "run-1", id="run-1")
+        for dead in range(1, 3):
+            fleet.start(poll=0.1)
+            await _until(lambda dead=dead: len(fleet.marks("died")) == dead)
+        fleet.start(poll=0.1)
+        assert "2 attempts in a row" in str((await run.result(timeout=20)).error)
+        assert (await other.result(timeout=20)).error is None
+        assert len(fleet.marks("died")) == 2
+
+
+@pytest.mark.sweep
 async def test_a_dead_worker_is_taken_over_within_two_seconds(kind: str, url: str, fleet: Fleet) -> None:
     async with Durable(url) as durable:
         run = await durable.submit("long", "run-1", id="run-1")

@@ -351,3 +351,23 @@ async def test_a_fleet_is_measured_where_opentelemetry_is_set_up() -> None:
     assert found["swink.durable.runs", "queued"] == 3
     assert found["swink.durable.lag", None] == 2.5
     assert found["swink.durable.takeovers", None] == 1
+
+
+@pytest.mark.sweep
+async def test_workers_delete_what_has_been_over_for_so_long(
+    kind: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from swink_agent.durable import worker
+
+    monkeypatch.setattr(worker, "_FIRST_PRUNE", 0.2)
+    async with serving(url, calc=adding) as durable:
+        done = await durable.submit("calc", "2+3?")
+        await done.result(timeout=20)
+    async with Durable(url) as other:
+        await other.submit("other", "later")
+    for keep, left in ((None, 2), (30, 2), (0, 1)):
+        async with Durable(url, keep_days=keep) as durable:
+            durable.agent("calc")(adding)
+            async with durable.worker(poll=0.05):
+                await asyncio.sleep(1)
+                assert len(await durable.runs()) == left

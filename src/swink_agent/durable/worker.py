@@ -119,6 +119,7 @@ class Worker:
             self._listener = await self._call(
                 lambda: Listener(self._store.database.engine_url, self.id, lambda run_id: _tell(loop, self._wake.set))
             )
+            self._store.on_queued = lambda: _tell(loop, self._wake.set)
         except BaseException:
             await self._leave()
             raise
@@ -164,6 +165,7 @@ class Worker:
 
     async def _stop(self) -> None:
         """Hands on what is left, before the worker leaves the list of workers."""
+        self._store.on_queued = None
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)

@@ -113,6 +113,8 @@ class Store:
         self._now = self._database.now
         self._lock = threading.Lock()
         self._tickets: Tickets | None = None
+        self.on_queued: Callable[[], None] | None = None
+        """Called when this process has queued a run: its worker need not wait for a ticket."""
         self.version = 0
         self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="swink-store")
         self.writer = Writer(self._database, self.apply)
@@ -198,6 +200,7 @@ class Store:
             self.tickets.add(connection, new.id, 1, new.priority)
 
         self.write(work)
+        self._tell()
 
     def _is_there(self, connection: sa.Connection, new: NewRun) -> bool:
         row = self._row(connection, "agent, digest, after_id", new.id)
@@ -293,7 +296,9 @@ class Store:
                 self._queue(connection, run_id, row["ticket"] + 1, row["priority"])
             return True
 
-        return self.write(work)
+        counts = self.write(work)
+        self._tell()
+        return counts
 
     def cancel(self, run_id: str, reason: str) -> bool:
         """Whether the run is cancelled now, or will be as soon as its worker notices."""
@@ -332,6 +337,11 @@ class Store:
             self._queue(connection, run_id, row["ticket"] + 1, row["priority"])
 
         self.write(work)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.on_queued is not None:
+            self.on_queued()
 
     def _set(self, connection: sa.Connection, run_id: str, **values: Any) -> None:
         columns = ", ".join(f"{name} = :{name}" for name in values)
