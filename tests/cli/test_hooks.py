@@ -20,6 +20,7 @@ async def test_a_prompt_runs_the_hooks_of_the_settings_unless_it_is_told_not_to(
     path = _settings(
         swink,
         '[hooks.guard]\nevent = "before_tool"\ncommand = ["/bin/sh", "-c", "echo not here; exit 1"]\n'
+        f'[hooks.start]\nevent = "run_start"\ncommand = ["/bin/sh", "-c", "cat > {told}-start"]\n'
         f'[hooks.end]\nevent = "run_end"\ncommand = ["/bin/sh", "-c", "sleep 0.1; cat >> {told}"]\n'
         '[hooks.gone]\nevent = "run_start"\ncommand = ["/no/such/program"]\n',
     )
@@ -35,6 +36,8 @@ async def test_a_prompt_runs_the_hooks_of_the_settings_unless_it_is_told_not_to(
         assert (end["event"], end["text"], end["folder"]) == ("run_end", "refused", str(swink.folder))
         listed = json.loads((await swink("sessions", "list", "--json")).stdout)
         assert end["session"] in json.dumps(listed)
+        start = json.loads((swink.home / "told-start").read_text())
+        assert (start["session"], start["run_id"], start["prompt"]) == (end["session"], end["run_id"], "go")
         without = await swink("-p", "go", "--tools", "read_file", "--no-hooks")
         assert (without.stdout, "hook" in without.stderr) == ("read\n", False)
         assert "hello" in json.dumps(provider.bodies[3])
@@ -42,7 +45,7 @@ async def test_a_prompt_runs_the_hooks_of_the_settings_unless_it_is_told_not_to(
     shown = await swink("config")
     assert "hooks.guard" in shown.stdout
     found = json.loads((await swink("config", "show", "--json")).stdout)
-    assert found["hooks.gone"] == {"value": "run_start: /no/such/program", "source": f"{path}:7"}
+    assert found["hooks.gone"] == {"value": "run_start: /no/such/program", "source": f"{path}:10"}
 
 
 async def test_a_project_cannot_bring_a_hook(swink: Any) -> None:

@@ -155,9 +155,13 @@ async def test_serve_offers_the_tools_and_the_agent(swink: Any) -> None:
 
 
 @pytest.mark.sweep
-async def test_a_signal_ends_serving(swink: Any) -> None:
+async def test_without_a_key_the_tools_are_served_and_a_signal_ends_it(swink: Any) -> None:
     process = await swink.start("mcp", "serve", "--tools", "read_file", stdin=asyncio.subprocess.PIPE)
-    await _session(process, ("tools/list", {}))
+    asks = ("tools/call", {"name": "agent", "arguments": {"prompt": "go"}})
+    listed, answered = await _session(process, ("tools/list", {}), asks)
+    assert [item["name"] for item in listed["tools"]] == ["read_file", "agent"]
+    assert answered["isError"]  # there is no key
+    assert "swink keys set" in answered["content"][0]["text"]
     process.terminate()
     assert await asyncio.wait_for(process.wait(), 30) == 130
 

@@ -39,7 +39,9 @@ def test_a_command_with_hosts_reads_its_folder_and_tools_but_not_the_home_folder
     assert given.fingerprint != base(home).fingerprint
 
 
-def test_a_link_that_a_command_can_make_does_not_choose_what_is_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_that_a_command_can_make_does_not_choose_what_is_read(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work = home.parent / "work"
     (work / ".venv").symlink_to(home / "documents")
     (home / "documents/bin").mkdir()

@@ -27,6 +27,7 @@ from .trust.extras import Extra, ExtraKind, extra_policies, extra_tools, install
 from .trust.trust import TrustStore, find_project
 
 if TYPE_CHECKING:
+    from swink_agent.durable import FleetStats
     from swink_agent.sandbox import BackendReport
 
 State: TypeAlias = Literal["ok", "note", "problem"]
@@ -59,6 +60,7 @@ def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.envir
         lambda: _local(settings),
         lambda: _model(settings, credentials),
         lambda: _sessions(settings),
+        lambda: _durable(settings),
         lambda: _programs(folder, environ),
         lambda: _terminal(environ),
     ]
@@ -278,6 +280,41 @@ def _sessions(settings: Settings) -> list[Finding]:
         text = f"{there}, which cannot be written: runs are not recorded"
         return [Finding("sessions", "problem", text, remedy)]
     return [Finding("sessions", "ok", there)]
+
+
+def _durable(settings: Settings) -> list[Finding]:
+    """The store of durable runs, if one is set or there is the usual file. Nothing is made here."""
+    import asyncio
+
+    from swink_agent.core.extras import MissingExtra
+    from swink_agent.durable import DurableError
+
+    from .runs.durable import durable_at, unserved
+
+    given = settings.value("durable.url")
+    durable = durable_at(given)
+    if given is None and not Path(durable.url.removeprefix("sqlite:///")).exists():
+        return []
+
+    async def look() -> FleetStats:
+        async with durable:
+            return await durable.stats()
+
+    try:
+        stats = asyncio.run(look())
+    except MissingExtra as error:
+        return [Finding("durable runs", "problem", f"there is a store, {durable.url}, but {error}")]
+    except DurableError as error:
+        return [Finding("durable runs", "problem", f"{durable.url}: {error}", "is it up, and durable.url right?")]
+    text = (
+        f"{durable.url}, version {stats.version}, {len(stats.workers)} workers, {stats.queued} queued, "
+        f"{stats.running} running, {stats.waiting} waiting, lag {stats.lag:.1f} s"
+    )
+    findings = [Finding("durable runs", "ok", text)]
+    for agent, count in unserved(stats).items():
+        note = f"{count} queued runs of the agent {agent}, which no worker serves"
+        findings.append(Finding("durable runs", "note", note, "start one: swink worker MODULE:NAME"))
+    return findings
 
 
 def _programs(folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:

@@ -146,9 +146,9 @@ class Batch:
                 await self.prepare()
             ready = self._those_that_run()
             is_one_group = not ready or run.config.tool_execution == "concurrent"
-            for group in (ready,) if is_one_group else await self._groups(ready):
-                if self.was_steered or supervisor.is_interrupted or not ready:
-                    break
+            groups = [ready] if is_one_group else await self._groups(ready)
+            while groups and ready and not (self.was_steered or supervisor.is_interrupted):
+                group = groups.pop(0)
                 if run.toolbox.options:
                     group = self._admitted(group)
                 recorder = run.transcript.recorder

@@ -31,6 +31,7 @@ from .attention import Attention
 from .composing.completer import Completer
 from .composing.prompt_history import PromptHistory
 from .driver import TerminalApp, TerminalDriver, terminal_painter
+from .own_status import own_status, status_facts
 from .screen_front import ScreenFront
 from .status_rows import Activity, Status
 from .terminal_view import TerminalView
@@ -110,6 +111,7 @@ class SwinkApp(TerminalApp[int]):
         self.keys = options.opening.settings.key_map()
         self.shown = TerminalView()
         self.talk = Conversation(options, ScreenFront(self), self.shown)
+        self._own = own_status(options, self.talk, self.draw_soon, environ)
         self._has_motion = options.has_motion
         self._clock = clock
         self._is_due = False
@@ -228,6 +230,8 @@ class SwinkApp(TerminalApp[int]):
         self.composer.mode = talk.mode
         self.composer.chips = len(talk.queue)
         self._chips.show([(queued.kind, queued.text) for queued in talk.queue])
+        if self._own is not None:
+            self._own.tell(status_facts(talk, self.size.width))
         self._todo.show(talk.todo, self.keys.shown("todo"), self.looks)
         self._spin(is_busy)
         self._draw_time()
@@ -286,6 +290,7 @@ class SwinkApp(TerminalApp[int]):
             hosts=len(talk.hosts),
             tasks=len(talk.tasks),
             turn=talk.usage.turns,
+            own="" if self._own is None else self._own.text,
             note=self._note if self._clock() < self._note_until else "",
         )
 
@@ -395,6 +400,8 @@ class SwinkApp(TerminalApp[int]):
         return self._picture_folder.name
 
     def on_unmount(self) -> None:
+        if self._own is not None:
+            self._own.close()
         if self._picture_folder is not None:
             self._picture_folder.cleanup()
 

@@ -52,7 +52,7 @@ SETTING_FLAGS = (
         "network",
         "allow_hosts",
     ),
-    *("max_turns", "max_cost", "timeout", "output", "masking", "unmask", "otel"),
+    *("max_turns", "max_cost", "timeout", "output", "masking", "unmask", "otel", "web_search"),
 )
 """The command-line options that are settings, by the same name."""
 

@@ -194,7 +194,10 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     shared: dict[str, Any] = {
         "stream_fn": stream_fn,
         "stream_options": StreamOptions(
-            temperature=settings.value("temperature"), max_tokens=reply, extra=provider_options(model, settings)
+            temperature=settings.value("temperature"),
+            max_tokens=reply,
+            extra=provider_options(model, settings),
+            web_search=_searches(stream_fn, model, settings, tools, warnings),
         ),
         "get_api_key": _key_finder(credentials, redactor),
         "execution_root": root,
@@ -287,6 +290,23 @@ def _system_prompt(root: Path, model: ModelSpec, options: AgentOptions, skills: 
         notes=notes,
         skills=skills_prompt(skills) if skills else "",
     )
+
+
+def _searches(
+    stream_fn: StreamFn, model: ModelSpec, settings: Settings, tools: Sequence[AgentTool], warnings: list[str]
+) -> bool:
+    """Whether the model searches the web by its provider. Warns if that is wanted and cannot be."""
+    if not settings.value("web_search"):
+        return False
+    searches: Callable[[ModelSpec, bool], bool] | None = getattr(stream_fn, "searches_web", None)
+    if searches is not None and searches(model, bool(tools)):
+        return True
+    beside = " next to tools" if searches is not None and searches(model, False) else ""
+    warnings.append(
+        f"web_search is not used: {model} cannot search the web by its provider{beside}; anthropic, openai-responses "
+        "and gemini have models that can"
+    )
+    return False
 
 
 def _key_finder(credentials: Credentials, redactor: Redactor) -> Callable[[str], str | None]:

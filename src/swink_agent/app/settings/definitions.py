@@ -36,6 +36,7 @@ Kind: TypeAlias = Literal[
     "rules",
     "hosts",
     "keys",
+    "command",
 ]
 InProject: TypeAlias = Literal["free", "stricter", "never"]
 
@@ -111,6 +112,13 @@ DEFINITIONS = (
     _setting(
         "extra_tools", "names", "additional tools, by name: web_fetch, and those of installed packages", default=()
     ),
+    _setting(
+        "web_search",
+        "switch",
+        "whether the model may search the web by its provider's own search, which costs extra",
+        default=False,
+        in_project="stricter",
+    ),
     _setting("skills", "switch", "whether the model can read skills", default=True, in_project="stricter"),
     _setting("web_private", "names", "private addresses that web_fetch may ask: 127.0.0.1:8080", default=()),
     _setting("extra_policies", "names", "policies of installed packages, by name, that watch every run", default=()),
@@ -172,6 +180,13 @@ DEFINITIONS = (
         choices=("auto", "bell", "off"),
     ),
     _setting("notify_after", "amount", "seconds after which a run counts as long for that", default=20.0),
+    _setting(
+        "status_line",
+        "command",
+        "a program of yours that prints the last row of the terminal UI: a list of words, or none",
+        default=(),
+    ),
+    _setting("vim", "switch", "whether the input line of the terminal UI has the keys of vim", default=False),
     Definition(
         name="durable.url",
         kind="text",

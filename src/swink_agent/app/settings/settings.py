@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -375,6 +376,12 @@ def parse_value(definition: Definition, text: str, place: str) -> Any:
         case "names":
             names = () if text.lower() == "none" else [name.strip() for name in text.split(",") if name.strip()]
             return check(definition, list(names), place)
+        case "command":
+            try:
+                words = [] if text.lower() == "none" else shlex.split(text)
+            except ValueError as error:
+                raise SettingsError(f"{place}: {definition.name} is not a command: {error}") from error
+            return check(definition, words, place)
         case "keys":
             keys = [] if text.lower() == "none" else [key.strip() for key in text.split(",") if key.strip()]
             return check(definition, keys, place)
@@ -397,6 +404,8 @@ def check(definition: Definition, value: object, place: str) -> Any:
         raise SettingsError(f"{where} cannot be {_shown(value)}: it is {wanted}")
     if definition.kind == "rules":
         _check_rules(definition, cast("list[str]", value), place)
+    if definition.kind == "command":
+        return tuple(cast("list[str]", value))
     if definition.kind == "keys":
         return _read_keys(definition, cast("str | list[str]", value), place)
     if definition.kind == "hosts":
@@ -442,6 +451,10 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
                 isinstance(rule, str) for rule in cast("list[object]", value)
             )
             return fits, "a list of rules, such as 'bash: pytest *'"
+        case "command":
+            words = cast("list[object]", value) if isinstance(value, (list, tuple)) else None
+            fits = words is not None and all(isinstance(word, str) and "\0" not in word for word in words)
+            return fits and (not words or bool(str(words[0]).strip())), "a list: a program and its arguments"
         case "keys":
             keys = [value] if isinstance(value, str) else value
             fits = isinstance(keys, (list, tuple)) and all(isinstance(key, str) for key in cast("list[object]", keys))

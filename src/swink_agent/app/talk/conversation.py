@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from swink_agent.app.errors import ApplicationError, NoModel, SettingsError, UsageProblem
@@ -203,27 +204,30 @@ class Conversation:
     async def open(self) -> None:
         """Creates the agent in a thread, shows notices or errors, and sends the first prompt."""
         self._warnings.open()
-        self._local.open()
         try:
-            await self._open()
-            await self._look_at_branch()
-        finally:
-            self._gate.open()
+            await self.open_agent()
+        except ApplicationError as error:
+            self._runner.state = "error"
+            self.notice(str(error), "error")
+            self.front.changed()
+        await self._look_at_branch()
         if self.options.prompt and self.opened is not None:
             await self.prompt(self.options.prompt)  # never run as a command: it may come from a file
         else:
             self.ask_waiting(self.options.answers)
 
-    async def _open(self) -> None:
+    async def open_agent(self, model: ModelSpec | None = None) -> None:
+        """Creates the agent in a thread, and shows its notices. Raises `ApplicationError`."""
+        self._local.open()
         try:
-            given = (self.opening, self.around, None, self.options.session)
-            self._opening = asyncio.get_running_loop().run_in_executor(None, OpenAgent.open, *given)
-            opened = await asyncio.shield(self._opening)
-        except ApplicationError as error:
-            self._runner.state = "error"
-            self.notice(str(error), "error")
-            self.front.changed()
-            return
+            await self._open_agent(model)
+        finally:
+            self._gate.open()
+
+    async def _open_agent(self, model: ModelSpec | None) -> None:
+        open_agent = partial(OpenAgent.open, self.opening, self.around, None, self.options.session, model=model)
+        self._opening = asyncio.get_running_loop().run_in_executor(None, open_agent)
+        opened = await asyncio.shield(self._opening)
         if opened.made.servers is not None:
             opened.made.servers.begin()  # while the user writes the first prompt
         self.adopt(opened, is_first=True)
@@ -614,6 +618,10 @@ class Conversation:
         if taken := self._queue.take_all(self.opened.agent):
             images = [path for queued in taken for path in queued.images]
             self.front.give_back("\n\n".join([queued.text for queued in taken]), images)
+
+    async def ended(self, seconds: float) -> bool:
+        """Waits for the end of the run; returns whether it ended in time."""
+        return await self._runner.wait(seconds)
 
     async def settled(self) -> None:
         """Returns when no run, command or question is active."""

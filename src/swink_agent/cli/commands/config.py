@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -86,7 +87,10 @@ def _masked(value: Any) -> Any:
 def _plain(name: str, value: Any) -> str:
     """The value as `set` would take it."""
     if isinstance(value, tuple):
-        between = "; " if definition_of(name).kind == "rules" else ","
+        kind = definition_of(name).kind
+        if kind == "command":
+            return shlex.join(cast("tuple[str, ...]", value)) or "none"
+        between = "; " if kind == "rules" else ","
         return between.join(cast("tuple[str, ...]", value)) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -155,7 +155,7 @@ async def _serve(opening: Opening) -> int:
         made = await asyncio.to_thread(opening.agent, session, redactor)
     except NoModel as error:
         has_model = False
-        reporter.warn(f"the tool agent is not offered: {error}")
+        reporter.warn(f"the tool agent cannot answer: {error}")
         made = opening.agent(session, redactor, model=ModelSpec("none", "none"), stream_fn=_no_model)
     for warning in made.warnings:
         reporter.warn(warning)
@@ -164,7 +164,7 @@ async def _serve(opening: Opening) -> int:
         loop.add_signal_handler(number, ended.set)
     with made:
         tools = [tool for tool in made.agent.tools if tool.name != "task" or has_model]
-        served = made.agent.replaced(tools=[*tools, ServedAgent(opening)] if has_model else tools)
+        served = made.agent.replaced(tools=[*tools, ServedAgent(opening)])
         watch = None if made.hooks is None else made.hooks.watch_call
         serving = loop.create_task(serve_stdio(served, redactor=redactor, watch=watch))
         stopping = loop.create_task(ended.wait())

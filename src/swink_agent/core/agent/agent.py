@@ -45,7 +45,7 @@ from ..types import (
 )
 from ..values import hints
 from ..values.parameters import Deps
-from ..values.value import copy_json
+from ..values.value import FrozenDict, copy_json
 from .arguments import POLICY_SLOTS, Prompt, as_history, as_model, policies_by_slot, stream_fns
 from .claim import Claims
 from .given import (
@@ -60,6 +60,8 @@ from .subscriptions import Subscription
 from .value_runs import ValueRuns
 
 log = logging.getLogger("swink_agent")
+_OPTIONS = StreamOptions(headers=FrozenDict(), extra=FrozenDict())
+"""The options of all agents that are given none."""
 
 
 class Agent(ValueRuns[Deps]):
@@ -116,7 +118,7 @@ class Agent(ValueRuns[Deps]):
         config = AgentLoopConfig(
             model=spec,
             stream_fn=ask,
-            stream_options=stream_options or StreamOptions(),
+            stream_options=_OPTIONS if stream_options is None else stream_options,
             retry_strategy=retry_strategy or DefaultRetryStrategy(),
             fallbacks=others,
             convert_to_llm=convert_to_llm or default_convert_to_llm,

@@ -94,7 +94,7 @@ class _AnsweredBatch(Batch):
         tool = run.toolbox.find(asked.name)
         arguments = frozen_json(one.pending.arguments)
         call = CallState(run, tool, one.index, asked.id, asked.name, asked.arguments, arguments)
-        call.options = run.toolbox.options.get(asked.name)
+        call.options = None if run.toolbox.options is None else run.toolbox.options.get(asked.name)
         call.note = one.pending.note
         self.calls.append(call)
         self.waited[call] = one

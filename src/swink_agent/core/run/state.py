@@ -172,7 +172,7 @@ class Run:
         provider = config.message_provider
         self._queues = provider if type(provider) is MessageQueues else None
         if self._queues is not None:
-            self._queues.on_steering = self.supervisor.wake_soon
+            self._queues.woken = self.supervisor
         self.steering: Collection[AgentMessage] = () if self._queues is None else self._queues.steering
         """The queued steering messages: most turns only check that it is empty."""
         self.has_to_poll = provider is not None and (self._queues is None or self._queues.provider is not None)
@@ -240,7 +240,7 @@ class Run:
         if self._threads is not None:
             self._threads.close()
         if self._queues is not None:
-            self._queues.on_steering = None
+            self._queues.woken = None
         tell_run_over(self.config.pre_turn_policies, self.id)
         if self.channel is not None:
             self.channel.on_demand = _nothing

@@ -159,7 +159,7 @@ def frozen_json(value: Any) -> Any:
 
 
 def _refuse(self: object, *_: Any, **__: Any) -> Any:
-    raise TypeError("the arguments of a tool call do not change; copy them, or assign others where a hook may")
+    raise TypeError("this data is shared and cannot be changed; copy it, or assign other data where a hook may")
 
 
 class FrozenDict(dict[Any, Any]):

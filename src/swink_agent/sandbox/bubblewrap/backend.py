@@ -117,7 +117,8 @@ class BubblewrapSandbox(Sandbox):
         self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
         look = await self._before_command()
         self._check_open()
-        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write=self.profile.write)
+        write = (*self.profile.write, self._private.path)
+        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write=write)
         try:
             is_alone = await self._presence.enter()
         except BaseException:
@@ -141,7 +142,7 @@ class BubblewrapSandbox(Sandbox):
             if self._helper is not None:
                 from .proxied import CommandProxy
 
-                command.proxy = CommandProxy(self._helper, self._new_proxy())
+                command.proxy = CommandProxy(self._helper, self.profile.proxied_hosts, self.ways_out)
             proxy = None if command.proxy is None else command.proxy.variables
             variables = self.child_environment(self._temporary, environment, proxy)
             if self._asks and (settings := settings_among(held, self.profile)):

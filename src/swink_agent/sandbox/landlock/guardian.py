@@ -204,7 +204,8 @@ class _Guardian:
             os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
         limits = confinement.limits
         headcount = Headcount(os.getpid(), limits["processes"], reap=self._tree.reap)
-        usage = Usage(os.getpid(), memory=limits["memory"], disk=limits["disk_left"], folders=confinement.write)
+        folders = (*confinement.write, *confinement.private)
+        usage = Usage(os.getpid(), memory=limits["memory"], disk=limits["disk_left"], folders=folders)
         look_at = 0.0
         while True:
             ready = dict(poll.poll(1000 * (_RETRY if opens.waits else LOOK_AGAIN)))

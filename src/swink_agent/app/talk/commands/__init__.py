@@ -98,9 +98,9 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
 
     command = _BY_NAME.get(name)
     if command is None:
-        own = await _own_command(conversation, name)
-        if own is None:
-            conversation.notice(_unknown(name), "error")
+        own = await asyncio.to_thread(_own_command, conversation, name)
+        if isinstance(own, str):
+            conversation.notice(own, "error")
         else:
             await conversation.prompt(own.prompt(rest))
         return
@@ -120,11 +120,15 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
         conversation.notice(f"{command.name} failed because of a bug: {type(error).__name__}", "error")
 
 
-async def _own_command(conversation: Conversation, name: str) -> PromptCommand | None:
-    """The command of the user's own, or of the trusted project, that a name means."""
-    from swink_agent.app.agent.prompt_commands import prompt_commands
+def _own_command(conversation: Conversation, name: str) -> PromptCommand | str:
+    """The command of the user's own, or of the trusted project, that a name means; or why there is none."""
+    from swink_agent.app.agent.prompt_commands import prompt_commands, why_unused
 
-    return (await asyncio.to_thread(prompt_commands, conversation.opening.project)).get(name[1:])
+    project = conversation.opening.project
+    if own := prompt_commands(project).get(name[1:]):
+        return own
+    why = why_unused(name[1:], project)
+    return f"{name[:60]} cannot be used: {why}" if why else _unknown(name)
 
 
 def _unknown(name: str) -> str:
