@@ -827,3 +827,110 @@ async def test_each_attempt_is_a_run_on_record_and_a_tool_that_is_gone_is_unknow
         assert "unknown tool" in extract_text(result.messages[2].content)  # type: ignore[union-attr]
         kinds = [record.entry.kind for record in (await run.load()).records() if isinstance(record.entry, RunStarted)]
         assert kinds == ["prompt", "resume"]
+
+
+@pytest.mark.sweep
+async def test_a_new_release_goes_on_with_old_runs_by_its_own_model_and_tools(kind: str, url: str) -> None:
+    asked: list[str] = []
+
+    def release(model: str, *replies: Any) -> Callable[[], Agent]:
+        def reply(request: Request) -> Any:
+            asked.append(request.model.model_id)
+            return replies[sum(isinstance(message, AssistantMessage) for message in request.messages)]
+
+        return lambda: Agent(
+            f"test:{model}",
+            stream_fn=scripted(*[reply] * 5),
+            tools=[refund],
+            approve=lambda _: Defer(),
+            system_prompt=model,
+        )
+
+    async with serving(url, refunds=release("old", call("refund", order="1"))) as durable:
+        run = await durable.submit("refunds", "go", id="r")
+        await run.result(timeout=20)
+    async with serving(url, refunds=release("new", None, text("over"))) as durable:
+        run = await durable.run("r")
+        await run.answer((await run.info()).pending[0], True)
+        assert (await run.result(timeout=20)).text == "over"
+    assert asked == ["old", "new"]
+
+
+@pytest.mark.sweep
+async def test_a_retry_goes_on_where_the_run_stopped(sqlite_url: str) -> None:
+    asked: list[int] = []
+    is_broken = True
+
+    def reply(request: Request) -> Any:
+        replies = sum(isinstance(message, AssistantMessage) for message in request.messages)
+        asked.append(replies)
+        if replies == 0:
+            return call("add", a=1, b=1)
+        return fail("auth", "key expired") if is_broken else text("two")
+
+    def make() -> Agent:
+        return Agent("test:model", stream_fn=scripted(*[reply] * 5), tools=[add])
+
+    async with serving(sqlite_url, calc=make) as durable:
+        run = await durable.submit("calc", "go")
+        assert "key expired" in str((await run.result(timeout=20)).error)
+        is_broken = False
+        await run.retry()
+        result = await run.result(timeout=20)
+    assert (result.text, result.error) == ("two", None)
+    assert asked[0] == 0
+    assert 0 not in asked[1:]
+
+
+@pytest.mark.sweep
+async def test_a_call_that_waits_in_a_delegate_is_answered_too(kind: str, url: str) -> None:
+    def inner(request: Request) -> Any:
+        done = any(isinstance(message, AssistantMessage) for message in request.messages)
+        return text("inner done") if done else call("refund", order="5")
+
+    def outer(request: Request) -> Any:
+        done = any(isinstance(message, AssistantMessage) for message in request.messages)
+        return text("outer done") if done else call("clerk", prompt="refund 5")
+
+    def make() -> Agent:
+        clerk = Agent("test:inner", stream_fn=scripted(*[inner] * 5), tools=[refund], approve=lambda _: Defer())
+        return Agent("test:outer", stream_fn=scripted(*[outer] * 5), tools=[clerk.as_tool("clerk", "Refunds.")])
+
+    async with serving(url, boss=make) as durable:
+        run = await durable.submit("boss", "go")
+        (pending,) = (await run.result(timeout=20)).pending
+        assert pending.delegates == ("clerk",)
+        assert await run.answer(pending, Approve(), by="ada")
+        assert (await run.result(timeout=20)).text == "outer done"
+
+
+@pytest.mark.sweep
+async def test_a_compacted_context_survives_a_wait(sqlite_url: str) -> None:
+    lengths: list[int] = []
+
+    def reply(request: Request) -> Any:
+        lengths.append(len(request.messages))
+        replies = sum(isinstance(message, AssistantMessage) for message in request.messages)
+        return call("refund", order="1") if not replies else text("over")
+
+    def shorten(messages: list[Any], overflow: bool) -> list[Any] | None:
+        return messages[3:] if len(messages) == 5 and isinstance(messages[0], UserMessage) else None
+
+    def make() -> Agent:
+        return Agent(
+            "test:model",
+            stream_fn=scripted(*[reply] * 5),
+            tools=[refund],
+            approve=lambda _: Defer(),
+            transform_context=shorten,
+        )
+
+    async with serving(sqlite_url, refunds=make) as durable:
+        history = [UserMessage(str(number)) for number in range(5)]
+        run = await durable.submit("refunds", history)
+        (pending,) = (await run.result(timeout=20)).pending
+        await run.answer(pending, True)
+        result = await run.result(timeout=20)
+    assert result.text == "over"
+    assert len(result.messages) == 8
+    assert lengths == [2, 4]
