@@ -560,6 +560,7 @@ async def test_nothing_begins_after_a_cancel_even_if_its_worker_has_not_noticed(
 
         async def cancel_first(messages: Any, overflow: bool) -> None:
             if asked:
+                await asyncio.sleep(0.4)  # the result of the call is written, so nothing is left to write
                 await (await durable.run("one")).cancel("now")
 
         durable.agent("calc")(
@@ -705,7 +706,13 @@ async def test_what_is_over_is_deleted_with_its_records_and_tickets(kind: str, u
             await over.info()
         with pytest.raises(ValueError, match="days"):
             await durable.prune(-1)
+        before = await durable.submit("calc", "2+3?", id="before")
+        await before.result(timeout=20)
     async with Durable(url) as durable:
+        follower = await durable.submit("calc", "and 3+4?", after="before")
+        assert await durable.prune(0) == 0  # its history is still needed
+        await follower.cancel()
+        assert await durable.prune(0) == 2
         queued = await durable.submit("calc", "2+3?")
         assert await durable.prune(0) == 0
         assert (await queued.info()).status == "queued"
