@@ -20,6 +20,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -86,6 +87,8 @@ class Worker:
         self._loops: list[asyncio.Task[None]] = []
         self._unreleased: dict[str, int] = {}
         """Runs that could not be handed on yet, with their epochs."""
+        self._taken: list[Claim] = []
+        """What was taken since tickets were last deleted."""
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -176,6 +179,8 @@ class Worker:
             for task in self._tasks:
                 task.cancel()
         await self._release_all()
+        with suppress(DurableError):
+            await self._forget_tickets()
         await self._leave()
 
     async def _join(self) -> None:
@@ -237,8 +242,7 @@ class Worker:
                 claims = await self._claimed(free)
                 for claim in claims:
                     self._start(claim)
-                if claims:
-                    self._forget_tickets(claims)
+                self._taken += claims
             try:
                 async with asyncio.timeout(self._poll * random.uniform(0.9, 1.1)):
                     await self._wake.wait()
@@ -252,6 +256,9 @@ class Worker:
             return []  # others took this worker for dead: it joins again at its next beat
         except DurableError as error:
             log.debug("worker %s cannot take runs: %s", self.id, error)  # `_look_around` warns
+            return []
+        except Exception:
+            log.exception("worker %s cannot take runs", self.id)
             return []
 
     def _start(self, claim: Claim) -> None:
@@ -288,14 +295,11 @@ class Worker:
                 self._idle.set()
             self._wake.set()
 
-    def _forget_tickets(self, claims: Sequence[Claim]) -> None:
-        async def forget() -> None:
-            try:
-                await self._call(lambda: self._store.forget_tickets(claims))
-            except Exception as error:
-                log.debug("tickets were not deleted: %s", error)
-
-        self._own(asyncio.create_task(forget()))
+    async def _forget_tickets(self) -> None:
+        """Deletes the tickets of the runs that were taken since, all at once. If that fails, they do no harm."""
+        claims, self._taken = self._taken, []
+        if claims:
+            await self._call(lambda: self._store.forget_tickets(claims))
 
     # -- looking around ----------------------------------------------------------------------------------------
 
@@ -310,6 +314,7 @@ class Worker:
                     await self._beat()
                 await self._look()
                 await self._release_all()
+                await self._forget_tickets()
                 has_warned = False
             except DurableError as error:
                 if not has_warned:
