@@ -35,7 +35,8 @@ from swink_agent.memory import EntryDecoder, Fold, NoteAdded, past_of
 from .errors import DurableError
 from .journal import RunCancelled, RunJournal
 from .registry import AgentEntry
-from .store.store import Claim, Store
+from .store.gate import Claim
+from .store.store import Store
 from .store.writing import Ending, RecordTooLarge, RunLost
 from .waiting import answer_to, decoded_answers, encoded_questions, note_of, questions_in
 

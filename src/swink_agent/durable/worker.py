@@ -33,7 +33,8 @@ from .info import WorkerInfo
 from .metrics import FleetMetrics, metrics_if_wanted
 from .registry import AgentEntry
 from .store.connecting import Lock, is_outage
-from .store.store import Claim, Fleet, Store
+from .store.gate import Claim
+from .store.store import Fleet, Store
 from .store.writing import RunLost
 
 log = logging.getLogger("swink_agent")

@@ -10,10 +10,8 @@ decides when records are written, and `connecting` has what differs between the 
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -38,13 +36,12 @@ from ..waiting import (
     still_open,
 )
 from .connecting import Database, is_outage, open_database, reason_of
+from .gate import Claim, Gate, expanding, sql
 from .tables import prepare
 from .writing import Append, Ending, RunLost, Writer, values_of
 
 T = TypeVar("T")
 
-_LONGEST_WAIT = 3_600_000
-"""Milliseconds that a run may be kept back. One that seems to wait longer waits because a clock was set back."""
 _THREADS = 4
 _AT_ONCE = 500
 _ROW = (
@@ -64,24 +61,6 @@ class NewRun(Struct, frozen=True, kw_only=True):
     priority: int = 0
     metadata: str = "{}"
     after: str | None = None
-
-
-class Claim(Struct, frozen=True, kw_only=True):
-    """A run that a worker has taken."""
-
-    id: str
-    agent: str
-    epoch: int
-    priority: int
-    attempts: int
-    fruitless: int
-    """Attempts in a row without a new reply, this one included."""
-    failures: int
-    position: int
-    prompt: str | None
-    after: str | None
-    answers: str
-    ticket: int
 
 
 class Member(Struct, frozen=True):
@@ -111,6 +90,7 @@ class Store:
         self.shown = address.shown
         self._database = open_database(address)
         self._now = self._database.now
+        self._gate = Gate(self._database)
         self._lock = threading.Lock()
         self._tickets: Tickets | None = None
         self.on_queued: Callable[[], None] | None = None
@@ -361,109 +341,21 @@ class Store:
         """The store's time, in milliseconds."""
         return int(connection.execute(sql(f"SELECT {self._now}")).scalar_one())
 
-    # -- the gate ----------------------------------------------------------------------------------------------
+    # -- attempts ----------------------------------------------------------------------------------------------
 
     def claim(self, worker: str, entries: Mapping[str, AgentEntry], free: int) -> list[Claim]:
         """Takes up to `free` queued runs of these agents, by priority and age, within the limits of the fleet.
 
         Raises `RunLost` if the worker is no longer on the list of workers.
         """
-        if free < 1 or not entries or not self.read(lambda connection: self._has_due(connection, list(entries))):
+        if free < 1 or not entries or not self.read(lambda connection: self._gate.has_due(connection, list(entries))):
             return []
-        return self.write(lambda connection: self._claim(connection, worker, entries, free))
-
-    def _has_due(self, connection: sa.Connection, agents: list[str]) -> bool:
-        statement = sql(f"SELECT 1 FROM swink_runs WHERE {self._due} AND agent IN :agents LIMIT 1")
-        return connection.execute(_expanding(statement, "agents"), {"agents": agents}).first() is not None
-
-    @property
-    def _due(self) -> str:
-        return f"status = 'queued' AND (due <= {self._now} OR due > {self._now} + {_LONGEST_WAIT})"
-
-    def _claim(
-        self, connection: sa.Connection, worker: str, entries: Mapping[str, AgentEntry], free: int
-    ) -> list[Claim]:
-        self._database.gate(connection)
-        lock = self._database.for_update
-        listed = connection.execute(sql(f"SELECT 1 FROM swink_workers WHERE id = :id {lock}"), {"id": worker})
-        if listed.first() is None:
-            raise RunLost(f"worker {worker} is no longer on the list of workers")
-        room = _Room(entries, self._running(connection, entries), self._started(connection, entries))
-        chosen: list[int] = []
-        while len(chosen) < free:
-            open_agents = room.open_agents()
-            if not open_agents:
-                break
-            rows = self._candidates(connection, open_agents, room.full_keys(), chosen, free - len(chosen))
-            taken = [row[0] for row in rows if room.take(row[1], row[2])]
-            chosen += taken
-            if not taken:
-                break
-        return [self._take(connection, seq, worker) for seq in chosen]
-
-    def _running(self, connection: sa.Connection, entries: Mapping[str, AgentEntry]) -> Counter[tuple[str, str]]:
-        """The running runs of agents with limits, by agent and key."""
-        limited = [name for name, entry in entries.items() if entry.limit or entry.limit_per_key]
-        if not limited:
-            return Counter()
-        statement = sql(
-            "SELECT agent, key, count(*) FROM swink_runs WHERE status = 'running' AND agent IN :agents "
-            "GROUP BY agent, key"
-        )
-        rows = connection.execute(_expanding(statement, "agents"), {"agents": limited})
-        return Counter({(row[0], row[1]): int(row[2]) for row in rows})
-
-    def _started(self, connection: sa.Connection, entries: Mapping[str, AgentEntry]) -> Counter[str]:
-        """The runs of agents with a rate that were started within its time."""
-        started: Counter[str] = Counter()
-        for name, entry in entries.items():
-            if entry.rate is not None:
-                statement = sql(
-                    f"SELECT count(*) FROM swink_runs WHERE agent = :agent AND started > {self._now} - :window "
-                    f"AND started <= {self._now}"
-                )
-                values = {"agent": name, "window": int(entry.rate[1] * 1000)}
-                started[name] = int(connection.execute(statement, values).scalar_one())
-        return started
-
-    def _candidates(
-        self,
-        connection: sa.Connection,
-        agents: Sequence[str],
-        full: Mapping[str, Sequence[str]],
-        chosen: Sequence[int],
-        limit: int,
-    ) -> list[tuple[int, str, str]]:
-        values: dict[str, Any] = {"agents": list(agents), "chosen": [*chosen, -1], "limit": limit}
-        where = ""
-        names = ["agents", "chosen"]
-        for index, (agent, keys) in enumerate(full.items()):
-            where += f" AND NOT (agent = :agent{index} AND key IN :keys{index})"
-            values |= {f"agent{index}": agent, f"keys{index}": list(keys)}
-            names.append(f"keys{index}")
-        lock = f"{self._database.for_update} SKIP LOCKED" if self._database.for_update else ""
-        statement = sql(
-            f"SELECT seq, agent, key FROM swink_runs WHERE {self._due} AND agent IN :agents AND seq NOT IN :chosen "
-            f"{where} ORDER BY priority, seq LIMIT :limit {lock}"
-        )
-        return [(row[0], row[1], row[2]) for row in connection.execute(_expanding(statement, *names), values)]
-
-    def _take(self, connection: sa.Connection, seq: int, worker: str) -> Claim:
-        statement = sql(
-            "UPDATE swink_runs SET status = 'running', epoch = epoch + 1, worker = :worker, attempts = attempts + 1, "
-            f"fruitless = fruitless + 1, started = {self._now}, updated = {self._now} WHERE seq = :seq RETURNING id, "
-            "agent, epoch, priority, attempts, fruitless, failures, position, prompt, answers, ticket, "
-            'after_id AS "after"'
-        )
-        row = connection.execute(statement, {"seq": seq, "worker": worker}).mappings().one()
-        return Claim(**cast("dict[str, Any]", dict(row)))
+        return self.write(lambda connection: self._gate.claim(connection, worker, entries, free))
 
     def forget_tickets(self, claims: Iterable[Claim]) -> None:
         """Deletes the tickets of runs that were taken. If that fails, they do no harm."""
         names = [ticket_id(claim.id, claim.ticket) for claim in claims]
         self._attempt(lambda: self.tickets.delete(names))
-
-    # -- attempts ----------------------------------------------------------------------------------------------
 
     def apply(self, connection: sa.Connection, append: Append) -> str | None:
         """Writes records, and the end of an attempt. Returns the reason if the run is cancelled; raises `RunLost`."""
@@ -600,7 +492,7 @@ class Store:
             agents = connection.execute(
                 sql("SELECT agent, count(*) FROM swink_runs WHERE status = 'queued' GROUP BY agent")
             )
-            since = connection.execute(sql(f"SELECT min(updated) FROM swink_runs WHERE {self._due}")).scalar()
+            since = connection.execute(sql(f"SELECT min(updated) FROM swink_runs WHERE {self._gate.due}")).scalar()
             now = self.time(connection)
             workers = connection.execute(sql("SELECT * FROM swink_workers ORDER BY id")).mappings().all()
             return FleetStats(
@@ -633,65 +525,13 @@ class Store:
         rows = [(str(row[0]), int(row[1])) for row in connection.execute(statement, values)]
         if rows:
             ids = {"ids": [run_id for run_id, _ in rows]}
-            connection.execute(_expanding(sql("DELETE FROM swink_records WHERE run IN :ids"), "ids"), ids)
-            connection.execute(_expanding(sql("DELETE FROM swink_runs WHERE id IN :ids"), "ids"), ids)
+            connection.execute(expanding(sql("DELETE FROM swink_records WHERE run IN :ids"), "ids"), ids)
+            connection.execute(expanding(sql("DELETE FROM swink_runs WHERE id IN :ids"), "ids"), ids)
         return rows
-
-
-class _Room:
-    """What the limits of the fleet still allow."""
-
-    def __init__(
-        self, entries: Mapping[str, AgentEntry], running: Counter[tuple[str, str]], started: Counter[str]
-    ) -> None:
-        self._entries = entries
-        self._by_key = running
-        self._by_agent: Counter[str] = Counter()
-        for (agent, _), count in running.items():
-            self._by_agent[agent] += count
-        self._started = started
-
-    def open_agents(self) -> list[str]:
-        return [name for name in self._entries if self._is_open(name)]
-
-    def _is_open(self, agent: str) -> bool:
-        entry = self._entries[agent]
-        if entry.limit is not None and self._by_agent[agent] >= entry.limit:
-            return False
-        return entry.rate is None or self._started[agent] < entry.rate[0]
-
-    def full_keys(self) -> dict[str, list[str]]:
-        full: dict[str, list[str]] = {}
-        for (agent, key), count in self._by_key.items():
-            most = self._entries[agent].limit_per_key
-            if most is not None and count >= most:
-                full.setdefault(agent, []).append(key)
-        return full
-
-    def take(self, agent: str, key: str) -> bool:
-        """Counts a run, if there is room for it."""
-        most = self._entries[agent].limit_per_key
-        if not self._is_open(agent) or (most is not None and self._by_key[agent, key] >= most):
-            return False
-        self._by_agent[agent] += 1
-        self._by_key[agent, key] += 1
-        self._started[agent] += 1
-        return True
-
-
-@lru_cache(512)
-def sql(statement: str) -> sa.TextClause:
-    """A statement, read once: reading it takes as long as executing it."""
-    return sa.text(statement)
 
 
 def cancelled_words(reason: str) -> str:
     return reason or "the run was cancelled"
-
-
-def _expanding(statement: sa.TextClause, *names: str) -> sa.TextClause:
-    expanding: list[sa.BindParameter[Any]] = [sa.bindparam(name, expanding=True) for name in names]
-    return statement.bindparams(*expanding)
 
 
 def _info(row: Mapping[str, Any]) -> RunInfo:
