@@ -24,8 +24,9 @@ from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, CustomMessage, as_prompts
 
+from .errors import RunNotFound
 from .info import STATUSES, FleetStats, RunInfo, RunStatus
-from .registry import AgentEntry, AgentFactory, checked_entry, checked_id, checked_key, checked_name
+from .registry import AgentEntry, AgentFactory, checked_entry, checked_id, checked_key, checked_name, is_run_id
 from .run import DurableRun
 from .urls import store_address
 
@@ -212,7 +213,8 @@ class Durable:
 
     async def run(self, id: str) -> DurableRun:  # noqa: A002
         """The run with this id. Raises `RunNotFound`."""
-        checked_id(id)
+        if not is_run_id(id):
+            raise RunNotFound(id)
         await self.call(lambda store: store.info(id))
         return DurableRun(self, id)
 
