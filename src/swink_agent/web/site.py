@@ -92,19 +92,21 @@ class Site:
             return session_id
         return (await asyncio.to_thread(self.histories.load, session_id)).id
 
-    async def create(self, title: str, model: str | None, thinking: ThinkingLevel | None) -> str:
+    async def create(
+        self, title: str, model: str | None, thinking: ThinkingLevel | None, session_id: str | None = None
+    ) -> str:
         """Creates an empty session and returns its id."""
         if model is not None:
             self._check_model(model)
 
         def make() -> str:
-            with self.store.create(self.folder or None, title=title) as session:
+            with self.store.create(self.folder or None, title=title, id=session_id) as session:
                 return session.id
 
-        session_id = await asyncio.to_thread(make)
-        room = self.rooms.of(session_id)
+        made = await asyncio.to_thread(make)
+        room = self.rooms.of(made)
         room.model, room.thinking = model, None if thinking is None else str(thinking)
-        return session_id
+        return made
 
     async def rename(self, room: Room, title: str) -> None:
         """Gives a session another title. Hold the room's `opening`."""

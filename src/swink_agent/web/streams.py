@@ -138,15 +138,18 @@ class EventLog:
         return bool(self._listeners)
 
     def _trim(self) -> None:
-        while (
-            len(self._events) - self._dropped > self._most_events or self._bytes > self._most_bytes
-        ) and not self._is_in_run(self._events[self._dropped].id):
+        while self._is_too_much and not self._is_in_run(self._events[self._dropped].id):
             self._bytes -= len(self._frames[self._dropped])
             self._dropped += 1
         if self._dropped > 1024 and self._dropped * 2 > len(self._events):
             del self._events[: self._dropped]
             del self._frames[: self._dropped]
             self._dropped = 0
+
+    @property
+    def _is_too_much(self) -> bool:
+        kept = len(self._events) - self._dropped
+        return kept > self._most_events or (self._bytes > self._most_bytes and kept > 1)
 
     def _is_in_run(self, event_id: int) -> bool:
         return self._run is not None and event_id > self._run

@@ -6,6 +6,7 @@ Owns the flags, the token, the browser and the signals. The server is `swink_age
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import signal
@@ -20,7 +21,9 @@ from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.runs.sessions import newest, open_store, session_problems
 from swink_agent.sandbox.starting import start_program
 
+from ..prompt.reporter import Reporter
 from ..root import swink
+from ..screen.screen import Screen
 
 TOKEN_VARIABLE = "SWINK_WEB_TOKEN"
 _LEAST_TOKEN = 22
@@ -115,6 +118,8 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
         loop.add_signal_handler(number, ended.set)
     name = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}{page}?token={token}"
+    handler = Reporter(Screen(sys.stderr), opening.credentials.redactor()).log_handler()
+    logging.getLogger("swink_agent").addHandler(handler)
     serving = served(standard_site(opening, access), listening, tls)
     await serving.__aenter__()
     try:
