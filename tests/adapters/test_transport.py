@@ -85,6 +85,17 @@ async def test_a_reply_in_any_number_of_pieces_is_the_same_reply() -> None:
         assert isinstance(events[-1], StreamDone)
 
 
+async def test_a_request_with_a_large_image_is_sent_whole_and_without_a_warning() -> None:
+    context = AgentContext("", [UserMessage("x" * 3_000_000)])
+    async with LoopbackServer(answer(WHOLE)) as server:
+        stream_fn = OpenAiStreamFn(server.url, "sk-test-key")
+        events = [event async for event in stream_fn(MODEL, context, StreamOptions(), CancellationToken())]
+        [request] = server.requests
+    assert check(events).message().text == "Hello"
+    assert request.headers["content-length"] == str(len(request.body))
+    assert len(request.body) > 3_000_000
+
+
 async def test_the_request_is_a_post_with_the_key_and_the_conversation() -> None:
     async with LoopbackServer(answer(WHOLE)) as server:
         await call(server)

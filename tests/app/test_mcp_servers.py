@@ -72,6 +72,17 @@ def test_a_table_describes_a_server(tmp_path: Path) -> None:
         ('[mcp.servers.a]\ncommand = ""\n', "line 2: mcp.servers.a.command must be the program"),
         ('[mcp.servers.a]\ncommand = "x"\nargs = "y"\n', "line 3: mcp.servers.a.args must be a list of texts"),
         ('[mcp.servers.a]\ncommand = "x"\nenv = { A = 1 }\n', "line 3: mcp.servers.a.env must be a table of texts"),
+        ('[mcp.servers.a]\ncommand = "x"\nenv = { A = "${" }\n', "line 3: mcp.servers.a.env must .*NAME"),
+        ('[mcp.servers.a]\ncommand = "x"\nenv = { A = "${A-B}" }\n', "line 3: mcp.servers.a.env must .*NAME"),
+        ('[mcp.servers.a]\ncommand = "x"\nenv = { "A=B" = "x" }\n', "line 3: mcp.servers.a.env: 'A=B' cannot be"),
+        (
+            '[mcp.servers.a]\nurl = "http://x"\nheaders = { "A b" = "x" }\n',
+            "line 3: mcp.servers.a.headers: 'A b' cannot",
+        ),
+        (
+            '[mcp.servers.a]\nurl = "http://x"\nheaders = { A = "x\\ny" }\n',
+            "line 3: .*header A must be a text in one line",
+        ),
         ('[mcp.servers.a]\nurl = "ftp://x"\n', "line 2: mcp.servers.a.url must be an http"),
         ('[mcp.servers.a]\nurl = "http://x"\nargs = []\n', "line 3: mcp.servers.a.args does not go with url"),
         ('[mcp.servers.a]\ncommand = "x"\nheaders = {}\n', "mcp.servers.a.headers does not go with command"),
@@ -113,6 +124,8 @@ def test_a_server_is_written_by_hand(tmp_path: Path) -> None:
         ('command = "x"\ntimeout = 1000', "may not set timeout"),
         ('command = "x"\nenv = { A = "${HOME}" }', "may not take values from the environment"),
         ('url = "http://x"\nheaders = { A = "Bearer ${TOKEN}" }', "may not take values from the environment"),
+        ('command = "x"\nargs = ["--key=${TOKEN}"]', "may not take values from the environment"),
+        ('url = "http://x/${TOKEN}"', "may not take values from the environment"),
         ('command = "x"\ncwd = "../other"', "its cwd is not in the project's folder"),
         ('command = "x"\ncwd = "/"', "its cwd is not in the project's folder"),
     ],
@@ -128,6 +141,12 @@ def test_a_trusted_project_may_say_only_what_grants_nothing(tmp_path: Path, line
 def test_of_one_name_the_user_s_counts(tmp_path: Path) -> None:
     project = parse_file("/p/.swink/config.toml", b'[mcp.servers.time]\nurl = "http://evil/"\n')
     assert _servers(TIME, path=tmp_path / "config.toml", project=project)["time"].command == "uvx"
+
+
+def test_a_value_of_the_environment_that_cannot_be_a_header_is_a_problem_of_that_server(tmp_path: Path) -> None:
+    found = _servers(TIME, {"TIME_TOKEN": "t", "WEB_TOKEN": "t0k3n-value\n"}, path=tmp_path / "config.toml")
+    assert found["web"].problem == "the value of the header Authorization must be a text in one line"
+    assert found["time"].problem == ""
 
 
 # -- in the standard agent -------------------------------------------------------------------------------------------
@@ -198,7 +217,7 @@ async def test_the_agent_has_the_tools_of_servers_and_works_without_one_that_fai
         "bad": "failed",
         "off": "disabled",
     }
-    await made.end_servers()
+    await made.finish()
     made.close()
 
 
@@ -206,14 +225,14 @@ async def test_calls_are_asked_about_and_rules_allow_and_deny_them(work: Path) -
     two = 'tools.append(tool("other"))'
     replies = (call("mcp__one__echo", text="hi"), call("mcp__one__other"), text("done"))
     made = _agent(work, _table("one", two), *replies)
-    assert all("nobody to ask" in said for said in await _results(made))
-    await made.end_servers()
+    assert all("no one can answer" in said for said in await _results(made))
+    await made.finish()
     made = _agent(work, _table("one", two), *replies, allow=["mcp__one__*"], deny=["mcp__one__other"])
     said = await _results(made)
     assert said[0] == "hi"
     assert "unknown tool" in said[1] or "denies it" in said[1]
     assert "mcp__one__other" not in [tool.name for tool in made.agent.tools]
-    await made.end_servers()
+    await made.finish()
 
 
 async def test_a_change_of_the_list_is_in_the_next_request_and_a_choice_of_tools_holds(work: Path) -> None:
@@ -229,7 +248,7 @@ tools.append(tool("unwanted"))
     made = _agent(work, _table("one", grows, 'tools = ["echo", "grown"]'), *replies, approve="all")
     assert await _results(made) == ["echo", "grown"]
     assert [tool.name for tool in made.agent.tools] == ["read_file", "mcp__one__echo", "mcp__one__grown"]
-    await made.end_servers()
+    await made.finish()
 
 
 async def test_a_server_works_in_the_agent_s_folder_and_none_starts_unasked(work: Path) -> None:
@@ -240,7 +259,7 @@ async def test_a_server_works_in_the_agent_s_folder_and_none_starts_unasked(work
     assert await _results(made) == [str(work)]
     await made.servers.restart("one")
     assert [item.state for item in made.servers.statuses()] == ["running"]
-    await made.end_servers()
+    await made.finish()
 
 
 def test_a_server_that_cannot_be_used_is_a_warning_before_the_run(work: Path) -> None:
@@ -248,3 +267,14 @@ def test_a_server_that_cannot_be_used_is_a_warning_before_the_run(work: Path) ->
     [warning] = [warning for warning in made.warnings if "MCP" in warning]
     assert "settings.toml:1: the MCP server a is not used: NOT_SET is not set in the environment" in warning
     made.close()
+
+
+async def test_a_tool_that_is_called_like_one_of_another_server_is_left_out(
+    work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = 'tools[:] = [tool("_x"), tool("y")]', 'tools[:] = [tool("x")]'
+    made = _agent(work, _table("a", first) + _table("a_", second), call("mcp__a___x"), text("done"), approve="all")
+    assert await _results(made) == ["_x"]
+    assert [tool.name for tool in made.agent.tools] == ["read_file", "mcp__a___x", "mcp__a__y"]
+    assert "MCP server a_: its tool x is left out" in caplog.text
+    await made.end_servers()

@@ -50,7 +50,7 @@ async def test_a_tool_alone_is_allowed_whatever_it_does(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b.txt").exists()
     assert (tmp_path / "d").exists()
     (refused,) = await results(tmp_path, rules, call("bash", command="touch e; rm d"))
-    assert "nobody to ask" in refused
+    assert "no one can answer" in refused
     assert (tmp_path / "d").exists()
 
 
@@ -92,6 +92,9 @@ async def test_what_is_denied_does_not_run_in_any_mode_nor_where_nobody_would_as
         ("mcp__*", r"names no tool of an MCP server: mcp__SERVER__TOOL, or mcp__SERVER__\*"),
         ("mcp__git__l*", "names no tool of an MCP server"),
         ("mcp__*__log", "names no tool of an MCP server"),
+        ("mcp__git__log__*", "names no tool of an MCP server"),
+        ("mcp__fs__read: src/**", "has a pattern: what the arguments of a tool of an MCP server mean is not known"),
+        ("mcp__fs__*: src/**", "has a pattern"),
         ("read_*", "names no tool"),
     ],
 )
@@ -120,6 +123,15 @@ def test_a_star_behind_the_name_of_an_mcp_server_is_all_of_its_tools(tmp_path: P
     }
     denied = [name for name in ("mcp__git__log", "mcp__git__push", "mcp__web__get", "bash") if rules.denies_tool(name)]
     assert denied == ["mcp__git__push", "mcp__web__get"]
+
+
+def test_a_server_with_a_similar_name_is_not_allowed_with_another(tmp_path: Path) -> None:
+    rules = CallRules(tmp_path, allow=["mcp__git__*"])
+    name = "mcp__git___push"  # of the server git, or of the server git_
+    assert rules.decide(ProposedCall("1", name, {}, scope={"server": "git_"})) is None
+    decision = rules.decide(ProposedCall("1", name, {}, scope={"server": "git"}))
+    assert decision is not None
+    assert decision.verdict == "allow"
 
 
 def test_a_call_that_no_rule_is_about_is_left_to_others(tmp_path: Path) -> None:

@@ -100,6 +100,22 @@ async def test_a_program_that_is_not_there_is_named() -> None:
         await McpServer.stdio("no-such-program", name="a", sandbox="off").__aenter__()
 
 
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+@pytest.mark.parametrize("place", ["missing", "unusable", "folder"])
+async def test_a_program_given_by_its_path_that_cannot_run_is_named(tmp_path: Path, sandbox: str, place: str) -> None:
+    (tmp_path / "unusable").write_text("no program")
+    (tmp_path / "folder").mkdir()
+    server = McpServer.stdio(str(tmp_path / place), name="a", cwd=tmp_path, sandbox=sandbox)
+    with pytest.raises(McpError, match=f"{place} (does not exist|is not a program)"):
+        await server.__aenter__()
+    assert server.state == "closed"
+
+
+async def test_a_folder_that_cannot_be_made_is_named() -> None:
+    with pytest.raises(McpError, match="/dev/null/folder"):
+        await McpServer.stdio("/bin/cat", name="a", cwd="/dev/null/folder").__aenter__()
+
+
 async def test_a_program_that_fetches_is_told_what_it_lacks_in_the_sandbox(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "uvx"
     program.parent.mkdir()
@@ -439,3 +455,24 @@ async def test_tools_that_only_read_run_unasked_if_annotations_are_trusted() -> 
         assert [tool.requires_approval for tool in server.tools()] == [True, True]
     async with raw_server(hinted, trust_annotations=True) as server:
         assert [tool.requires_approval for tool in server.tools()] == [False, True]
+
+
+async def test_a_run_in_another_thread_calls_the_tool_where_the_server_runs() -> None:
+    async with raw_server() as server:
+        replies = scripted(calling("mcp__raw__echo", text="from afar"), saying("done"))
+        agent = Agent("any:model", stream_fn=replies, tools=server.tools(), approve=lambda request: True)
+        result = await asyncio.to_thread(agent.prompt_sync, "go")
+    [answer] = [message for message in result.messages if isinstance(message, ToolResultMessage)]
+    assert extract_text(answer.content) == "from afar"
+
+
+async def test_a_run_that_blocks_the_loop_of_the_server_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.mcp.tool.PATIENCE", 0.2)
+    async with raw_server() as server:
+        replies = scripted(calling("mcp__raw__echo"), saying("done"))
+        agent = Agent("any:model", stream_fn=replies, tools=server.tools(), approve=lambda request: True)
+        result = agent.prompt_sync("go")
+        [answer] = [message for message in result.messages if isinstance(message, ToolResultMessage)]
+        assert answer.is_error
+        assert "await agent.prompt" in extract_text(answer.content)
+        assert extract_text((await call(server, "echo", text="still here")).content) == "still here"

@@ -225,3 +225,40 @@ def on_call(id, name, arguments, meta):
 async def test_a_server_that_ends_at_once_every_time_cannot_be_entered() -> None:
     with pytest.raises(McpError, match="exit code 0"):
         await raw_server("sys.exit(0)").__aenter__()
+
+
+@pytest.mark.parametrize("unit", ["[]", "{}", "0", '{"jsonrpc":"2.0","method":"x"}'])
+async def test_a_line_of_a_million_messages_holds_nobody_up(unit: str) -> None:
+    flood = f"""
+def on_call(id, name, arguments, meta):
+    unit = {unit!r}
+    sys.stdout.write("[" + ",".join([unit] * (4_000_000 // (len(unit) + 1))) + "]\\n")
+    text(id, "answered")
+"""
+    async with raw_server(flood) as server:
+        before = time.process_time()
+        assert await said(server) == "answered"
+        assert time.process_time() - before < 1
+
+
+async def test_messages_that_share_a_line_are_read() -> None:
+    batch = """
+def on_call(id, name, arguments, meta):
+    answer = {"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": "of a batch"}]}}
+    print(json.dumps([{"jsonrpc": "2.0", "id": 4711}, 3, answer]), flush=True)
+"""
+    async with raw_server(batch) as server:
+        assert await said(server) == "of a batch"
+
+
+async def test_a_result_and_a_list_with_a_million_parts_are_cut() -> None:
+    many = """
+def on_list(id, params): say(id=id, result={"tools": [*tools, *[{}] * 500_000, tool("never seen")]})
+def on_call(id, name, arguments, meta): say(id=id, result={"content": [{"type": "text", "text": "a"}] * 200_000})
+"""
+    async with raw_server(many) as server:
+        assert [tool.true_name for tool in server.tools()] == ["echo"]
+        assert any("longer than 2,000 entries" in warning for warning in server.warnings)
+        result = await call(server, "echo")
+        assert len(result.content) == 1001
+        assert "199,000 more parts left out" in extract_text(result.content[-1:])

@@ -31,6 +31,16 @@ def test_names_that_are_too_long_or_the_same_end_in_a_digest_of_the_true_one() -
     assert names["a.b"] == "mcp__a__a_b_2e7336dc"
 
 
+def test_no_choice_of_names_makes_two_tools_the_same() -> None:
+    digest = tool_names("a", ["a b", "a_b"])["a b"].removeprefix("mcp__a__")
+    names = tool_names("a", ["a b", "a_b", digest])
+    assert len(set(names.values())) == 3
+    # These two have the same eight digits.
+    alike = [f"{'x' * 80}{number}" for number in (55038, 95062)]
+    assert len(set(tool_names("a", alike).values())) == 2
+    assert all(len(name) <= 64 for name in tool_names("a", alike).values())
+
+
 @pytest.mark.table
 @pytest.mark.parametrize("name", ["", "A", "a__b", "x" * 21, "a b", "ä", "a.b", "a\n", 3, None])
 def test_a_server_s_name_is_short_and_plain(name: object) -> None:
@@ -53,6 +63,13 @@ def test_a_prefix_is_plain_too() -> None:
         lambda: McpServer.stdio("x", name="a", timeout=0),
         lambda: McpServer.stdio("x", name="a", sandbox="none"),
         lambda: McpServer.stdio("x", name="a", start_timeout=-1),
+        lambda: McpServer.stdio("x", name="a", env={"A=B": "c"}),
+        lambda: McpServer.stdio("x", name="a", env={"": "c"}),
+        lambda: McpServer.stdio("x", name="a", env={"A": "b\0c"}),
+        lambda: McpServer.stdio("x", name="a", env={"A": 1}),  # type: ignore[dict-item]
+        lambda: McpServer.http("http://x/", name="a", headers={"A b": "c"}),
+        lambda: McpServer.http("http://x/", name="a", headers={"A": "b\nc"}),
+        lambda: McpServer.http("http://x/", name="a", headers={"A": None}),  # type: ignore[dict-item]
     ],
 )
 def test_mistakes_are_told_before_anything_starts(make: object) -> None:

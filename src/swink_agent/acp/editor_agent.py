@@ -10,12 +10,13 @@ import asyncio
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from acp import PROTOCOL_VERSION, RequestError
-from acp.helpers import text_block, tool_content, tool_diff_content
+from acp.helpers import text_block, tool_content
 from acp.schema import (
     AgentCapabilities,
     AllowedOutcome,
@@ -43,9 +44,11 @@ from acp.schema import (
     TextResourceContents,
     ToolCallUpdate,
 )
+from msgspec.structs import replace
 
 from swink_agent import __version__
 from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.agent.servers import server_of
 from swink_agent.app.agent.standard import StandardAgent
 from swink_agent.app.errors import ApplicationError, NoModel
 from swink_agent.app.runs.sessions import RunSession, WantedSession, open_store, session_problems
@@ -53,20 +56,23 @@ from swink_agent.app.settings.mcp_servers import ServerSettings
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, ApprovalsMode
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.errors import Aborted, AuthError, ErrorKind
 from swink_agent.core.types import AgentResult, Base64Source, Image, StopReason, Text, UserBlock, UserMessage, is_blank
 from swink_agent.rendering.escaping import safe_line
 
-from .updates import SessionUpdates, replayed, title_of
+from .updates import SessionUpdates, change_of, replayed, title_of
 
 _MODES: dict[ApprovalsMode, str] = {
     "ask": "Every call that needs approval is asked about.",
     "smart": "Harmless calls run; other calls are asked about.",
+    "auto": "What the sandbox confines runs unasked; what leaves it is asked about.",
     "all": "Nothing is asked about. Deny rules and the sandbox still apply.",
     "none": "Nothing that needs approval runs.",
 }
 _LIMITS = frozenset({"max_turns", "max_duration", "budget"})
 _LISTED = 200
+_CLOSING = 3.0
+"""Seconds in which hooks can end when a session is closed."""
 
 
 class _EditorSession:
@@ -79,6 +85,8 @@ class _EditorSession:
         self.made = made
         self.is_prepared = False
         self.is_running = False
+        self.cancelled = CancellationToken()
+        """Of the prompt that runs, which may be cancelled before the agent begins."""
         self.questions: set[asyncio.Task[Any]] = set()
 
     @property
@@ -86,8 +94,8 @@ class _EditorSession:
         return str(self.opening.folder)
 
     async def close(self) -> None:
-        """Ends the session, its MCP servers, and what its tools started."""
-        await self.made.end_servers()
+        """Ends the session, its hooks and MCP servers, and what its tools started."""
+        await self.made.finish(_CLOSING)
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -97,10 +105,14 @@ class _EditorSession:
 
 
 class EditorAgent:
-    """Implements the protocol's agent for one connection. `flags` are settings, as the command line gives them."""
+    """Implements the protocol's agent for one connection. `flags` are settings, as the command line gives them.
 
-    def __init__(self, flags: dict[str, Any]) -> None:
+    `warn` is told what a person should know and the protocol has no place for, such as an MCP server that is not used.
+    """
+
+    def __init__(self, flags: dict[str, Any], warn: Callable[[str], None] = lambda text: None) -> None:
         self._flags = flags
+        self._warn = warn
         self._sessions: dict[str, _EditorSession] = {}
         self._editor: Any = None
 
@@ -182,7 +194,7 @@ class EditorAgent:
         message = UserMessage(_blocks(prompt))
         if is_blank((message,)):
             raise _invalid("the prompt has no content")
-        session.is_running = True
+        session.is_running, session.cancelled = True, CancellationToken()
         try:
             return PromptResponse(stop_reason=_stop_reason(await self._run(session, message)))
         finally:
@@ -191,6 +203,7 @@ class EditorAgent:
     async def cancel(self, session_id: str, **_: Any) -> None:
         session = self._sessions.get(session_id)
         if session is not None:
+            session.cancelled.cancel()
             session.made.agent.abort()
             for question in session.questions:
                 question.cancel()
@@ -238,6 +251,8 @@ class EditorAgent:
                 return await self._ask(known[0], question)
 
             made = opening.agent(session, redactor, ask=ask, is_attended=True)
+            for warning in made.warnings:
+                self._warn(redactor.redact(warning))
             session.attach(made.agent)
             known.append(_EditorSession(session.coming_id or secrets.token_hex(12), opening, session, made))
             return known[0]
@@ -253,15 +268,20 @@ class EditorAgent:
         made = session.made
         if made.prepare is not None and not session.is_prepared:
             try:
-                await asyncio.to_thread(made.prepare, CancellationToken())
+                await asyncio.to_thread(made.prepare, session.cancelled)
+            except Aborted:
+                return AgentResult(messages=(), stop_reason=StopReason.ABORTED)
             except ApplicationError as error:
                 raise RequestError(-32603, str(error)) from error
             session.is_prepared = True
-        updates = SessionUpdates(session.folder)
+        if session.cancelled.is_cancelled:
+            return AgentResult(messages=(), stop_reason=StopReason.ABORTED)
+        updates, masked = SessionUpdates(session.folder), made.redactor.events()
         stream = made.agent.prompt_stream(message)
         async for event in stream:
-            for update in updates.of(event):
-                await self._tell(session, update)
+            for shown in masked.feed(event):
+                for update in updates.of(shown):
+                    await self._tell(session, update)
         result = await stream.result()
         if result.error is not None and result.stop_reason is not StopReason.ABORTED:
             if result.error_kind is ErrorKind.AUTH:
@@ -280,12 +300,14 @@ class EditorAgent:
             PermissionOption(option_id="allow_once", name="Allow", kind="allow_once"),
             PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
         ]
-        kinds = (ApprovalChoice.SESSION_PREFIX, ApprovalChoice.SESSION_TOOL)
-        always = next((one for one in kinds if one in question.choices), None)
+        names = {
+            ApprovalChoice.SESSION_ACCESS: "Allow for this session what asks for no more",
+            ApprovalChoice.SESSION_PREFIX: f"Always allow {safe_line(question.prefix or '')}",
+            ApprovalChoice.SESSION_TOOL: f"Always allow {safe_line(request.name)}",
+        }
+        always = next((one for one in names if one in question.choices), None)
         if always is not None:
-            what = (question.prefix or "") if always == ApprovalChoice.SESSION_PREFIX else request.name
-            name = f"Always allow {safe_line(what)}"
-            options.insert(1, PermissionOption(option_id="allow_always", name=name, kind="allow_always"))
+            options.insert(1, PermissionOption(option_id="allow_always", name=names[always], kind="allow_always"))
         asking = asyncio.ensure_future(
             self._editor.request_permission(
                 session_id=session.id,
@@ -293,7 +315,8 @@ class EditorAgent:
                     tool_call_id=request.call_id,
                     title=title_of(request.name, request.arguments),
                     content=_shown(question, session.folder),
-                    raw_input=request.arguments,
+                    # Access as it would open, never as the model wrote it.
+                    raw_input={**request.arguments, **({"access": request.scope["access"]} if question.access else {})},
                 ),
                 options=options,
             )
@@ -318,9 +341,8 @@ def _shown(question: ApprovalQuestion, folder: str) -> list[Any]:
     words = "\n".join([question.display, *question.warnings, question.why])
     parts: list[Any] = [tool_content(text_block(words))]
     details = question.details or {}
-    old, new, path = (details.get(name) for name in ("old", "new", "path"))
-    if isinstance(new, str) and isinstance(path, str):
-        parts.append(tool_diff_content(os.path.join(folder, path), new, old if isinstance(old, str) else None))
+    if (change := change_of(details, folder)) is not None:
+        parts.append(change)
     return parts
 
 
@@ -343,26 +365,35 @@ def _blocks(prompt: Sequence[Any]) -> list[UserBlock]:
 
 def _server_settings(servers: Sequence[Any]) -> tuple[ServerSettings, ...]:
     """The editor's MCP servers as settings. They run in our sandbox, without a network, like those of a project."""
-    found: list[ServerSettings] = []
+    found: dict[str, ServerSettings] = {}
     for server in servers:
-        name = re.sub(r"[^a-z0-9-]+", "-", server.name.lower()).strip("-")[:20] or "editor"
+        plain = re.sub(r"[^a-z0-9-]+", "-", server.name.lower()).strip("-")[:20] or "editor"
+        names = (plain, *[f"{plain[:17]}-{number}" for number in range(2, 100)])
+        name = next((name for name in names if name not in found), plain)
+        described = ServerSettings(name=name, source="editor")
         if isinstance(server, McpServerStdio):
             env = {variable.name: variable.value for variable in server.env}
-            found.append(
-                ServerSettings(name=name, source="editor", command=server.command, args=tuple(server.args), env=env)
-            )
+            described = replace(described, command=server.command, args=tuple(server.args), env=env)
         elif isinstance(server, HttpMcpServer):
             headers = {header.name: header.value for header in server.headers}
-            found.append(ServerSettings(name=name, source="editor", url=server.url, headers=headers))
+            described = replace(described, url=server.url, headers=headers)
         else:
-            found.append(ServerSettings(name=name, source="editor", problem="only stdio and HTTP servers are used"))
-    return tuple(found)
+            described = replace(described, problem="only stdio and HTTP servers are used")
+        found[name] = replace(described, problem=described.problem or _problem(described))
+    return tuple(found.values())
+
+
+def _problem(server: ServerSettings) -> str:
+    try:
+        server_of(server, folder=Path(os.sep))
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _modes(session: _EditorSession) -> SessionModeState:
     current = session.made.approvals.mode
-    names = dict(_MODES) if current in _MODES else {**_MODES, current: "What the sandbox confines runs unasked."}
-    modes = [SessionMode(id=name, name=name.capitalize(), description=words) for name, words in names.items()]
+    modes = [SessionMode(id=name, name=name.capitalize(), description=words) for name, words in _MODES.items()]
     return SessionModeState(current_mode_id=current, available_modes=modes)
 
 

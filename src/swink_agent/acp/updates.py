@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from acp.helpers import (
     image_block,
@@ -165,7 +165,7 @@ def _plan(name: str, details: Any) -> Iterator[Any]:
 
 def _ended(call_id: str, content: Sequence[UserBlock], details: Any, is_error: bool, folder: str) -> Any:
     parts = _content(content)
-    if not is_error and (change := _change(details, folder)) is not None:
+    if not is_error and (change := change_of(details, folder)) is not None:
         parts = [change]
     return update_tool_call(call_id, status="failed" if is_error else "completed", content=parts)
 
@@ -180,14 +180,16 @@ def _content(content: Sequence[UserBlock]) -> list[Any]:
     return parts
 
 
-def _change(details: Any, folder: str) -> Any:
+def change_of(details: Any, folder: str) -> Any:
     """The diff of a write, if the result says what it changed."""
     if not isinstance(details, dict):
         return None
-    old, new, path = (details.get(name) for name in ("old", "new", "path"))  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    known = cast("dict[str, Any]", details)
+    old, new, path = (known.get(name) for name in ("old", "new", "path"))
     if not isinstance(new, str) or not isinstance(path, str):
         return None
-    return tool_diff_content(os.path.join(folder, path), new, old if isinstance(old, str) else None)
+    before = old if isinstance(old, str) and not known.get("is_new") else None
+    return tool_diff_content(os.path.join(folder, path), new, before)
 
 
 def _locations(arguments: dict[str, Any], folder: str) -> list[ToolCallLocation] | None:

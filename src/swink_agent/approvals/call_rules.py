@@ -21,7 +21,7 @@ from .web_hosts import HOST_TOOLS, read_url
 
 _GRAMMAR = "a rule is TOOL or TOOL: PATTERN, such as 'bash: pytest *', 'write_file: src/**' or 'edit_file'"
 _TOOL = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
-_OF_A_SERVER = re.compile(r"mcp__[a-z0-9_-]{1,20}__(?:\*|[\w-]+)", re.ASCII)
+_OF_A_SERVER = re.compile(r"mcp__(?:(?!__)[a-z0-9_-]){0,19}[a-z0-9_-]__(?:\*|[\w-]+)", re.ASCII)
 """A tool of an MCP server, or all of them. Which there are is known when the server runs."""
 _PATH = "path"
 
@@ -85,7 +85,7 @@ class CallRules:
             rule = self._match_host(self._allow, request.name, request.arguments.get(HOST_TOOLS[request.name]))
         else:
             places = [place] if (place := _approved_place(request.scope)) else []
-            rule = self._match(self._allow, request.name, places)
+            rule = self._match(self._allow, request.name, places, server=request.scope.get("server"))
         return None if rule is None else Decision("allow", f"the rule {rule} allows it")
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
@@ -113,9 +113,11 @@ class CallRules:
         joined = os.path.join(self._root, os.path.expanduser(path))
         return list(dict.fromkeys([os.path.normpath(joined), os.path.realpath(joined)]))
 
-    def _match(self, rules: list[_Rule], tool: str, places: list[str], *, fold: bool = False) -> _Rule | None:
+    def _match(
+        self, rules: list[_Rule], tool: str, places: list[str], *, fold: bool = False, server: object = None
+    ) -> _Rule | None:
         for rule in rules:
-            if rule.is_about(tool) and (
+            if rule.is_about(tool, server) and (
                 not rule.pattern
                 or (not rule.is_command and any(rule.covers(place, self._root, fold=fold) for place in places))
             ):
@@ -160,6 +162,10 @@ class _Rule(NamedTuple):
         if not is_of_a_server and (not _TOOL.fullmatch(tool) or (tools is not None and tool not in tools)):
             there_are = "" if tools is None else f" (there are {', '.join(tools)})"
             raise ValueError(f"the rule '{shown}' names no tool{there_are}: {_GRAMMAR}")
+        if is_of_a_server and colon:
+            raise ValueError(
+                f"the rule '{shown}' has a pattern: what the arguments of a tool of an MCP server mean is not known"
+            )
         if colon and not pattern:
             raise ValueError(f"the rule '{shown}' has no pattern behind its colon: {_GRAMMAR}")
         is_command = bool(pattern) and tool in command_tools
@@ -172,8 +178,11 @@ class _Rule(NamedTuple):
             raise ValueError(f"the rule '{shown}' has .. in its path: name the folder itself")
         return cls(tool, pattern, is_command)
 
-    def is_about(self, tool: str) -> bool:
-        return tool.startswith(self.tool[:-1]) if self.tool.endswith("__*") else tool == self.tool
+    def is_about(self, tool: str, server: object = None) -> bool:
+        """Whether it is about the tool. `server` is that of an MCP tool, if known: `git_` has names like `git`."""
+        if not self.tool.endswith("__*"):
+            return tool == self.tool
+        return tool.startswith(self.tool[:-1]) and server in (None, self.tool[len("mcp__") : -len("__*")])
 
     def covers(self, place: str, root: str, *, fold: bool) -> bool:
         pattern = os.path.expanduser(self.pattern)

@@ -50,6 +50,9 @@ from .process import LONGEST_LINE, ServerProcess
 
 _LIST_CHANGED = "notifications/tools/list_changed"
 _HEARD = frozenset({_LIST_CHANGED, "notifications/progress", "notifications/cancelled"})
+_LARGEST_BATCH = 1024 * 1024
+_MOST_IN_A_BATCH = 1000
+"""What a line with several messages may have, which only one old version of the protocol knows."""
 _CLOSING = 2.0
 _NOTED = 0.5
 
@@ -289,25 +292,38 @@ def _messages(line: bytes) -> list[JSONRPCMessage]:
     """The messages in a line; an answer of a wrong shape becomes an error for its request."""
     if not line.strip():
         return []
+    if not line.lstrip().startswith(b"["):
+        return [] if (message := _message(line)) is None else [message]
+    if len(line) > _LARGEST_BATCH:
+        return []
     try:
-        return [jsonrpc_message_adapter.validate_json(line, by_name=False)]
+        items = msgspec.json.decode(line, type=list[msgspec.Raw])
+    except (ValueError, RecursionError):
+        return []
+    found = [] if len(items) > _MOST_IN_A_BATCH else [_message(bytes(item)) for item in items]
+    return [message for message in found if message is not None]
+
+
+def _message(data: bytes) -> JSONRPCMessage | None:
+    try:
+        return jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError:
         pass
     try:
-        found = msgspec.json.decode(line)
+        found: object = msgspec.json.decode(data)  # reads what is nested deeper, too
     except (ValueError, RecursionError):
-        return []
-    messages: list[JSONRPCMessage] = []
-    for item in cast("list[Any]", found) if isinstance(found, list) else [found]:
-        try:
-            messages.append(jsonrpc_message_adapter.validate_python(item, by_name=False))
-        except ValidationError:
-            fields = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-            number = fields.get("id")
-            if "method" not in fields and isinstance(number, (int, str)) and not isinstance(number, bool):
-                problem = ErrorData(code=INVALID_REQUEST, message="its answer is not JSON-RPC")
-                messages.append(JSONRPCError(jsonrpc="2.0", id=number, error=problem))
-    return messages
+        return None
+    if not isinstance(found, dict):
+        return None
+    fields = cast("dict[str, Any]", found)
+    try:
+        return jsonrpc_message_adapter.validate_python(fields, by_name=False)
+    except ValidationError:
+        number = fields.get("id")
+        if "method" in fields or not isinstance(number, (int, str)) or isinstance(number, bool):
+            return None
+        problem = ErrorData(code=INVALID_REQUEST, message="its answer is not JSON-RPC")
+        return JSONRPCError(jsonrpc="2.0", id=number, error=problem)
 
 
 # -- HTTP ------------------------------------------------------------------------------------------------------------

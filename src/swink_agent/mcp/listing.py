@@ -5,6 +5,7 @@ Reads the server's answers as they are, tool by tool, so that one bad tool does 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
@@ -17,6 +18,8 @@ from .schemas import UnusableSchema, shown_text, tame_schema
 
 MOST_TOOLS = 128
 _MOST_PAGES = 1000
+_MOST_LOOKED_AT = 2000
+"""What is read of a list in which most tools cannot be used."""
 _LONGEST_NAME = 16 * 1024
 _MOST_WARNINGS = 50
 
@@ -49,6 +52,7 @@ async def read_listing(ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]
     warnings: list[str] = []
     cursor: str | None = None
     seen: set[str] = set()
+    looked_at = 0
     for _ in range(_MOST_PAGES):
         page = await ask({} if cursor is None else {"cursor": cursor})
         given = page.get("tools")
@@ -56,20 +60,28 @@ async def read_listing(ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]
             warnings.append("its list of tools is not a list")
             break
         for item in cast("list[object]", given):
+            looked_at += 1
+            if len(tools) > MOST_TOOLS or looked_at > _MOST_LOOKED_AT:
+                break
+            await asyncio.sleep(0)  # a schema may take a while, and others wait
             _add(item, tools, warnings)
         following = page.get("nextCursor")
         if not isinstance(following, str) or not following or len(tools) > MOST_TOOLS:
+            break
+        if looked_at > _MOST_LOOKED_AT:
             break
         if following in seen:
             warnings.append("its list of tools leads back to a page that was read: the rest is left out")
             break
         seen.add(following)
         cursor = following
+    if len(warnings) > _MOST_WARNINGS:
+        warnings[_MOST_WARNINGS:] = [f"and {len(warnings) - _MOST_WARNINGS} more"]
+    if looked_at > _MOST_LOOKED_AT:
+        warnings.append(f"its list is longer than {_MOST_LOOKED_AT:,} entries: the rest is left out")
     if len(tools) > MOST_TOOLS:
         warnings.append(f"it has more than {MOST_TOOLS} tools: those behind the first {MOST_TOOLS} are left out")
         tools = dict(list(tools.items())[:MOST_TOOLS])
-    if len(warnings) > _MOST_WARNINGS:
-        warnings[_MOST_WARNINGS:] = [f"and {len(warnings) - _MOST_WARNINGS} more"]
     return Listing(tools, tuple(warnings))
 
 

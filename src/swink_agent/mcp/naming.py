@@ -1,15 +1,20 @@
-"""The names of servers, the names under which a model sees their tools, and our own version, for both sides."""
+"""The names of servers, of variables and headers for them, and those under which a model sees their tools.
+
+Also our own version, which both sides tell.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _SERVER = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{0,32}", re.ASCII)
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)
+_VARIABLE = re.compile(r"[^=\0]+")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _LONGEST = 64
 """What every provider takes."""
 _DIGITS = 8
@@ -35,14 +40,39 @@ def tool_names(server: str, tools: Iterable[str], prefix: str | None = None) -> 
         raise ValueError(f"the prefix of tools has up to 32 letters, digits, '_' and '-': not {prefix[:80]!r}")
     wished = {true: prefix + _OTHERS.sub("_", true) for true in tools}
     seen = Counter(wished.values())
-    return {
-        true: _hashed(name, true) if len(name) > _LONGEST or seen[name] > 1 else name for true, name in wished.items()
+    digits = _DIGITS
+    names = {
+        true: _hashed(name, true, digits) if len(name) > _LONGEST or seen[name] > 1 else name
+        for true, name in wished.items()
     }
+    # A server may call a tool what another gets with its digest, or search for two with the same digits.
+    while len(seen := Counter(names.values())) < len(names):
+        digits *= 2
+        names = {true: _hashed(wished[true], true, digits) if seen[name] > 1 else name for true, name in names.items()}
+    return names
 
 
-def _hashed(name: str, true: str) -> str:
-    digest = hashlib.sha256(true.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGITS]
-    return f"{name[: _LONGEST - _DIGITS - 1]}_{digest}"
+def check_env(env: Mapping[str, str]) -> None:
+    """Raises `ValueError` for what cannot be a variable of an environment. The error does not repeat values."""
+    for name, value in env.items():
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"{str(name)[:80]!r} cannot be the name of a variable")
+        if not isinstance(value, str) or "\0" in value:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"the value of the variable {name} must be a text without a null character")
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Raises `ValueError` for what cannot be a header of HTTP. The error does not repeat values."""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _HEADER.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"{str(name)[:80]!r} cannot be the name of a header")
+        if not isinstance(value, str) or not value.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"the value of the header {name} must be a text in one line")
+
+
+def _hashed(name: str, true: str, digits: int) -> str:
+    digest = hashlib.sha256(true.encode("utf-8", "backslashreplace")).hexdigest()[:digits]
+    return f"{name[: _LONGEST - digits - 1]}_{digest}"
 
 
 def own_version() -> str:

@@ -195,7 +195,7 @@ class ServerProcess:
         self._writer.cancel()
         await asyncio.wait([self._writer])
         self._close_stdin()
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, SandboxError):  # the watch notes how it failed
             async with asyncio.timeout(_GRACE):
                 await asyncio.shield(self._process.wait(look=False))
         self._process.kill()
@@ -305,7 +305,12 @@ def _program(command: Command, profile: SandboxProfile, folder: str) -> str:
     """The program to start. A bare name is not looked for where commands of a model may write."""
     name = os.path.expanduser(command.program)
     if os.sep in name:
-        return os.path.join(folder, name)
+        path = os.path.join(folder, name)
+        if not os.path.exists(path):
+            raise FileNotFoundError(f"{path} does not exist")
+        if not os.path.isfile(path) or not os.access(path, os.X_OK):
+            raise PermissionError(f"{path} is not a program that can be started")
+        return path
     folders = command.env.get("PATH", "").split(os.pathsep) if "PATH" in command.env else None
     find = partial(find_program, name, folders=folders)
     if (found := find(outside=profile.write)) is not None:

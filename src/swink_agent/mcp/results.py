@@ -24,11 +24,21 @@ _MOST_IMAGE = 3_932_160
 _MOST_STRUCTURED = 1024 * 1024
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _NOTE = 160
+_MOST_PARTS = 1000
+"""Of a result: even empty ones cost memory, and time to mask."""
 
 
-def result_of(answer: dict[str, Any], server: str, tool: str, redactor: Redactor | None) -> AgentToolResult:
-    """The result of a call, with at most 100 KiB of text, masked before it is cut."""
+def result_of(
+    answer: dict[str, Any], server: str, tool: str, redactor: Redactor | None, own: Redactor | None = None
+) -> AgentToolResult:
+    """The result of a call, with at most 100 KiB of text, masked before it is cut.
+
+    `own` masks the secrets of the server, also in `details`, which the run's `redactor` masks later. Takes time in
+    proportion to the answer.
+    """
     structured = answer.get("structuredContent")
+    if own is not None and structured is not None:
+        structured = own.redact_value(structured)
     encoded = b"" if structured is None else msgspec.json.encode(structured)
     details = {
         "server": server,
@@ -39,10 +49,15 @@ def result_of(answer: dict[str, Any], server: str, tool: str, redactor: Redactor
         return AgentToolResult.error("the server asks for input, which is not offered", details)
     content = answer.get("content")
     items = cast("list[object]", content) if isinstance(content, list) else []
-    blocks: list[UserBlock] = [_block(cast("dict[str, Any]", item)) for item in items if isinstance(item, dict)]
+    parts = items[:_MOST_PARTS] if own is None else own.redact_value(items[:_MOST_PARTS])
+    blocks: list[UserBlock] = [_block(cast("dict[str, Any]", item)) for item in parts if isinstance(item, dict)]
     if not blocks and structured is not None:
         blocks = [Text(encoded.decode())]
     kept = _within_limit(blocks, redactor) or [Text("(no content)")]
+    if len(items) > _MOST_PARTS:
+        kept.append(
+            Text(f"[… {len(items) - _MOST_PARTS:,} more parts left out: a result has at most {_MOST_PARTS:,} …]")
+        )
     return AgentToolResult(kept, details, answer.get("isError") is True)
 
 

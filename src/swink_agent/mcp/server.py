@@ -26,7 +26,7 @@ from swink_agent.sandbox import SandboxError
 
 from .errors import McpError
 from .listing import Listing, ToolDefinition, read_listing
-from .naming import check_server_name, own_version, tool_names
+from .naming import check_env, check_headers, check_server_name, own_version, tool_names
 from .process import Command, ServerProcess, ServerSandbox
 from .results import progress_text, result_of
 from .schemas import shown_text
@@ -98,6 +98,8 @@ class McpServer:
         self._is_inside = False
         self._failures = 0
         self._not_before = 0.0
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop in which it runs, once it was entered."""
         self.problem = ""
         """Why it does not run, if it should."""
 
@@ -128,6 +130,7 @@ class McpServer:
             raise ValueError("command is the program to start, such as 'uvx'")
         if sandbox not in _SANDBOXES:
             raise ValueError(f"sandbox is {sandbox!r}; it is one of {', '.join(_SANDBOXES)}")
+        check_env(env or {})
         folders = (write,) if isinstance(write, (str, os.PathLike)) else tuple(write)
         started = Command(
             program=command,
@@ -161,6 +164,7 @@ class McpServer:
         """A server behind an address, by streamable HTTP. `headers` go with every request: a key, for instance."""
         if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"the url of an MCP server begins with http:// or https://: not {str(url)[:80]!r}")
+        check_headers(headers or {})
         return cls(
             name,
             url=url,
@@ -297,8 +301,9 @@ class McpServer:
                         "so the call was cancelled"
                     )
                 await asyncio.wait([task], timeout=left)
-            answer = self._own_secrets.redact_value(task.result())
-            return result_of(answer, self.name, true_name, ctx.redactor)
+            # In a thread, because an answer may have 16 MiB.
+            given = task.result(), self.name, true_name, ctx.redactor, self._own_secrets
+            return await asyncio.to_thread(result_of, *given)
         except (ToolError, asyncio.CancelledError):
             raise
         except Exception as error:
@@ -321,7 +326,8 @@ class McpServer:
     async def _start_once(self) -> Connection:
         """Starts the server, once for all who wait for it, even if one of them is cancelled."""
         if self._starting is None:
-            self._starting = asyncio.get_running_loop().create_task(self._start())
+            self.loop = asyncio.get_running_loop()
+            self._starting = self.loop.create_task(self._start())
             self._starting.add_done_callback(self._started)
         return await asyncio.shield(self._starting)
 
@@ -402,7 +408,9 @@ class McpServer:
         return f"HTTP {self._status}: {why}" if self._status >= 400 else why
 
     def _told(self, error: BaseException) -> str:
-        said = getattr(error, "message", None) or getattr(error, "strerror", None) or str(error)
+        said = getattr(error, "message", None) or str(error)
+        if isinstance(error, OSError) and error.strerror:
+            said = error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
         kind = "" if isinstance(error, (SandboxError, OSError, ValueError)) and said else f"{type(error).__name__}: "
         if hasattr(error, "code"):
             kind = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from swink_agent.core.errors import ToolError
@@ -11,6 +13,10 @@ from .listing import ToolDefinition
 
 if TYPE_CHECKING:
     from .server import McpServer
+
+
+PATIENCE = 5.0
+"""Seconds in which the event loop of a server must take over a call that comes from another one."""
 
 
 class McpTool:
@@ -52,7 +58,32 @@ class McpTool:
         return None
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
-        """Calls the tool, and starts the server anew first if it ended."""
+        """Calls the tool, and starts the server anew first if it ended. Any event loop may call it."""
+        loop, here = self._server.loop, asyncio.get_running_loop()
+        if loop is None or loop is here or loop.is_closed():
+            return await self._called(arguments, ctx)
+        is_begun = asyncio.Event()
+
+        async def there() -> AgentToolResult:
+            with suppress(RuntimeError):  # nobody waits for it any more
+                here.call_soon_threadsafe(is_begun.set)
+            return await self._called(arguments, ctx)
+
+        running = asyncio.run_coroutine_threadsafe(there(), loop)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await is_begun.wait()
+        except TimeoutError:
+            raise ToolError(
+                f"{self.name} was not called: the event loop of the MCP server {self.server} is blocked. "
+                "Where a server is open, use `await agent.prompt(…)` instead of `agent.prompt_sync(…)`."
+            ) from None
+        finally:
+            if not is_begun.is_set():
+                running.cancel()
+        return await asyncio.wrap_future(running)
+
+    async def _called(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         await self._server.connected()
         now = self._now()
         if ctx.grant is None:

@@ -31,6 +31,7 @@ from .attention import Attention
 from .composing.completer import Completer
 from .composing.prompt_history import PromptHistory
 from .driver import TerminalApp, TerminalDriver, terminal_painter
+from .own_status import own_status, status_facts
 from .screen_front import ScreenFront
 from .status_rows import Activity, Status
 from .terminal_view import TerminalView
@@ -53,8 +54,8 @@ _SPIN, _TICK = 0.1, 1.0
 _TWICE = 2.0
 """Seconds within which a second Ctrl+C leaves."""
 _NOTE = 4.0
-_RECENT = ("F3", "F4", "F5")
-"""The keys that resume the last sessions, on the first screen."""
+_RECENT = ("recent_1", "recent_2", "recent_3")
+"""The actions that resume the last sessions, on the first screen."""
 _WORK = ("F7", "F8")
 """The keys that say yes and no to working in the folder, on the first screen."""
 _ANSWERS = 2.0
@@ -87,7 +88,7 @@ class SwinkApp(TerminalApp[int]):
         Binding("ctrl+home", "top", show=False, priority=True),
         Binding("ctrl+end", "bottom", show=False, priority=True),
         Binding("end", "bottom", show=False),  # where the cursor is at the end of the draft
-        *[Binding(key.lower(), f"resume({number})", show=False) for number, key in enumerate(_RECENT)],
+        *[Binding(f"f{number + 3}", f"resume({number})", show=False) for number in range(len(_RECENT))],
         *[Binding(key.lower(), f"work({number})", show=False) for number, key in enumerate(_WORK)],
         Binding("ctrl+t", "todo", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
@@ -107,8 +108,10 @@ class SwinkApp(TerminalApp[int]):
             self.register_theme(textual_theme(known))
         self.theme = f"swink-{theme.name}"
         self.environ = environ
+        self.keys = options.opening.settings.key_map()
         self.shown = TerminalView()
         self.talk = Conversation(options, ScreenFront(self), self.shown)
+        self._own = own_status(options, self.talk, self.draw_soon, environ)
         self._has_motion = options.has_motion
         self._clock = clock
         self._is_due = False
@@ -140,7 +143,8 @@ class SwinkApp(TerminalApp[int]):
         self.view.set_motion(not self._has_motion)
         self.view.set_painter(terminal_painter(self))
         history = PromptHistory(data_folder(environ) / "prompts.jsonl", self.redact)
-        self.composer = Composer(history=history, completer=Completer(commands=COMMANDS, folder=options.opening.folder))
+        completer = Completer(commands=COMMANDS, folder=options.opening.folder)
+        self.composer = Composer(history=history, completer=completer, keys=self.keys)
         self._search_bar = SearchBar()
         self._activity = ActivityPanel(self.looks)
         self._todo = TodoPanel(self.looks)
@@ -207,7 +211,7 @@ class SwinkApp(TerminalApp[int]):
     async def _open_talk(self) -> None:
         await self.talk.open()
         self.talk.offer_work(_WORK)
-        await self.talk.offer_sessions(_RECENT)
+        await self.talk.offer_sessions([self.keys.shown(name) for name in _RECENT])
 
     # -- drawing -----------------------------------------------------------------------------------------------
 
@@ -226,7 +230,9 @@ class SwinkApp(TerminalApp[int]):
         self.composer.mode = talk.mode
         self.composer.chips = len(talk.queue)
         self._chips.show([(queued.kind, queued.text) for queued in talk.queue])
-        self._todo.show(talk.todo, "Ctrl+T", self.looks)
+        if self._own is not None:
+            self._own.tell(status_facts(talk, self.size.width))
+        self._todo.show(talk.todo, self.keys.shown("todo"), self.looks)
         self._spin(is_busy)
         self._draw_time()
 
@@ -284,6 +290,7 @@ class SwinkApp(TerminalApp[int]):
             hosts=len(talk.hosts),
             tasks=len(talk.tasks),
             turn=talk.usage.turns,
+            own="" if self._own is None else self._own.text,
             note=self._note if self._clock() < self._note_until else "",
         )
 
@@ -393,6 +400,8 @@ class SwinkApp(TerminalApp[int]):
         return self._picture_folder.name
 
     def on_unmount(self) -> None:
+        if self._own is not None:
+            self._own.close()
         if self._picture_folder is not None:
             self._picture_folder.cleanup()
 
@@ -517,7 +526,8 @@ class SwinkApp(TerminalApp[int]):
         if self.terminal is not None:
             self._has_mouse = not self._has_mouse
             self.terminal.set_mouse(self._has_mouse)
-        self.say("the mouse works here again" if self._has_mouse else "the mouse is the terminal's; F6: back")
+        back = self.keys.shown("mouse")
+        self.say("the mouse works here again" if self._has_mouse else f"the mouse is the terminal's; {back}: back")
 
     def copy_text(self, text: str) -> None:
         """Copies text to the terminal's and the system's clipboard."""
@@ -538,7 +548,21 @@ class SwinkApp(TerminalApp[int]):
         # Any key but Ctrl+C again means that leaving was not wanted.
         if isinstance(event, events.Key) and event.key != "ctrl+c":
             self._interrupted_at = -_TWICE
+        if isinstance(event, events.Key) and not event.is_forwarded and self.keys.given:
+            usual = self._usual_key(event.key)
+            if usual is None:
+                return  # the user has taken the key away from its action
+            if usual != event.key:
+                event = events.Key(usual, None)
         await super().on_event(event)
+
+    def _usual_key(self, key: str) -> str | None:
+        """The usual key for what the user bound a key to, so that only this place knows of the user's keys."""
+        if len(self.screen_stack) > 1:  # a dialog has its own keys, and these two count there
+            usual = self.keys.usual(key, is_writing=False)
+            return usual if usual in ("ctrl+q", "ctrl+z", None) else key
+        is_writing = self._question is None and not self._search_bar.display and not self.composer.takes_raw(key)
+        return self.keys.usual(key, is_writing=is_writing)
 
 
 def _first_theme(name: str, environ: Mapping[str, str]) -> Theme:

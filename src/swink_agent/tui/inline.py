@@ -11,8 +11,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from types import FrameType
+from typing import Any
 
 from swink_agent.app.runs.telling import seconds
 from swink_agent.app.talk.commands import is_command
@@ -32,6 +33,7 @@ from .composing.matching import matching
 from .composing.pasting import folded_label
 from .inline_input import LineReader
 from .inline_output import LineWriter, TranscriptPrinter, is_dumb
+from .own_status import OwnStatus, own_status, status_facts
 from .status_rows import approve_word, beside_parts
 from .terminal_view import TerminalView
 from .themes import THEMES, theme_for
@@ -72,6 +74,7 @@ class InlineFront:
         self._reader = LineReader(sys.stdin.fileno())
         self._view = TerminalView()
         self.talk = Conversation(options, self, self._view)
+        self._own = own_status(options, self.talk, lambda: None, environ)
         self._printer = TranscriptPrinter(self._view.transcript, self._writer, on_write=self._leave_prompt)
         self._code: int | None = None
         self._left = asyncio.Event()
@@ -112,6 +115,8 @@ class InlineFront:
             for task in (reading, *self._tasks):
                 task.cancel()
             await asyncio.gather(reading, *self._tasks, return_exceptions=True)
+            if self._own is not None:
+                self._own.close()
             farewell = await self.talk.close()
             self._draw()
             loop.remove_signal_handler(signal.SIGINT)
@@ -143,7 +148,10 @@ class InlineFront:
         self.leave(0)
 
     def _later(self, text: str) -> None:
-        task = asyncio.ensure_future(self._submit(text))
+        self._begin(self._submit(text))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -232,9 +240,18 @@ class InlineFront:
         is_running = self.talk.is_running
         if self._was_running and not is_running:
             self._draw()
-            self._say(self._standing())
-            self._offer_prompt()
+            if self._own is None:
+                self._say(self._standing())
+                self._offer_prompt()
+            else:
+                self._begin(self._own_standing(self._own))
         self._was_running = is_running
+
+    async def _own_standing(self, own: OwnStatus) -> None:
+        own.tell(status_facts(self.talk, self._writer.width))
+        text = await own.settled()
+        self._say(f"[{self.talk.mode} · {self.talk.state} · {text}]" if text else self._standing())
+        self._offer_prompt()
 
     def _standing(self) -> str:
         talk = self.talk

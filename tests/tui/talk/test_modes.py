@@ -236,6 +236,7 @@ async def test_every_command_is_there() -> None:
         "/queue",
         "/tasks",
         "/todo",
+        "/bindings",
     }  # which is Tab, in lines
 
 

@@ -11,6 +11,7 @@ import os
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from io import BytesIO
 from typing import Any, ClassVar, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, finalize
@@ -18,6 +19,8 @@ from weakref import WeakKeyDictionary, finalize
 from swink_agent.core.cancel import CancellationToken, call_in
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.values.value import Value
+
+_LARGE = 1024 * 1024
 
 
 class Limits(Value, frozen=True, kw_only=True):
@@ -122,7 +125,8 @@ class AiohttpTransport:
         session = await self._session()
         pending = session.post(
             request.url,
-            data=request.body,
+            # A large one in pieces, so that it does not hold up the event loop.
+            data=request.body if len(request.body) <= _LARGE else BytesIO(request.body),
             headers=request.headers,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=request.limits.connect),

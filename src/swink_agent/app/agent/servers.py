@@ -85,7 +85,20 @@ class McpServers:
         # An abort of the run does not abort the start, which the next run then finds done.
         await asyncio.shield(self.begin())
         await asyncio.gather(*[server.settled() for server in self._servers.values()])
-        return [tool for name in self._servers for tool in self._tools_of(name)]
+        found: dict[str, McpTool] = {}
+        for tool in [tool for name in self._servers for tool in self._tools_of(name)]:
+            if (
+                found.setdefault(tool.name, tool) is not tool
+                and (told := f"{tool.server} {tool.name}") not in self._told
+            ):
+                self._told.add(told)
+                log.warning(
+                    "MCP server %s: its tool %s is left out, because one of another server is called %s too",
+                    tool.server,
+                    tool.label,
+                    tool.name,
+                )
+        return list(found.values())
 
     def begin(self) -> asyncio.Task[None]:
         """Starts all servers at once, if that was not done before. The task ends when each runs or has failed."""

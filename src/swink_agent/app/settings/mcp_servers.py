@@ -15,11 +15,12 @@ from typing import Any, cast
 from msgspec import structs
 
 from swink_agent.core.values.value import Value
-from swink_agent.mcp.naming import check_server_name
+from swink_agent.mcp.naming import check_env, check_headers, check_server_name
 
 from ..errors import SettingsError
 
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
+_BEGIN = "${"
 _BACK_ENDS = ("auto", "bubblewrap", "landlock", "sandbox-exec", "off")
 _OF_A_PROJECT = frozenset({"command", "args", "env", "cwd", "url", "headers", "tools", "enabled"})
 _OF_A_PROCESS = ("args", "env", "cwd", "network", "write", "sandbox")
@@ -69,25 +70,25 @@ def read_servers(path: str, tables: object, line_of: Callable[[str], int]) -> di
     """The servers of a file. `tables` is its table `mcp`. Raises `SettingsError` with the file and the line."""
 
     def refuse(key: str, problem: str) -> SettingsError:
-        return SettingsError(f"{path}, line {line_of(key)}: {key} {problem}")
+        return SettingsError(f"{path}, line {line_of(key)}: {key}{problem}")
 
     if not isinstance(tables, dict):
-        raise refuse("mcp", "is a table: [mcp.servers.NAME]")
+        raise refuse("mcp", " is a table: [mcp.servers.NAME]")
     for key in cast("dict[str, Any]", tables):
         if key != "servers":
-            raise refuse(f"mcp.{key}", "is not a setting; there is [mcp.servers.NAME]")
+            raise refuse(f"mcp.{key}", " is not a setting; there is [mcp.servers.NAME]")
     servers = cast("dict[str, Any]", tables).get("servers", {})
     if not isinstance(servers, dict):
-        raise refuse("mcp.servers", "is a table: [mcp.servers.NAME]")
+        raise refuse("mcp.servers", " is a table: [mcp.servers.NAME]")
     found: dict[str, ServerSettings] = {}
     for name, table in cast("dict[str, Any]", servers).items():
         place = f"mcp.servers.{name}"
         try:
             check_server_name(name)
         except ValueError as error:
-            raise refuse(place, f"cannot be used: {error}") from error
+            raise refuse(place, f" cannot be used: {error}") from error
         if not isinstance(table, dict):
-            raise refuse(place, "is a table with command or url")
+            raise refuse(place, " is a table with command or url")
         fields = cast("dict[str, Any]", table)
         values: dict[str, Any] = {}
         for key, value in fields.items():
@@ -96,10 +97,10 @@ def read_servers(path: str, tables: object, line_of: Callable[[str], int]) -> di
             except ValueError as error:
                 raise refuse(f"{place}.{key}", str(error)) from None
         if ("command" in values) == ("url" in values):
-            raise refuse(place, "needs either command or url")
+            raise refuse(place, " needs either command or url")
         for key in _OF_A_PROCESS if "url" in values else ("headers",):
             if key in values:
-                raise refuse(f"{place}.{key}", f"does not go with {'url' if 'url' in values else 'command'}")
+                raise refuse(f"{place}.{key}", f" does not go with {'url' if 'url' in values else 'command'}")
         found[name] = ServerSettings(name=name, source=f"{path}:{line_of(place)}", keys=tuple(values), **values)
     return found
 
@@ -115,7 +116,7 @@ def joined_servers(
     for path, servers in projects:
         folder = Path(path).parent.parent
         found |= {name: _of_a_project(server, folder) for name, server in servers.items()}
-    return {**found, **user}
+    return {**user, **{name: server for name, server in found.items() if name not in user}}
 
 
 def expanded(server: ServerSettings, environ: Mapping[str, str]) -> tuple[ServerSettings, tuple[str, ...]]:
@@ -127,7 +128,7 @@ def expanded(server: ServerSettings, environ: Mapping[str, str]) -> tuple[Server
     missing: dict[str, None] = {}
 
     def put_in(found: re.Match[str]) -> str:
-        name = found[1].strip()
+        name = found[1]
         if not environ.get(name):
             missing[name] = None
             return ""
@@ -140,6 +141,12 @@ def expanded(server: ServerSettings, environ: Mapping[str, str]) -> tuple[Server
     if missing and not problem:
         names = " and ".join(missing)
         problem = f"{names} {'is' if len(missing) == 1 else 'are'} not set in the environment"
+    if not problem:
+        try:  # also with the values
+            check_env(env)
+            check_headers(headers)
+        except ValueError as error:
+            problem = str(error)
     return structs.replace(server, env=env, headers=headers, problem=problem), tuple(used.values())
 
 
@@ -148,13 +155,18 @@ def _of_a_project(server: ServerSettings, folder: Path) -> ServerSettings:
     problem = ""
     if others:
         problem = f"a project may not set {' and '.join(others)}: that belongs into your own settings"
-    elif any(_VARIABLE.search(value) for value in (*server.env.values(), *server.headers.values())):
+    elif any(_BEGIN in value for value in _texts(server)):
         problem = "a project may not take values from the environment (${…}): that belongs into your own settings"
     cwd = str(folder) if server.cwd is None else os.path.realpath(folder / server.cwd)
     real = os.path.realpath(folder)
     if not problem and server.cwd is not None and cwd != real and not cwd.startswith(real.rstrip(os.sep) + os.sep):
         problem = "its cwd is not in the project's folder"
     return structs.replace(server, cwd=cwd if server.command else None, problem=problem)
+
+
+def _texts(server: ServerSettings) -> list[str]:
+    tables = (*server.env.values(), *server.headers.values())
+    return [server.command, server.url, server.cwd or "", *server.args, *(server.tools or ()), *tables]
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
@@ -172,7 +184,8 @@ def _are_texts(value: object) -> bool:
 def _is_table_of_texts(value: object) -> bool:
     if not isinstance(value, dict):
         return False
-    return all(isinstance(item, str) for item in cast("dict[str, object]", value).values())
+    texts = cast("dict[str, object]", value).values()
+    return all(isinstance(item, str) and _BEGIN not in _VARIABLE.sub("", item) for item in texts)
 
 
 def _is_seconds(value: object) -> bool:
@@ -188,10 +201,10 @@ def _is_address(value: object) -> bool:
 _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "command": (_is_text, "the program to start"),
     "args": (_are_texts, "a list of texts"),
-    "env": (_is_table_of_texts, "a table of texts"),
+    "env": (_is_table_of_texts, "a table of texts, with ${NAME} for a variable"),
     "cwd": (_is_text, "a folder"),
     "url": (_is_address, "an http:// or https:// address"),
-    "headers": (_is_table_of_texts, "a table of texts"),
+    "headers": (_is_table_of_texts, "a table of texts, with ${NAME} for a variable"),
     "tools": (_are_texts, "a list of the server's own names of tools"),
     "network": (lambda value: isinstance(value, bool), "true or false"),
     "write": (_are_texts, "a list of folders"),
@@ -203,15 +216,26 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
+_TABLES: dict[str, Callable[[Mapping[str, str]], None]] = {"env": check_env, "headers": check_headers}
+
+
 def _checked(key: str, value: object) -> Any:
-    """The value, if a server can have it. Raises `ValueError` that does not repeat it: it may be a key."""
+    """The value, if a server can have it. Raises `ValueError` that does not repeat it: it may be a key.
+
+    The error continues the name of the setting.
+    """
     if key not in _KINDS:
         from swink_agent.core.texts.likeness import close_names
 
         near = close_names(key, list(_KINDS))
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_KINDS)}"
-        raise ValueError(f"is not a setting of a server; {hint}")
+        raise ValueError(f" is not a setting of a server; {hint}")
     fits, wanted = _KINDS[key]
     if not fits(value):
-        raise ValueError(f"must be {wanted}")
+        raise ValueError(f" must be {wanted}")
+    if key in _TABLES:
+        try:
+            _TABLES[key](cast("dict[str, str]", value))
+        except ValueError as error:
+            raise ValueError(f": {error}") from None
     return tuple(cast("list[str]", value)) if isinstance(value, list) else value

@@ -717,7 +717,7 @@ class Conversation:
         agent = self.opened.agent
         if self.mode == "Execute":
             self.plan.enter(agent)
-            self.notice(ENTERED)
+            self.notice(ENTERED.format(key=self.opening.settings.key_map().shown("mode") or "#approve"))
         elif plan := self.plan.leave(agent):
             self.later(self._offer_plan(plan))
         else:
@@ -757,7 +757,7 @@ class Conversation:
             opened = self._opening.result() if found and self._opening.exception() is None else None
         problem = resume = ""
         if opened is not None:
-            await opened.made.end_servers()
+            await opened.made.finish(_CLOSING)
             problem = await asyncio.to_thread(opened.close)
             session_id = opened.session.short_id
             resume = resuming(session_id, self.opening.options.cwd) if session_id else ""

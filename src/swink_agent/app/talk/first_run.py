@@ -24,7 +24,7 @@ _LOCAL_BY_DEFAULT = (
     "and then reads its instructions; Esc stops that. #key adds the key of a provider, /model chooses another model."
 )
 _HELP = "#help lists keys and commands."
-_KEYS = "Enter sends \u00b7 Esc stops \u00b7 @ names a file"
+_KEYS = "{send} sends \u00b7 Esc stops \u00b7 @ names a file"
 _LONGEST_HEAD = 4096
 
 
@@ -62,7 +62,8 @@ def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, 
         where = f"{place}, on the branch {safe_line(branch, 80)}" if branch else place
         hello = f"{_LOCAL_BY_DEFAULT.format(model=model.model_id)}\n{where}" if is_by_default else f"{model} in {where}"
         note = f"\n{made.approval_mode.note}" if made.approval_mode.note else ""
-        words.append((f"{hello}. {_HELP}\n{_KEYS}{note}", "welcome"))
+        keys = _KEYS.format(send=opened.opening.settings.key_map().shown("send") or "a key")
+        words.append((f"{hello}. {_HELP}\n{keys}{note}", "welcome"))
         for warning in made.warnings:
             words.append((warning, "warning"))
     if session.warning:

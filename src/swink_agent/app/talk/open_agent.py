@@ -129,6 +129,8 @@ class OpenAgent:
             made.agent.messages = before
         if servers is not None:
             self.made.servers = None  # the new agent has them
+        if made.hooks is not None and self.made.hooks is not None:
+            made.hooks.take_over(self.made.hooks)
         self.made.close()
         return OpenAgent(opening, self.session, made)
 

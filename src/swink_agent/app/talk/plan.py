@@ -14,7 +14,7 @@ from swink_agent.core.turn import Tools, wrapped_tools
 
 Mode: TypeAlias = Literal["Plan", "Execute"]
 LABEL = "PLAN"
-ENTERED = "plan mode: nothing is changed until you leave it (Shift+Tab or /plan)"
+ENTERED = "plan mode: nothing is changed until you leave it ({key} or /plan)"
 LEFT = "execute mode: all tools are back"
 OFFER = (("yes", "carry the plan out"), ("no", "not now"))
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 
 import click
 
 from swink_agent.app.errors import ExitCode
 from swink_agent.app.settings.definitions import APPROVALS
 from swink_agent.core.extras import require
+from swink_agent.core.secrets.redaction import Redactor
+
+from ..prompt.reporter import Reporter
+from ..screen.screen import Screen
 
 
 @click.command(
@@ -28,8 +34,10 @@ def acp(model: str | None, approve: str | None, sandbox: str | None) -> int:
     protocol = require("acp", extra="acp")
     from swink_agent.acp.editor_agent import EditorAgent
 
+    reporter = Reporter(Screen(sys.stderr), Redactor())
+    logging.getLogger("swink_agent").addHandler(reporter.log_handler())
     flags = {"model": model, "approve": approve, "sandbox": sandbox}
-    agent = EditorAgent({name: value for name, value in flags.items() if value is not None})
+    agent = EditorAgent({name: value for name, value in flags.items() if value is not None}, reporter.warn)
 
     async def serve() -> None:
         try:

@@ -16,6 +16,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 
+from swink_agent.app.settings.key_bindings import KeyMap
 from swink_agent.rendering.cells import cut
 
 from ..composing.completer import Completer, Completion, TypedWord
@@ -26,11 +27,11 @@ from .completion_list import CompletionList
 from .draft_view import DraftView
 
 _NEW_LINE = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "alt+shift+enter"})
+_CHOOSING = frozenset({"escape", "up", "ctrl+p", "down", "ctrl+n", "enter", "tab"})
 _IMAGE_CHECK_SECONDS = 1.0
 """The most seconds to check on the disk whether a pasted name is a picture."""
 _PLACEHOLDER = "Ask, or describe a task   ·   @ files   / commands   ! shell"
 _SIGN = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
-_RUNNING = "Enter steers · Tab queues · Esc stops"
 
 
 class Composer(Vertical):
@@ -82,8 +83,9 @@ class Composer(Vertical):
     class ClipboardWanted(Message):
         """The user pressed Ctrl+V to paste the picture or the text on the clipboard."""
 
-    def __init__(self, *, history: PromptHistory, completer: Completer) -> None:
+    def __init__(self, *, history: PromptHistory, completer: Completer, keys: KeyMap | None = None) -> None:
         super().__init__()
+        self._keys = KeyMap() if keys is None else keys
         self.chips = 0
         """The number of queued messages, which the user can take back."""
         self._history = history
@@ -136,6 +138,10 @@ class Composer(Vertical):
     def takes_escape(self) -> bool:
         """Whether Escape would close the completions or the history search."""
         return self._list.is_open or self._search is not None
+
+    def takes_raw(self, key: str) -> bool:
+        """Whether the completions or the history search need the key as it is, whatever the user bound it to."""
+        return self._search is not None or (self._list.is_open and key in _CHOOSING)
 
     def _room_for_list(self) -> int:
         """Returns the rows of the window without the draft, its frame, the status bar and one row of conversation."""
@@ -226,10 +232,14 @@ class Composer(Vertical):
             sign = "no such prompt" if search.has_failed else "history"
             # `Content`, because Textual would read a plain string as markup.
             self._view.border_title = Content(f"{sign}: {cut(search.query, 40)}▏")
-            self._view.border_subtitle = "Enter takes it · Ctrl+R older · Esc back"
+            self._view.border_subtitle = f"Enter takes it · {self._keys.shown('history') or 'Up'} older · Esc back"
             return
         self._view.border_title = "Plan" if self._mode == "Plan" else ""
-        self._view.border_subtitle = _RUNNING if self._is_running else ""
+        self._view.border_subtitle = self._running_hint() if self._is_running else ""
+
+    def _running_hint(self) -> str:
+        words = [(self._keys.shown("send"), "steers"), (self._keys.shown("queue"), "queues"), ("Esc", "stops")]
+        return " · ".join([f"{key} {does}" for key, does in words if key])
 
     # -- keys --------------------------------------------------------------------------------------------------
 
@@ -351,7 +361,7 @@ class Composer(Vertical):
         if key in ("escape", "ctrl+g", "ctrl+c"):
             self._end_search(takes=False)
             return True
-        if key in ("ctrl+r", "up"):
+        if key == "up" or key in self._keys.keys_of("history"):
             search.older()
         elif key in ("ctrl+s", "down"):
             search.newer()

@@ -34,6 +34,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("#help", "", "keys and commands", "viewing:show_help"),
+    Command("/bindings", "", "keys, and how to change them", "viewing:show_bindings"),
     Command("#clear", "", "clear the view; the conversation stays", "viewing:clear"),
     Command("#info", "", "model, session, folder, tools and limits", "viewing:show_info"),
     Command("#copy", "", "copy the last answer", "viewing:copy_answer"),
@@ -52,10 +53,10 @@ COMMANDS = (
     Command("/plan", "", "switch plan mode on or off", "modes:plan", is_for_rest=True),
     Command("/skill", "[name] [text]", "send a prompt with a skill before it; alone, list them", "skills:use_skill"),
     Command("/editor", "[text]", "write a prompt in your own editor", "modes:editor"),
-    Command("/queue", "text", "send a follow-up after the run, as Tab does", "modes:queue"),
+    Command("/queue", "text", "a follow-up, after the run", "modes:queue"),
     Command("/compact", "[instructions]", "summarise the history to save space", "sessions:compact", is_for_rest=True),
     Command("/tasks", "[stop id|all]", "background commands: look at them, and stop them", "background:tasks"),
-    Command("/todo", "", "the list of things to do that the model keeps", "viewing:show_todo"),
+    Command("/todo", "", "what the model has to do", "viewing:show_todo"),
     Command("/mcp", "[restart name]", "MCP servers: state, tools, a fresh start", "servers:show_servers"),
     Command("/usage", "", "tokens, cost and how full the window is", "viewing:show_usage"),
     Command("/reset", "", "begin a new, empty session", "sessions:reset", is_for_rest=True),
@@ -97,9 +98,9 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
 
     command = _BY_NAME.get(name)
     if command is None:
-        own = await _own_command(conversation, name)
-        if own is None:
-            conversation.notice(_unknown(name), "error")
+        own = await asyncio.to_thread(_own_command, conversation, name)
+        if isinstance(own, str):
+            conversation.notice(own, "error")
         else:
             await conversation.prompt(own.prompt(rest))
         return
@@ -119,11 +120,15 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
         conversation.notice(f"{command.name} failed because of a bug: {type(error).__name__}", "error")
 
 
-async def _own_command(conversation: Conversation, name: str) -> PromptCommand | None:
-    """The command of the user's own, or of the trusted project, that a name means."""
-    from swink_agent.app.agent.prompt_commands import prompt_commands
+def _own_command(conversation: Conversation, name: str) -> PromptCommand | str:
+    """The command of the user's own, or of the trusted project, that a name means; or why there is none."""
+    from swink_agent.app.agent.prompt_commands import prompt_commands, why_unused
 
-    return (await asyncio.to_thread(prompt_commands, conversation.opening.project)).get(name[1:])
+    project = conversation.opening.project
+    if own := prompt_commands(project).get(name[1:]):
+        return own
+    why = why_unused(name[1:], project)
+    return f"{name[:60]} cannot be used: {why}" if why else _unknown(name)
 
 
 def _unknown(name: str) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from swink_agent.app.agent.standard import turn_limit
 from swink_agent.app.errors import SettingsError, UsageProblem
 from swink_agent.app.runs.telling import seconds
+from swink_agent.app.settings.key_bindings import ACTIONS
+from swink_agent.app.settings.settings import set_value, settings_file
 from swink_agent.rendering.checklist import checklist, counted
 
 from ..front import PickItem
@@ -26,6 +28,15 @@ async def show_help(conversation: Conversation, rest: str) -> None:
     names = [(f"{command.name} {command.usage}".strip(), command.help) for command in COMMANDS]
     parts = [("Keys", conversation.front.keys), ("Commands", names)]
     conversation.view.show_help(["\n".join([title, *_rows(rows, _WIDEST_NAME)]) for title, rows in parts])
+
+
+async def show_bindings(conversation: Conversation, rest: str) -> None:
+    """`/bindings`: lists the actions of the screen with their keys and the names by which the settings bind them."""
+    keys = conversation.opening.settings.key_map()
+    rows = [(action.name, f"{keys.shown(action.name, 5) or 'no key'}: {action.help}") for action in ACTIONS]
+    own = f"changed: {', '.join(keys.given)}" if keys.given else "all as usual"
+    head = f'Keys of the screen ({own}). [keys] in {settings_file()} changes them: search = "ctrl+x"'
+    conversation.notice("\n".join([head, *_rows(rows), "Esc, Ctrl+C, F7, F8 and the keys of questions always stay."]))
 
 
 async def clear(conversation: Conversation, rest: str) -> None:
@@ -100,8 +111,6 @@ async def theme(conversation: Conversation, rest: str) -> None:
     if wanted not in _THEMES:
         raise UsageProblem(f"there is no theme {rest[:40]!r}: {', '.join(_THEMES)}")
     conversation.front.set_theme(wanted)
-    from swink_agent.app.settings.settings import set_value, settings_file
-
     try:
         set_value("theme", wanted, path=settings_file())
     except SettingsError as error:
