@@ -65,7 +65,7 @@ def app(
         authorize=authorize,
         store=sessions,
         open_talk=open_talk,
-        durable=durable,
+        durable=lambda: durable,
         evals=evals,
         max_upload=max_upload,
         max_readers=max_readers,

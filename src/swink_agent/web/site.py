@@ -45,7 +45,7 @@ class Site:
         model: str | None = None,
         models: Callable[[], Sequence[tuple[str, str, str]]] = tuple,
         check_model: Callable[[str], None] = lambda _: None,
-        durable: Any = None,
+        durable: Callable[[], Any] = lambda: None,
         evals: EvalStore | None = None,
         max_upload: int,
         max_readers: int,
@@ -59,11 +59,16 @@ class Site:
         self.folder = folder
         self.model = model
         self.models = models
-        self.durable = durable
+        self._durable = durable
         self.evals = evals
         self.max_upload = max_upload
         self._authorize = authorize
         self._check_model = check_model
+
+    @property
+    def durable(self) -> Any:
+        """The `Durable` that has the runs; `None` if there is not one."""
+        return self._durable()
 
     async def authorized(self, request: web.Request, action: Action, session: str | None) -> str:
         """Returns who asks. Raises 403 if they may not do this."""
