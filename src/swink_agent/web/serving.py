@@ -27,9 +27,9 @@ from swink_agent.core.stream import StreamFn
 from swink_agent.evals import EvalStore
 
 from .access import Access
-from .application import MAX_READERS, MAX_UPLOAD, application
 from .problems import invalid
 from .rooms import Room
+from .server import MAX_READERS, MAX_UPLOAD, application
 from .site import Site
 from .standard import StandardTalk
 from .talks import Talk
@@ -38,7 +38,7 @@ _KEEP_ALIVE = 75.0
 _LINGER = 2.0
 _SHUTDOWN = 1.0
 NAME = "local"
-"""Who has the token: the person who started the server."""
+"""The name of everybody who has the token: one person started the server, and has it."""
 
 
 def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | None = None) -> Site:

@@ -1,6 +1,6 @@
 """One server's parts: its sessions and their rooms, its readers, uploads and evaluations, and who may do what.
 
-Owns finding, creating and renaming sessions. The routes act on it; `application` puts it behind HTTP.
+Owns finding, creating and renaming sessions. The routes act on it; `server` puts it behind HTTP.
 """
 
 from __future__ import annotations
