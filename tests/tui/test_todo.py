@@ -85,9 +85,9 @@ async def test_a_session_that_goes_on_has_it_again_and_todo_shows_it(talk: Talk)
     again = await talk.open("x", newest=True)
     assert again.todo == ITEMS
     await again.submit("/todo")
-    shown = "\n".join([block.text for block in again.transcript.blocks])
+    shown = "\n".join([block.text for block in again.view.transcript.blocks])
     assert "1 of 3 done\n[x] Read the code\n[>] Write the tests\n[ ] Document it" in shown
-    call_shown = next(block for block in again.transcript.blocks if isinstance(block, ToolBlock))
+    call_shown = next(block for block in again.view.transcript.blocks if isinstance(block, ToolBlock))
     assert call_shown.summary == "1 of 3 done, now: Write the tests"
     call_shown.open()
     drawn = [plain(line.spans).strip() for line in call_shown.lines(60)]
@@ -96,7 +96,7 @@ async def test_a_session_that_goes_on_has_it_again_and_todo_shows_it(talk: Talk)
     await again.settled()
     assert again.todo == ()
     await again.submit("/todo")
-    assert "the model has not made a list" in again.transcript.blocks[-1].text
+    assert "the model has not made a list" in again.view.transcript.blocks[-1].text
     await again.close()
 
 
