@@ -16,6 +16,7 @@ from swink_agent.testing import call, text
 from swink_agent.tui.todo_rows import todo_lines
 from swink_agent.tui.transcript import ToolBlock
 from swink_agent.tui.transcript.line import plain
+from swink_agent.tui.transcript.output import checklist_lines
 
 from .talk.conftest import Talk, talk  # noqa: F401
 from .test_app import Made, in_app, made, rows_of, until  # noqa: F401
@@ -106,3 +107,8 @@ async def test_a_session_that_goes_on_has_it_again_and_todo_shows_it(talk: Talk)
 def test_a_call_is_told_in_a_few_words(items: Any, said: str) -> None:
     assert summary_of("todo", {"items": items}) == said
     assert summary_of("todo", {"items": 3}) == "items=3"
+
+
+def test_a_long_item_is_wrapped_at_words() -> None:
+    lines = checklist_lines([TodoItem("Write the tests that fail now", "pending")], 20)
+    assert [plain(line.spans).rstrip() for line in lines] == ["[ ] Write the tests", "    that fail now"]
