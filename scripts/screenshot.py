@@ -16,9 +16,9 @@ from pathlib import Path
 
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.runs.sessions import WantedSession
+from swink_agent.app.talk.options import TalkOptions
 from swink_agent.testing import call, scripted, text
 from swink_agent.tui.app import SwinkApp
-from swink_agent.tui.talk.options import TalkOptions
 
 PICTURE = Path(__file__).parent.parent / "docs" / "screenshot.svg"
 CODE = """\

@@ -168,7 +168,7 @@ async def test_harmless_commands_run_unasked_and_others_do_not_without_anybody_t
     agent = made(root, call("bash", command="cat a.txt") + call("bash", command="touch b.txt"), text("Done."))
     _, results = await run(agent)
     assert any("hello" in result for result in results)
-    assert any("nobody to ask" in result for result in results)
+    assert any("no one can answer" in result for result in results)
     assert not (root / "b.txt").exists()
 
 
@@ -222,7 +222,7 @@ async def test_unattended_access_is_rejected_and_named(root: Path) -> None:
         pytest.skip(results[0])
     (rejected,) = outcome.rejected
     assert rejected.tool == "bash"
-    assert "there is nobody to ask" in results[0]
+    assert "no one can answer a question here" in results[0]
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])

@@ -217,7 +217,7 @@ async def test_the_agent_has_the_tools_of_servers_and_works_without_one_that_fai
         "bad": "failed",
         "off": "disabled",
     }
-    await made.end_servers()
+    await made.finish()
     made.close()
 
 
@@ -225,14 +225,14 @@ async def test_calls_are_asked_about_and_rules_allow_and_deny_them(work: Path) -
     two = 'tools.append(tool("other"))'
     replies = (call("mcp__one__echo", text="hi"), call("mcp__one__other"), text("done"))
     made = _agent(work, _table("one", two), *replies)
-    assert all("nobody to ask" in said for said in await _results(made))
-    await made.end_servers()
+    assert all("no one can answer" in said for said in await _results(made))
+    await made.finish()
     made = _agent(work, _table("one", two), *replies, allow=["mcp__one__*"], deny=["mcp__one__other"])
     said = await _results(made)
     assert said[0] == "hi"
     assert "unknown tool" in said[1] or "denies it" in said[1]
     assert "mcp__one__other" not in [tool.name for tool in made.agent.tools]
-    await made.end_servers()
+    await made.finish()
 
 
 async def test_a_change_of_the_list_is_in_the_next_request_and_a_choice_of_tools_holds(work: Path) -> None:
@@ -248,7 +248,7 @@ tools.append(tool("unwanted"))
     made = _agent(work, _table("one", grows, 'tools = ["echo", "grown"]'), *replies, approve="all")
     assert await _results(made) == ["echo", "grown"]
     assert [tool.name for tool in made.agent.tools] == ["read_file", "mcp__one__echo", "mcp__one__grown"]
-    await made.end_servers()
+    await made.finish()
 
 
 async def test_a_server_works_in_the_agent_s_folder_and_none_starts_unasked(work: Path) -> None:
@@ -259,7 +259,7 @@ async def test_a_server_works_in_the_agent_s_folder_and_none_starts_unasked(work
     assert await _results(made) == [str(work)]
     await made.servers.restart("one")
     assert [item.state for item in made.servers.statuses()] == ["running"]
-    await made.end_servers()
+    await made.finish()
 
 
 def test_a_server_that_cannot_be_used_is_a_warning_before_the_run(work: Path) -> None:
@@ -277,4 +277,4 @@ async def test_a_tool_that_is_called_like_one_of_another_server_is_left_out(
     assert await _results(made) == ["_x"]
     assert [tool.name for tool in made.agent.tools] == ["read_file", "mcp__a___x", "mcp__a__y"]
     assert "MCP server a_: its tool x is left out" in caplog.text
-    await made.end_servers()
+    await made.finish()

@@ -54,6 +54,17 @@ def test_files_are_commands_by_their_names(config: Path) -> None:
     assert filled("review", "a.py", None) == "# Review\nLook at a.py."
     with pytest.raises(UsageProblem, match="did you mean review"):
         filled("revew", "", None)
+    for name, why in (
+        ("Upper", "a letter first"),
+        ("empty", "no text"),
+        ("bytes", "UTF-8"),
+        ("large", "larger"),
+        ("link", "link"),
+    ):
+        with pytest.raises(UsageProblem, match=why):
+            filled(name, "", None)
+    (config / "v2.md").write_text("Second.")
+    assert filled("v2", "", None) == "Second."
 
 
 def test_a_projects_commands_count_once_they_are_trusted_and_after_your_own(config: Path, tmp_path: Path) -> None:
@@ -67,6 +78,8 @@ def test_a_projects_commands_count_once_they_are_trusted_and_after_your_own(conf
         return {name: one.text for name, one in prompt_commands(find_project(folder, TrustStore())).items()}
 
     assert known() == {"mine": "Mine."}
+    with pytest.raises(UsageProblem, match="not trusted"):
+        filled("theirs", "", find_project(folder, TrustStore()))
     TrustStore().trust(folder)
     assert known() == {"mine": "Mine.", "theirs": "Theirs."}
     (folder / ".swink" / "commands" / "theirs.md").write_text("Changed.")

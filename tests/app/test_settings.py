@@ -295,6 +295,7 @@ VALUES = {
     "address": st.just("http://127.0.0.1:8080/v1"),
     "folder": st.just("/models"),
     "hosts": st.sampled_from([(), ("pypi.org",), ("*.example.org:8443", "10.0.0.0/8")]),
+    "command": st.sampled_from([(), ("python3", "/home/me/status.py", "-x", "-x")]),
     "rules": st.sampled_from([(), ("bash: pytest *",), ("write_file", "bash: npm test -- 'a, b'")]),
 }
 
@@ -307,7 +308,7 @@ def test_every_setting_survives_the_file(tmp_path_factory: pytest.TempPathFactor
     wanted: dict[str, Any] = {}
     for item in chosen:
         value = data.draw(st.sampled_from(item.choices) if item.kind == "choice" else VALUES[item.kind])
-        between = ";" if item.kind == "rules" else ","
+        between = {"rules": ";", "command": " "}.get(item.kind, ",")
         text = (between.join(value) or "none") if isinstance(value, tuple) else str(value)
         set_value(item.name, text, path=path)
         wanted[item.name] = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,21 @@ def test_a_link_out_of_the_project_is_not_a_skill_of_it(home: Path, tmp_path: Pa
     (tmp_path / "work" / ".swink" / "skills").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "work" / "AGENTS.md").write_text("notes")
     TrustStore().trust(tmp_path / "work")
-    assert shown(tmp_path / "work") == {}
+    assert "link that leads out" in shown(tmp_path / "work")["project one"]
+
+
+def test_a_projects_skill_that_cannot_be_read_is_listed_with_the_reason(home: Path, tmp_path: Path) -> None:
+    place = tmp_path / "work" / ".agents" / "skills"
+    make(tmp_path, "secret", "outside")
+    for name in ("link", "pipe", "two words"):
+        (place / name).mkdir(parents=True)
+    (place / "link" / "SKILL.md").symlink_to(tmp_path / "secret" / "SKILL.md")
+    os.mkfifo(place / "pipe" / "SKILL.md")
+    (place / "two words" / "SKILL.md").write_text(TEXT.format(name="two words", description="x"))
+    TrustStore().trust(tmp_path / "work")
+    found = shown(tmp_path / "work")
+    assert sorted(found) == ["project link", "project pipe", "project two words"]
+    assert all(found.values())
 
 
 def agent_in(folder: Path, **settings: Any) -> Any:

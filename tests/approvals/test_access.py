@@ -69,8 +69,8 @@ async def test_what_is_denied_is_not_asked_about_and_none_is_none() -> None:
 
 async def test_with_nobody_to_ask_it_is_rejected_in_words_that_help() -> None:
     assert await Approvals(mode="all")(asking({"network": ["a.org"], "write": ["/opt/x"]})) == Reject(
-        "a person must allow access beyond the sandbox (a.org, writing in /opt/x), and there is nobody to ask; work "
-        "without it, and say in the answer what is left to do"
+        "a person must allow access beyond the sandbox (a.org, writing in /opt/x), and no one can answer a question "
+        "here; work without it, and say in the answer what is left to do"
     )
 
 

@@ -112,12 +112,12 @@ async def test_without_anybody_to_ask_only_the_rules_and_trust_let_pass() -> Non
     approve = Approvals(rules=RULES)
     assert await approve(bash("git status")) == Approve()
     assert await approve(bash("npm test")) == Reject(
-        "no rule allows 'npm test', and there is nobody to ask; use a command that the rules allow, alone and with "
-        "plain words, or another tool"
+        "no rule allows 'npm test', and no one can answer a question here; use a command that the rules allow, alone "
+        "and with plain words, or another tool"
     )
     assert await approve(other(path="a", content="b")) == Reject(
-        "write_file needs approval, and there is nobody to ask; work without it, and say in the answer what is left "
-        "to do"
+        "write_file needs approval, and no one can answer a question here; work without it, and say in the answer what "
+        "is left to do"
     )
     approve.trust.trust_command("npm test", scope=HERE)
     assert await approve(bash("npm test -- x")) == Approve()
@@ -133,7 +133,7 @@ def test_a_mode_that_there_is_not_is_an_error() -> None:
     approve = Approvals()
     with pytest.raises(ValueError, match="must be one of"):
         approve.mode = ""  # type: ignore[assignment]
-    assert repr(approve) == "<Approvals smart, nobody to ask>"
+    assert repr(approve) == "<Approvals smart, asks no one>"
 
 
 def test_objects_are_not_shared_by_accident() -> None:
@@ -659,8 +659,8 @@ async def test_unattended_an_agent_is_told_what_to_do_instead() -> None:
     shell = Shell()
     (result,) = await results_of(shell, Approvals(rules=RULES), "make test")
     assert result == (
-        "tool call rejected: no rule allows 'make test', and there is nobody to ask; use a command that the rules "
-        "allow, alone and with plain words, or another tool"
+        "tool call rejected: no rule allows 'make test', and no one can answer a question here; use a command that the "
+        "rules allow, alone and with plain words, or another tool"
     )
     assert shell.ran == []
 

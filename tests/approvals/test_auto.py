@@ -87,6 +87,8 @@ async def test_what_stays_behind_the_sandbox_or_beneath_the_folder_runs_unasked(
         ProposedCall("1", "write_file", {"path": "a.py"}, {"folder": "", "path": "a.py"}),
         ProposedCall("1", "deploy", {}, CONFINED),
         ProposedCall("1", "task", {"prompt": "x"}),
+        # A tool of an MCP server, which chose the name.
+        ProposedCall("1", "bash_stop", {"id": "1"}, {"server": "x", "tool": "bash_stop", "definition": "1234"}),
     ],
     ids=str,
 )

@@ -11,7 +11,11 @@ from swink_agent.testing import FakeProvider, FakeReply
 
 from .conftest import Done, Swink
 
-FIX = FakeReply(calls=[("write_file", {"path": "a.py", "content": "x = 1\n"}), ("bash", {"command": "cp a.py b.py"})])
+FIX = (  # two replies: the calls of one run at once, and the second needs what the first writes
+    FakeReply(calls=[("write_file", {"path": "a.py", "content": "x = 1\n"})]),
+    FakeReply(calls=[("bash", {"command": "cp a.py b.py"})]),
+    "Done.",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -23,7 +27,7 @@ def confined() -> None:
 async def fix(swink: Swink, *arguments: str, **environ: str) -> Done:
     for name in ("a.py", "b.py"):
         (swink.folder / name).unlink(missing_ok=True)
-    async with FakeProvider("anthropic", [FIX, "Done."]) as provider:
+    async with FakeProvider("anthropic", list(FIX)) as provider:
         swink.use(provider)
         return await swink("-p", "fix the failing test", "--output", "json", *arguments, environ=environ)
 

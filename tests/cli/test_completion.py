@@ -142,3 +142,38 @@ async def test_a_tab_completes_files_models_providers_and_settings(swink: Any, n
 def make_files(folder: Path) -> None:
     (folder / "picture.png").write_bytes(b"")
     (folder / "deep").mkdir()
+
+
+def test_servers_skills_and_commands_of_the_settings_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import click
+
+    from swink_agent.cli.completion.candidates import completions
+    from swink_agent.cli.root import swink
+
+    config = tmp_path / "config"
+    (config / "commands").mkdir(parents=True)
+    (config / "skills" / "release-notes").mkdir(parents=True)
+    (config / "config.toml").write_text(
+        '[mcp.servers.time]\ncommand = "uvx"\nargs = ["mcp-server-time"]\n[mcp.servers.web]\nurl = "http://x"\n'
+    )
+    (config / "commands" / "review.md").write_text("Review $ARGUMENTS.\n")
+    (config / "skills" / "release-notes" / "SKILL.md").write_text(
+        "---\nname: release-notes\ndescription: Writes notes.\n---\nDo it.\n"
+    )
+    monkeypatch.setenv("SWINK_CONFIG_DIR", str(config))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    context = click.Context(swink)
+    context.params["cwd"] = str(tmp_path)
+
+    def offered(kind: str, incomplete: str = "") -> list[tuple[str, str | None]]:
+        return [(item.value, item.help) for item in completions(kind, context, incomplete)]
+
+    assert offered("mcp_servers") == [("time", "uvx mcp-server-time"), ("web", "http://x")]
+    assert offered("mcp_servers", "t") == [("time", "uvx mcp-server-time")]
+    assert offered("skills", "rel") == [("release-notes", "Writes notes.")]
+    assert offered("prompt_commands") == [("review", "Review $ARGUMENTS.")]
+    assert offered("prompt_commands", "x") == []
+    (config / "config.toml").write_text("model = 1\n")
+    assert offered("mcp_servers") == []

@@ -326,6 +326,7 @@ async def test_a_follow_up_is_queued_by_a_command_that_the_help_names(swink: Swi
         (swink.folder / "go").touch()
         await terminal.expect("One.")
         await terminal.expect("Two.")
+        await terminal.expect("> ")  # the run is over
         terminal.type("\x04")
         assert await terminal.finish() == 0
     assert "and then this" in str(provider.bodies[-1]["messages"][-1])

@@ -109,14 +109,22 @@ async def _session(process: asyncio.subprocess.Process, *requests: tuple[str, di
 @pytest.mark.sweep  # loads the package in a process that shares nothing
 async def test_serve_offers_the_tools_and_the_agent(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n")
+    told = swink.home / "told"
+    _settings(
+        swink,
+        '[hooks.guard]\nevent = "before_tool"\ntools = ["list_dir"]\ncommand = ["/bin/false"]\n',
+        f'[hooks.after]\nevent = "after_tool"\ncommand = ["/bin/sh", "-c", "cat >> {told}"]\n',
+        f'[hooks.start]\nevent = "run_start"\ncommand = ["/bin/sh", "-c", "cat >> {told}"]\n',
+    )
     async with FakeProvider("anthropic", ["the answer"]) as provider:
         swink.use(provider)
         process = await swink.start(
             *("mcp", "serve", "--deny", "bash: ls", "--allow", "write_file"), stdin=asyncio.subprocess.PIPE
         )
-        listed, read, refused, written, answered, gone = await _session(
+        listed, guarded, read, refused, written, answered, gone = await _session(
             process,
             ("tools/list", {}),
+            ("tools/call", {"name": "list_dir", "arguments": {}}),
             ("tools/call", {"name": "read_file", "arguments": {"path": "a.txt"}}),
             ("tools/call", {"name": "bash", "arguments": {"command": "ls"}}),
             ("tools/call", {"name": "write_file", "arguments": {"path": "b.txt", "content": "new"}}),
@@ -125,6 +133,7 @@ async def test_serve_offers_the_tools_and_the_agent(swink: Any) -> None:
         )
         names = [item["name"] for item in listed["tools"]]
         assert {"read_file", "bash", "write_file", "agent"} <= set(names)
+        assert "the hook guard refused it" in guarded["content"][0]["text"]
         assert "hello" in read["content"][0]["text"]
         assert refused["isError"]
         assert not written.get("isError"), written
@@ -137,6 +146,12 @@ async def test_serve_offers_the_tools_and_the_agent(swink: Any) -> None:
         process.stdin.close()
         assert await asyncio.wait_for(process.wait(), 30) == 0
         assert (await swink("sessions", "show", structured["session"])).code == 0
+    hooks = [json.loads(line) for line in told.read_text().splitlines()]
+    assert sorted((item["event"], item.get("tool")) for item in hooks if item.get("tool") != "agent") == [
+        ("after_tool", "read_file"),
+        ("after_tool", "write_file"),
+        ("run_start", None),  # of the agent; a client's own call is not a run of it
+    ]
 
 
 @pytest.mark.sweep

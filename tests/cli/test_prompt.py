@@ -331,7 +331,7 @@ async def test_calls_that_were_not_approved_are_listed(swink: Any) -> None:
         ("write_file", {"path": "new.txt", "content": "hi"}),
         ("bash", {"command": "git push"}),
     ]
-    assert "nobody to ask" in rejected[0]["reason"]
+    assert "no one can answer" in rejected[0]["reason"]
     assert "denies it" in rejected[1]["reason"]
 
 
@@ -860,3 +860,27 @@ async def test_secrets_are_masked_unless_a_flag_says_otherwise(swink: Any) -> No
         (True, False),
         (True, True),
     ]
+
+
+async def test_a_model_searches_the_web_if_it_is_told_to_and_can(swink: Any) -> None:
+    config = swink.home / "config"
+    config.mkdir()
+    (config / "config.toml").write_text("web_search = true\n")
+    async with FakeProvider("anthropic", ["found", "not searched"]) as provider:
+        swink.use(provider)
+        assert (await swink("-p", "go", "--no-session")).stdout == "found\n"
+        off = await swink("-p", "go", "--no-session", "--no-web-search")
+        assert off.stdout == "not searched\n"
+    searches = [[tool.get("type") for tool in body["tools"]].count("web_search_20250305") for body in provider.bodies]
+    assert searches == [1, 0]
+    async with FakeProvider("openai", ["done"]) as other:
+        swink.environ |= {"OPENAI_BASE_URL": other.url, "OPENAI_API_KEY": other.key}
+        done = await swink("-p", "go", "--no-session", "-m", "openai:gpt-5")
+    assert (done.code, done.stdout) == (0, "done\n"), done
+    assert done.stderr.count("web_search is not used: openai:gpt-5 cannot search the web") == 1
+    (swink.folder / ".swink").mkdir()
+    (swink.folder / ".swink" / "config.toml").write_text("web_search = true\n")
+    (config / "config.toml").write_text("")
+    trusted = await swink("config", "trust", "--yes")
+    assert "web_search is looser there than in your own settings" in trusted.stderr
+    assert (await swink("config", "get", "web_search")).stdout == "false\n"

@@ -256,3 +256,4 @@ def test_a_stream_that_is_closed_is_no_reason_to_fail() -> None:
     stream.close()
     screen.line("x")
     screen.status("y")
+    assert stream.closed

@@ -370,7 +370,7 @@ def test_prune_says_what_it_removes_and_asks(store: JsonlSessionStore, program: 
     assert code == 2
     assert old in out
     assert new not in out
-    assert "there is nobody to ask: add --yes to delete the 1 session" in err
+    assert "stdin is not a terminal, so no one can confirm: add --yes to delete the 1 session" in err
     assert program("prune", "--older-than", "30d", "--dry-run")[0] == 0
     assert old in session_ids(store.folder)
     code, out, err = program("prune", "--older-than", "30d", "--yes")

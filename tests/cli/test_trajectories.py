@@ -42,3 +42,13 @@ async def test_what_is_not_a_trajectory_is_refused_in_one_line(swink: Any) -> No
         assert done.code == 2
         assert why in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+async def test_a_title_is_cut_and_masked(swink: Any) -> None:
+    document = {**json.loads(trajectory(*STEPS)), "extra": {"title": "hunter2hunter2 " + "x" * 100_000}}
+    (swink.folder / "long.json").write_text(json.dumps(document))
+    done = await swink("sessions", "import", "long.json", environ={"DB_PASSWORD": "hunter2hunter2"})
+    assert done.code == 0, done
+    [listed] = json.loads((await swink("sessions", "--json")).stdout)
+    assert "hunter2hunter2" not in listed["title"]
+    assert len(listed["title"]) <= 200

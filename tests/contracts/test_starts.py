@@ -24,7 +24,7 @@ ELSEWHERE = {
     "sandbox/landlock/guardian.py": "the confined command itself, once the walls stand around it",
     "sandbox/landlock/launcher.py": "a guardian, and a trial of namespaces: forks, not other programs",
     "sandbox/network/namespaces.py": "a fork of itself that enters a command's network, and starts nothing",
-    "tui/talk/shell.py": "`!command`, which a person typed, in that person's own shell and environment",
+    "app/talk/shell.py": "`!command`, which a person typed, in that person's own shell and environment",
 }
 
 

@@ -841,7 +841,8 @@ async def test_an_abort_inside_a_policy_that_stops_the_run_leaves_one_reason_for
     events: list[AgentEvent] = []
     agent = Agent(MODEL, stream_fn=scripted("ok"), policies=[Both()])
     agent.subscribe(events.append)
-    await agent.prompt("hi")
+    result = await agent.prompt("hi")
+    assert (result.stop_reason, result.stopped_by) == (StopReason.ABORTED, None)
     check_events(events)
 
 
@@ -920,6 +921,8 @@ async def test_waiting_for_an_idle_agent_returns_at_once() -> None:
     await agent.wait_for_idle()
     await agent.prompt("hi")
     await agent.wait_for_idle()
+    assert not agent.is_running
+    assert len(agent.messages) == 2
 
 
 async def test_many_can_wait_for_the_end_of_a_run() -> None:

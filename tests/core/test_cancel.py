@@ -94,6 +94,7 @@ async def test_waiting_ends_when_the_token_is_cancelled() -> None:
     tasks = await waiting(token, token, token.child(), token.child().child())
     token.cancel()
     await all_return(tasks)
+    assert all(task.done() for task in tasks)
 
 
 async def test_waiting_for_a_token_that_is_cancelled_ends_at_once() -> None:
@@ -103,6 +104,7 @@ async def test_waiting_for_a_token_that_is_cancelled_ends_at_once() -> None:
     for each in (token, child, token.child()):
         async with asyncio.timeout(PATIENCE):
             await each.wait()
+        assert each.is_cancelled
 
 
 async def test_cancelling_a_child_wakes_only_those_who_wait_for_it() -> None:
@@ -122,6 +124,7 @@ async def test_a_token_can_be_cancelled_from_another_thread() -> None:
     tasks = await waiting(token, token.child())
     await asyncio.to_thread(token.cancel)
     await all_return(tasks)
+    assert token.is_cancelled
 
 
 async def test_a_child_that_is_cancelled_alone_hears_no_more_from_its_parent() -> None:

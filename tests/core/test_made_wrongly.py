@@ -203,8 +203,10 @@ def test_a_cache_is_one_of_two() -> None:
 
 
 def test_what_can_work_is_taken() -> None:
-    StreamOptions(temperature=1, max_tokens=5, timeout=0.5, session_id="x", api_key="y", headers={"a": "b"})
-    agent(policies=(MaxTurns(3),), fallbacks=[("test:other", scripted()), ["test:third", None]])
+    options = StreamOptions(temperature=1, max_tokens=5, timeout=0.5, session_id="x", api_key="y", headers={"a": "b"})
+    assert (options.temperature, options.timeout, options.headers) == (1, 0.5, {"a": "b"})
+    made = agent(policies=(MaxTurns(3),), fallbacks=[("test:other", scripted()), ["test:third", None]])
+    assert [str(model) for model, _ in made.config.fallbacks] == ["test:other", "test:third"]
 
 
 async def test_a_stream_may_be_a_class_that_is_read() -> None:

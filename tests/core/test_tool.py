@@ -263,7 +263,7 @@ async def test_a_method_is_bound_to_the_object_that_it_is_taken_from() -> None:
     assert text_of(await result_of(two.add, number=1)) == "11"
     assert (
         text_of(await result_of(one.later, number=1))
-        == "tool call rejected: it needs approval and there is nobody to ask: give the agent an approve callback"
+        == "tool call rejected: it needs approval, and the agent has no approve callback; give it one"
     )
     assert text_of(await one.later.execute({"number": 1}, ToolContext("id"))) == "id2"
     assert (one.count, two.count) == (1, 11)

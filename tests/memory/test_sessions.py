@@ -869,7 +869,8 @@ def test_a_session_that_nobody_holds_any_more_is_free(store: SessionStore) -> No
     session = store.create()
     name = session.id
     del session
-    store.open(name).close()
+    with store.open(name) as again:
+        assert again.id == name
 
 
 FORKED = """
@@ -926,7 +927,8 @@ def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(store: Session
     os.close(reading)
     try:
         session.close()
-        store.open(session.id).close()
+        with store.open(session.id) as again:
+            assert again.id == session.id
     finally:
         os.close(writing)
         os.waitpid(child, 0)

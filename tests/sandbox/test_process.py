@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -274,7 +275,39 @@ async def test_memory_of_all_processes_together_is_limited(name: str, tmp_path: 
         assert process.ended_because == "it used more than 150 MiB of memory"
         code, output = await run(sandbox, "cat /proc/self/oom_score_adj")
         assert code == 0
-        assert name != "bubblewrap" or output == b"500\n"  # where it can be set; the limit above holds everywhere
+        assert name == "off" or output == b"500\n"
+
+
+FILLS = """
+import asyncio, sys
+from swink_agent.sandbox import SandboxProfile, open_sandbox
+
+async def main(name, work):
+    with open_sandbox(SandboxProfile(write=(work,)), backend=name) as sandbox:
+        script = "head -c 50000000 /dev/zero > $TMPDIR/full; sleep 30"
+        process = await sandbox.spawn(["/bin/bash", "-c", script], cwd=work)
+        await process.wait()
+        process.kill()
+        print(process.ended_because)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "landlock"])
+def test_its_temporary_folder_may_be_on_a_disk_that_it_does_not_fill_either(name: str, tmp_path: Path) -> None:
+    small = ["unshare", "--user", "--map-current-user", "--keep-caps", "--mount", "--propagation", "private"]
+    if not shutil.which("unshare") or subprocess.run([*small, "true"], check=False).returncode:
+        pytest.skip("this user may not mount anything")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "small").mkdir()
+    plainly = "setpriv --inh-caps=-all --ambient-caps=-all"
+    script = f'mount -t tmpfs -o size=64m none "$TMPDIR" && exec {plainly} "$@"'
+    line = [*small, "sh", "-c", script, "sh", sys.executable, "-c", FILLS, name, str(tmp_path / "work")]
+    done = subprocess.run(
+        line, env={**os.environ, "TMPDIR": str(tmp_path / "small")}, capture_output=True, check=False, timeout=60
+    )
+    assert done.stdout.startswith(b"less than 32 MiB was left on the disk of "), done
 
 
 async def test_sizes_of_files_and_numbers_of_descriptors_are_limited(name: str, tmp_path: Path) -> None:

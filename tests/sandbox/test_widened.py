@@ -39,6 +39,25 @@ def test_a_command_with_hosts_reads_its_folder_and_tools_but_not_the_home_folder
     assert given.fingerprint != base(home).fingerprint
 
 
+def test_a_link_that_a_command_can_make_does_not_choose_what_is_read(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = home.parent / "work"
+    (work / ".venv").symlink_to(home / "documents")
+    (home / "documents/bin").mkdir()
+    (home.parent / "other").symlink_to(work)
+    (home / ".cache/uv").symlink_to(home / "documents")
+    monkeypatch.setenv("VIRTUAL_ENV", str(work / ".venv"))
+    monkeypatch.setenv("PATH", f"/usr/bin:{work}/.venv/bin:{home.parent}/other/.venv/bin")
+    given = profile_with_access(base(home), hosts=("a.org",), write=(str(home / ".cache"),))
+    assert given.read is not None
+    assert [path for path in given.read if "documents" in path] == []
+    # Nobody but the user can have made this one.
+    monkeypatch.setenv("PATH", f"/usr/bin:{home.parent}/theirs/bin")
+    (home.parent / "theirs").symlink_to(home / "documents")
+    assert str(home / "documents") in (profile_with_access(base(home), hosts=("a.org",)).read or ())
+
+
 def test_without_hosts_reads_stay_as_they_were(home: Path) -> None:
     (home / "out").mkdir()
     wider = profile_with_access(base(home), write=(str(home / "out"),))

@@ -250,6 +250,7 @@ async def test_files_of_one_line_and_of_nothing_but_lines(root: Path, data: byte
     await used(ReadFileTool(root), path="a.txt")
     await used(ReadFileTool(root), path="a.txt", offset=8_000_000)
     await used(EditFileTool(root), path="a.txt", edits=[{"old": "aab", "new": "x"}])
+    assert (root / "a.txt").read_bytes() == data
 
 
 # -- folders -------------------------------------------------------------------------------------------------

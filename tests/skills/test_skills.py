@@ -128,3 +128,31 @@ def test_of_one_name_the_first_counts(tmp_path: Path) -> None:
     first, second = Skill("a", "first"), Skill("a", "second")
     assert "first" in skills_prompt([first, second])
     assert "second" not in skills_prompt([first, second])
+
+
+def test_a_skill_whose_folder_is_a_link_is_not_used(tmp_path: Path) -> None:
+    make(tmp_path / "elsewhere", "greeting")
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "greeting").symlink_to(tmp_path / "elsewhere" / "greeting")
+    [skill] = find_skills(tmp_path / "skills")
+    assert (skill.name, skill.problem) == ("greeting", "its folder is a link")
+
+
+async def test_what_takes_the_place_of_a_skills_folder_later_is_not_read(tmp_path: Path) -> None:
+    make(tmp_path / "skills", "greeting")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "key").write_text("secret")
+    tool = SkillTool(find_skills(tmp_path / "skills"))
+    (tmp_path / "skills" / "greeting").rename(tmp_path / "old")
+    (tmp_path / "skills" / "greeting").symlink_to(tmp_path / "private")
+    for arguments in ({"name": "greeting"}, {"name": "greeting", "file": "key"}):
+        with pytest.raises(ToolError, match="not the folder that was found"):
+            await tool.execute(arguments, ToolContext("1"))
+
+
+async def test_names_of_files_that_do_not_show_as_they_are_are_not_listed(tmp_path: Path) -> None:
+    folder = make(tmp_path, "greeting")
+    for name in ("good.txt", "e\x1b[31mvil", "two\nlines", "zero\u200bwidth"):
+        (folder / name).touch()
+    text = said(await SkillTool(find_skills(tmp_path)).execute({"name": "greeting"}, ToolContext("1")))
+    assert text == "Say hello.\n\nFiles of this skill:\n- good.txt"

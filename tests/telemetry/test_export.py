@@ -89,7 +89,8 @@ async def test_a_collector_that_does_not_answer_costs_little_and_a_warning(monke
     with socket.socket() as silent:  # takes connections, and says nothing
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        silent_port = silent.getsockname()[1]
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://user:hunter2@127.0.0.1:{silent_port}")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # so that nothing of it outlives the test
         export = start_export()
         agent = Agent("openai:gpt-5", stream_fn=scripted("hello"))
@@ -99,7 +100,7 @@ async def test_a_collector_that_does_not_answer_costs_little_and_a_warning(monke
         warning = export.close(0.3)
     assert time.monotonic() - began < 5
     assert warning is not None
-    assert "telemetry was not sent" in warning
+    assert f"telemetry was not sent: the collector at 127.0.0.1:{silent_port}" in warning
 
 
 async def test_the_command_reports_its_runs(collector: Collector, tmp_path: Path) -> None:
@@ -139,3 +140,54 @@ def test_importing_the_package_loads_nothing_of_opentelemetry(tmp_path: Path) ->
 
     code = "import sys, swink_agent.telemetry; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "service"),
+    [
+        ("OTEL_SERVICE_NAME", "mine", "mine"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=mine,team=a", "mine"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team=a", "swink"),
+    ],
+)
+def test_the_usual_variables_name_the_service(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, service: str
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+    monkeypatch.setenv(variable, value)
+    export = start_export()
+    export.tracer_provider.get_tracer("test").start_span("work").end()
+    assert export.close() is None
+    assert collector.spans() == [(service, "work")]
+
+
+def test_a_variable_that_the_sdk_refuses_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    from swink_agent.app.agent.telemetry import Telemetry
+
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "-5")
+    telemetry = Telemetry()
+    agent = Agent("openai:gpt-5", stream_fn=scripted("hello"))
+    telemetry.report(agent)
+    telemetry.report(agent)
+    assert agent.prompt_sync("hi").text == "hello"
+    warning = telemetry.close()
+    assert warning is not None
+    assert warning.startswith("telemetry was not sent: interval value -5")
+
+
+async def test_all_that_waits_for_a_collector_waits_at_once(promptly: Any) -> None:
+    from swink_agent.telemetry.exporting import TelemetryExport
+
+    class Silent:
+        def __init__(self) -> None:
+            self.is_over = threading.Event()
+
+        def shutdown(self, *_: object) -> None:
+            self.is_over.wait(30)
+
+    traces, measurements = Silent(), Silent()
+    with promptly(0.9):
+        warning = TelemetryExport(traces, measurements, []).close(0.5)
+    assert warning is not None
+    traces.is_over.set()
+    measurements.is_over.set()

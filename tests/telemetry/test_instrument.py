@@ -18,7 +18,19 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from swink_agent import Agent, Cost, Defer, ModelSpec, Redactor, Reject, StreamOptions, ToolContext, Usage, tool
+from swink_agent import (
+    Agent,
+    Approve,
+    Cost,
+    Defer,
+    ModelSpec,
+    Redactor,
+    Reject,
+    StreamOptions,
+    ToolContext,
+    Usage,
+    tool,
+)
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.telemetry import instrument
 from swink_agent.testing import FakeClock, call, fail, reply, scripted, stall, text
@@ -495,3 +507,33 @@ async def test_a_compaction_is_an_event_of_the_run(collected: Collected) -> None
     [event] = collected.named("invoke_agent").events
     assert event.name == "swink.compaction"
     assert (event.attributes or {})["dropped_count"] == 2
+
+
+async def test_content_that_json_cannot_express_loses_no_span(collected: Collected) -> None:
+    @tool
+    def half() -> str:
+        return "half a character: \ud800"
+
+    agent = Agent(MODEL, tools=[half], stream_fn=scripted(call("half"), "ok"))
+    with instrument(agent, content=True, **collected.providers):
+        assert (await agent.prompt("and here: \udcff")).text == "ok"
+    assert [span.name for span in collected.spans] == ["chat gpt-5", "execute_tool half", "chat gpt-5", "invoke_agent"]
+    attributes = collected.spans[0].attributes
+    assert attributes is not None
+    assert "and here" in str(attributes["gen_ai.input.messages"])
+
+
+async def test_arguments_of_a_resumed_call_are_masked_by_the_agents_redactor(collected: Collected) -> None:
+    @tool(requires_approval=True)
+    def send(text: str) -> str:
+        return "sent"
+
+    model = scripted(call("send", text="say zanzibar-77-quartz"), "ok")
+    redactor = Redactor("zanzibar-77-quartz", environment={})
+    agent = Agent(MODEL, tools=[send], approve=lambda _: Defer("later"), redactor=redactor, stream_fn=model)
+    with instrument(agent, content=True, **collected.providers):
+        [waiting] = (await agent.prompt("go")).pending
+        await agent.resume({waiting.call_id: Approve()})
+    reported = [span for span in collected.spans if span.name == "execute_tool send"][-1].attributes
+    assert reported is not None
+    assert "say [redacted" in str(reported["gen_ai.tool.call.arguments"])

@@ -27,7 +27,14 @@ from swink_agent import (
 )
 from swink_agent.approvals import Approvals
 from swink_agent.core.approval import ApprovalMode, Grant
-from swink_agent.sandbox import Sandbox, SandboxProfile, SandboxUnavailable, open_sandbox
+from swink_agent.sandbox import (
+    DEFAULT_PROTECTED,
+    Sandbox,
+    SandboxProfile,
+    SandboxUnavailable,
+    open_sandbox,
+    open_unconfined,
+)
 from swink_agent.sandbox.open import backend_names
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import BashTool, CheckpointStore, standard_tools
@@ -210,6 +217,51 @@ def _filled(access: Any, places: Places) -> Any:
         else value
         for key, value in access.items()
     }
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    "folder",
+    [
+        *(
+            "other/.git/hooks",
+            "other/.git/objects",
+            "other/.git/modules/sub/hooks",
+            "other/.vscode",
+            "other/sub/.idea/x",
+        ),
+        *("other/.husky", "other/.husky/_", "other/scripts", "bare/hooks", "other/.zed", "other/deploy"),
+        *("home/.vim/plugin", "home/.oh-my-zsh/custom", "home/.nvm", "home/.config/i3"),
+    ],
+)
+def test_what_is_read_only_in_a_folder_cannot_be_asked_for_by_itself(places: Places, folder: str) -> None:
+    for name in (folder, "other/.git/modules/sub", "other/.husky/_", "other/scripts/more", "bare/objects", "bare/refs"):
+        (places.base / name).mkdir(parents=True, exist_ok=True)
+    (places.base / "bare/HEAD").write_text("ref: refs/heads/main\n")
+    config = "[core]\n\thooksPath = .husky/_\n[include]\n\tpath = ../scripts/more/config\n"
+    (places.other / ".git/config").write_text(config)
+    profile = SandboxProfile(write=(str(places.work),), protected=(*DEFAULT_PROTECTED, "deploy"))
+    tool = BashTool(places.work, profile, open_sandbox=lambda _: open_unconfined(profile))
+    arguments = {"command": "true", "access": {"write": [str(places.base / folder)]}}
+    with pytest.raises(ToolError, match=r"read-only for commands|runs at login"):
+        tool.approval_scope(arguments)
+    for around in ("other", "other/.git", "home/.vim", "bare", "other/src"):
+        (places.base / around).mkdir(parents=True, exist_ok=True)
+        assert tool.approval_scope({**arguments, "access": {"write": [str(places.base / around)]}})["access"]
+
+
+async def test_trust_in_a_folder_does_not_open_the_hooks_in_it(places: Places, usual: BashTool) -> None:
+    (places.other / ".git/hooks").mkdir(parents=True)
+    script = scripted(
+        call("bash", command="true", access={"write": [str(places.other)]}),
+        call("bash", command=f"touch {places.other}/fine", access={"write": [str(places.other)]}),
+        call("bash", command=f"touch {places.other}/.git/hooks/x", access={"write": [f"{places.other}/.git/hooks"]}),
+        text("done"),
+    )
+    approve = Approvals(lambda question: "session_access", mode="auto")
+    await Agent(MODEL, tools=[usual], approve=approve, stream_fn=script).prompt("go")
+    assert (places.other / "fine").exists()
+    assert list((places.other / ".git/hooks").iterdir()) == []
 
 
 def test_what_the_application_hides_stays_closed(places: Places) -> None:
@@ -459,7 +511,7 @@ async def test_unattended_it_is_rejected(places: Places, usual: BashTool) -> Non
     result = await Agent(MODEL, stream_fn=script, tools=[usual], approve=Approvals(mode="all")).prompt("go")
     (outcome,) = [message for message in result.messages if message.role == "tool_result"]
     assert outcome.outcome == ToolOutcome.REJECTED
-    assert "there is nobody to ask" in extract_text(outcome.content)
+    assert "no one can answer a question here" in extract_text(outcome.content)
 
 
 # -- the sandboxes -------------------------------------------------------------------------------------------

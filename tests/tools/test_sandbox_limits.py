@@ -86,6 +86,15 @@ async def test_a_host_that_cannot_be_reached_is_told(shell: BashTool) -> None:
     ask = 'to ask for it: access={"network": ["example.org"]} and a reason'
     assert extract_text(result.content).endswith(f"\n[sandbox: {what}; {ask}]"), extract_text(result.content)
     assert result.details["walls"] == [what]
+    # Silent: known by the exit code.
+    for quiet in ("curl() { return 6; }; curl -s http://Example.org/x", "wget() { return 4; }; wget -q example.org"):
+        result = await run(shell, quiet)
+        assert extract_text(result.content).count("[sandbox:") == 1, extract_text(result.content)
+    assert (await run(shell, "curl() { return 6; }; curl -s http://example.org/x")).details["walls"] == [
+        "example.org:80 is not among the hosts that may be reached"
+    ]
+    for other in ("curl() { return 6; }; curl -s x; exit 3", "echo http://example.org; exit 6"):
+        assert "walls" not in (await run(shell, other)).details
     names = "import socket; socket.getaddrinfo('example.invalid', 80)"
     result = await run(shell, f'{PYTHON} -c "{names}"')
     assert extract_text(result.content).endswith(f"[exit code 1]\n{NETWORK}"), extract_text(result.content)
@@ -144,12 +153,15 @@ def test_what_programs_say(places: tuple[Path, Path], said: str, walls: list[str
 
 @pytest.mark.table
 @pytest.mark.parametrize(
-    ("said", "host"),
+    ("said", "host"),  # with the port that is told, if the message tells it
     [
         ("curl: (6) Could not resolve host: example.org", "example.org"),
-        ("fatal: unable to access 'https://x.org/': Could not resolve host: x.org", "x.org"),
+        ("fatal: unable to access 'https://x.org/': Could not resolve host: x.org", "x.org:443"),
         ("ssh: Could not resolve hostname github.com: Temporary failure in name resolution", "github.com"),
-        ("npm error request to https://registry.npmjs.org/left-pad failed, reason: EAI_AGAIN", "registry.npmjs.org"),
+        (
+            "npm error request to https://registry.npmjs.org/left-pad failed, reason: EAI_AGAIN",
+            "registry.npmjs.org:443",
+        ),
         ("getaddrinfo ENOTFOUND registry.npmjs.org", "registry.npmjs.org"),
         ("dial tcp: lookup proxy.golang.org: no such host", "proxy.golang.org"),
         ("wget: unable to resolve host address \u2018example.org\u2019", "example.org"),
@@ -162,7 +174,7 @@ def test_the_host_that_was_meant_can_be_asked_for(places: tuple[Path, Path], sai
     (met,) = limits_met(said, profile, str(places[0]), Asking(can=lambda access: True))
     assert str(met) == (
         f"{host} is not among the hosts that may be reached; "
-        f'to ask for it: access={{"network": ["{host}"]}} and a reason'
+        f'to ask for it: access={{"network": ["{host.removesuffix(":443")}"]}} and a reason'
     )
 
 

@@ -15,11 +15,11 @@ from textual.pilot import Pilot
 from swink_agent import ProposedCall
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.runs.sessions import WantedSession
+from swink_agent.app.talk.options import TalkOptions
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 from swink_agent.testing import scripted, text
 from swink_agent.tui.app import SwinkApp
 from swink_agent.tui.full_screen import _tell_crash
-from swink_agent.tui.talk.options import TalkOptions
 from swink_agent.tui.widgets.question_panel import GRACE
 
 from .talk.conftest import MODEL, Talk, talk

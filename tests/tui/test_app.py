@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 from swink_agent import Agent, Defer
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.runs.sessions import WantedSession
+from swink_agent.app.talk.options import TalkOptions
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.app.trust.worked_folders import WorkedFolders
 from swink_agent.local.events import LocalModelEvent, LocalState
@@ -25,7 +26,6 @@ from swink_agent.sandbox import probe_backends
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import standard_tools
 from swink_agent.tui.app import SwinkApp
-from swink_agent.tui.talk.options import TalkOptions
 from swink_agent.tui.widgets.completion_list import CompletionList
 from swink_agent.tui.widgets.question_panel import QuestionPanel
 from swink_agent.tui.widgets.search_bar import SearchBar
@@ -128,12 +128,10 @@ async def test_in_the_lowest_window_a_question_has_its_keys_and_the_screen_no_sc
     async def work(pilot: Pilot[int]) -> None:
         app.composer.insert("go")
         await pilot.press("enter")
-        await until(pilot, lambda: "no, because" in "\n".join(rows_of(app)))
-        await pilot.pause()
-        rows = rows_of(app)
-        assert "Execute" in rows[-1]
-        assert all(key in "\n".join(rows) for key in ("1 y", "4 n", "5 b"))
-        assert app.screen.max_scroll_y == 0
+        shown = ("no, because", "1 y", "4 n", "5 b")
+        await until(pilot, lambda: all(text in "\n".join(rows_of(app)) for text in shown))
+        await until(pilot, lambda: "Execute" in rows_of(app)[-1] and app.screen.max_scroll_y == 0)
+        assert all(text in "\n".join(rows_of(app)) for text in shown)
 
     await in_app(app, work, size)
 
@@ -281,7 +279,7 @@ async def test_the_screen_at_a_width(made: Made, width: int) -> None:
     app = made(call("read_file", path="a.py"), edit, text(REPLY), allow=["edit_file"])
 
     async def work(pilot: Pilot[int]) -> None:
-        app.talk.transcript.clear()
+        app.shown.transcript.clear()
         await pilot.press("g", "o", "enter")
         await until(pilot, lambda: app.talk.state == "idle" and not app.talk.is_running and "done" in app.talk.answer)
         await until(pilot, lambda: "idle" in rows_of(app)[-1])

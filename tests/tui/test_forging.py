@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from swink_agent import ProposedCall
+from swink_agent.app.talk.commands.rewind import named
 from swink_agent.approvals.approvals import ApprovalQuestion
 from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.inline import answer_rows
 from swink_agent.tui.status_rows import Activity, Status, activity_lines, status_line
-from swink_agent.tui.talk.commands.rewind import named
 from swink_agent.tui.transcript.line import plain
 
 HOSTILE = [

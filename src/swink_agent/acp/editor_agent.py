@@ -65,11 +65,14 @@ from .updates import SessionUpdates, change_of, replayed, title_of
 _MODES: dict[ApprovalsMode, str] = {
     "ask": "Every call that needs approval is asked about.",
     "smart": "Harmless calls run; other calls are asked about.",
+    "auto": "What the sandbox confines runs unasked; what leaves it is asked about.",
     "all": "Nothing is asked about. Deny rules and the sandbox still apply.",
     "none": "Nothing that needs approval runs.",
 }
 _LIMITS = frozenset({"max_turns", "max_duration", "budget"})
 _LISTED = 200
+_CLOSING = 3.0
+"""Seconds in which hooks can end when a session is closed."""
 
 
 class _EditorSession:
@@ -91,8 +94,8 @@ class _EditorSession:
         return str(self.opening.folder)
 
     async def close(self) -> None:
-        """Ends the session, its MCP servers, and what its tools started."""
-        await self.made.end_servers()
+        """Ends the session, its hooks and MCP servers, and what its tools started."""
+        await self.made.finish(_CLOSING)
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -297,16 +300,14 @@ class EditorAgent:
             PermissionOption(option_id="allow_once", name="Allow", kind="allow_once"),
             PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
         ]
-        whats = {
-            ApprovalChoice.SESSION_PREFIX: question.prefix or "",
-            ApprovalChoice.SESSION_TOOL: request.name,
-            ApprovalChoice.SESSION_ACCESS: "this access",
+        names = {
+            ApprovalChoice.SESSION_ACCESS: "Allow for this session what asks for no more",
+            ApprovalChoice.SESSION_PREFIX: f"Always allow {safe_line(question.prefix or '')}",
+            ApprovalChoice.SESSION_TOOL: f"Always allow {safe_line(request.name)}",
         }
-        always = next((one for one in whats if one in question.choices), None)
+        always = next((one for one in names if one in question.choices), None)
         if always is not None:
-            what = whats[always]
-            name = f"Always allow {safe_line(what)}"
-            options.insert(1, PermissionOption(option_id="allow_always", name=name, kind="allow_always"))
+            options.insert(1, PermissionOption(option_id="allow_always", name=names[always], kind="allow_always"))
         asking = asyncio.ensure_future(
             self._editor.request_permission(
                 session_id=session.id,
@@ -314,7 +315,8 @@ class EditorAgent:
                     tool_call_id=request.call_id,
                     title=title_of(request.name, request.arguments),
                     content=_shown(question, session.folder),
-                    raw_input=request.arguments,
+                    # Access as it would open, never as the model wrote it.
+                    raw_input={**request.arguments, **({"access": request.scope["access"]} if question.access else {})},
                 ),
                 options=options,
             )
@@ -391,8 +393,7 @@ def _problem(server: ServerSettings) -> str:
 
 def _modes(session: _EditorSession) -> SessionModeState:
     current = session.made.approvals.mode
-    names = dict(_MODES) if current in _MODES else {**_MODES, current: "What the sandbox confines runs unasked."}
-    modes = [SessionMode(id=name, name=name.capitalize(), description=words) for name, words in names.items()]
+    modes = [SessionMode(id=name, name=name.capitalize(), description=words) for name, words in _MODES.items()]
     return SessionModeState(current_mode_id=current, available_modes=modes)
 
 

@@ -27,6 +27,7 @@ from swink_agent.core.types import (
 
 from .kit.bodies import EncodedMessages, json_array
 from .kit.documents import mapping
+from .kit.searches import is_kept, kept_parts
 
 REDACTED = "redacted:"
 """The beginning of a thinking block's signature if it holds only reasoning that the provider encrypted."""
@@ -42,12 +43,20 @@ class ClaudeWire(NamedTuple):
     tool_result: Callable[[ToolResultMessage], dict[str, Any]]
     takes_thinking: bool = True
 
-    def content(self, message: AgentMessage, *, with_thinking: bool) -> list[dict[str, Any]]:
-        """Returns the content blocks of one message, with its reasoning or without."""
+    def content(
+        self, message: AgentMessage, *, with_thinking: bool, with_searches: bool = False
+    ) -> list[dict[str, Any]]:
+        """Returns the content blocks of one message, with its reasoning and its web searches or without."""
         if isinstance(message, UserMessage):
             return self.user_blocks(message.content)
         if isinstance(message, AssistantMessage):
-            return [self.assistant_block(block) for block in _sendable(message, with_thinking=with_thinking)]
+            blocks: list[dict[str, Any]] = []
+            for block in _sendable(message, with_thinking=with_thinking, with_searches=with_searches):
+                if isinstance(block, Thinking) and is_kept(block):
+                    blocks += kept_parts(block)
+                else:
+                    blocks.append(self.assistant_block(block))
+            return blocks
         if isinstance(message, ToolResultMessage):
             return [self.tool_result(message)]
         raise TypeError(f"a {type(message).__name__} is not a message for a provider")
@@ -84,14 +93,21 @@ def is_signed_for(message: AssistantMessage, model: ModelSpec) -> bool:
     return message.provider == model.provider and message.model_id in ("", model.model_id)
 
 
-def _sendable(message: AssistantMessage, *, with_thinking: bool) -> list[Text | Thinking | ToolCall]:
-    """Returns the blocks of a reply to send back: no blank text, no unsigned reasoning, no reasoning at its end."""
+def _sendable(
+    message: AssistantMessage, *, with_thinking: bool, with_searches: bool = False
+) -> list[Text | Thinking | ToolCall]:
+    """Returns the blocks of a reply to send back: no blank text, no unsigned reasoning, no reasoning at its end.
+
+    Searches go back to the model that can search: the others would refuse them.
+    """
     blocks: list[Text | Thinking | ToolCall] = []
     for block in message.content:
         if isinstance(block, Text):
             if block.text.strip():
                 blocks.append(block)
-        elif isinstance(block, ToolCall) or (isinstance(block, Thinking) and with_thinking and block.signature):
+        elif isinstance(block, ToolCall) or (
+            isinstance(block, Thinking) and with_thinking and block.signature and (with_searches or not is_kept(block))
+        ):
             blocks.append(block)
     while blocks and type(blocks[-1]) is Thinking:
         blocks.pop()
@@ -106,13 +122,15 @@ def conversation(
     *,
     filler: bytes,
     mark: Callable[[bytes], bytes] | None,
+    with_searches: bool = False,
 ) -> bytes:
     """Encodes the messages as one JSON array; user and assistant alternate, and the user is first and last.
 
     `mark` adds the cache mark to a content. The last message and the last one of the request before are marked: a mark
-    finds an earlier one only twenty blocks back, and a reply with its results may be longer.
+    finds an earlier one only twenty blocks back, and a reply with its results may be longer. `with_searches`: the
+    request offers web search, so that earlier searches can be sent back.
     """
-    turns = _alternating(model, messages, encoded, wire, filler)
+    turns = _alternating(model, messages, encoded, wire, filler, with_searches)
     marked = (len(turns) - 1, len(turns) - 3) if mark is not None else ()
     sent: list[bytes] = []
     for position, (role, pieces) in enumerate(turns):
@@ -129,6 +147,7 @@ def _alternating(
     encoded: EncodedMessages,
     wire: ClaudeWire,
     filler: bytes,
+    with_searches: bool,
 ) -> list[tuple[bytes, list[bytes]]]:
     """Returns the roles of the turns with their blocks; consecutive user messages and results are one turn.
 
@@ -139,7 +158,9 @@ def _alternating(
     for message in messages:
         is_reply = type(message) is AssistantMessage
         with_thinking = is_reply and wire.takes_thinking and is_signed_for(message, model)
-        content = encoded.encode(message, partial(wire.content, with_thinking=with_thinking), with_thinking)[1:-1]
+        with_parts = with_thinking and with_searches
+        encode = partial(wire.content, with_thinking=with_thinking, with_searches=with_parts)
+        content = encoded.encode(message, encode, "searches" if with_parts else with_thinking)[1:-1]
         if not content:
             continue
         follows_user = bool(turns) and turns[-1][0] == b"user"

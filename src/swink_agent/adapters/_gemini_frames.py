@@ -17,9 +17,10 @@ from swink_agent.core.types import StopReason, Usage
 from swink_agent.core.values.decoders import json_decoder
 
 from .kit.bodies import unused_id
-from .kit.documents import UNREADABLE, count, mapping, read, text
+from .kit.documents import UNREADABLE, count, items, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameError, JsonArrayFrames, LineFrames, SseFrames, take_last
+from .kit.searches import SEARCHES, Sources, kept, searched
 
 
 class _FunctionCall(Struct):
@@ -33,6 +34,9 @@ class _Part(Struct, rename="camel"):
     thought: bool | None = None
     thought_signature: str | None = None
     function_call: _FunctionCall | None = None
+    tool_call: dict[str, Any] | None = None
+    tool_response: dict[str, Any] | None = None
+    """What Google's own tools did."""
 
 
 class _Content(Struct):
@@ -44,6 +48,7 @@ class _Candidate(Struct, rename="camel"):
     content: _Content | None = None
     finish_reason: str | None = None
     finish_message: str | None = None
+    grounding_metadata: dict[str, Any] | None = None
 
 
 class _Chunk(Struct, rename="camel"):
@@ -54,7 +59,12 @@ class _Chunk(Struct, rename="camel"):
 
 
 _decode_chunk = json_decoder(_Chunk).decode
-_OPTIONAL = frozenset({"usageMetadata", "promptFeedback", "thoughtSignature", "finishMessage", "id", "thought"})
+_OPTIONAL = frozenset(
+    {
+        *("usageMetadata", "promptFeedback", "thoughtSignature", "finishMessage", "id", "thought"),
+        *("toolCall", "toolResponse", "groundingMetadata"),
+    }
+)
 
 _FILTERS = frozenset(
     {
@@ -114,6 +124,9 @@ class GeminiParser:
     """
 
     def __init__(self) -> None:
+        self._keeps_searches = False
+        self._sources = Sources()
+        self._queries: set[str] = set()
         self.writer = ReplyWriter()
         self._read: Callable[[bytes], list[bytes]] | None = None
         self._events = SseFrames()
@@ -123,6 +136,9 @@ class GeminiParser:
         self._finish = ""
         self._finish_message = ""
         self._call_ids: set[str] = set()
+
+    def keep_searches(self) -> None:
+        self._keeps_searches = True
 
     def feed(self, data: bytes) -> bool:
         if self._read is None:
@@ -167,12 +183,28 @@ class GeminiParser:
         if candidate.content is not None:
             for part in candidate.content.parts or ():
                 self._take_part(part)
+        if self._keeps_searches and candidate.grounding_metadata:
+            self._take_grounding(candidate.grounding_metadata)
         if candidate.finish_reason and candidate.finish_reason != "FINISH_REASON_UNSPECIFIED":
             self._finish = candidate.finish_reason
             self._finish_message = candidate.finish_message or ""
 
+    def _take_grounding(self, grounding: dict[str, Any]) -> None:
+        self._queries.update(filter(None, map(text, items(grounding.get("webSearchQueries")))))
+        for chunk in map(mapping, items(grounding.get("groundingChunks"))):
+            found = mapping(chunk.get("web"))
+            self._sources.add(found.get("uri"), found.get("title"))
+
     def _take_part(self, part: _Part) -> None:
         writer = self.writer
+        if self._keeps_searches and (part.tool_call or part.tool_response):
+            signed = {"thoughtSignature": part.thought_signature} if part.thought_signature else {}
+            ran = {"toolCall": part.tool_call} if part.tool_call else {"toolResponse": part.tool_response}
+            writer.end_speech()
+            writer.thinking(searched(*items(mapping(mapping(part.tool_call).get("args")).get("queries"))))
+            writer.signature(kept([{**ran, **signed}]))
+            writer.end_speech()
+            return
         if part.thought and part.function_call is None:
             writer.thinking(part.text or "")
             if part.thought_signature:
@@ -212,9 +244,11 @@ class GeminiParser:
             detail = f": {self._finish_message}" if self._finish_message else ""
             self.writer.fail(f"{message}{detail} ({finish})", kind, usage=self.usage_so_far())
         elif finish == "MAX_TOKENS":
-            self.writer.done(StopReason.LENGTH, _usage(self._usage))
+            self.writer.done(StopReason.LENGTH, self._all_usage())
         else:
-            self.writer.done(StopReason.TOOL_USE if self._call_ids else StopReason.STOP, _usage(self._usage))
+            if not self._call_ids:
+                self.writer.text(self._sources.take())
+            self.writer.done(StopReason.TOOL_USE if self._call_ids else StopReason.STOP, self._all_usage())
 
     def _filtered(self, message: str) -> None:
         self.writer.fail(message, ErrorKind.CONTENT_FILTERED, usage=self.usage_so_far())
@@ -228,7 +262,13 @@ class GeminiParser:
         self.writer.fail(message, kind, usage=self.usage_so_far())
 
     def usage_so_far(self) -> Usage | None:
-        return _usage(self._usage) if self._usage else None
+        return self._all_usage() if self._usage else None
+
+    def _all_usage(self) -> Usage:
+        usage = _usage(self._usage)
+        if not self._queries:
+            return usage
+        return msgspec.structs.replace(usage, extra={**usage.extra, SEARCHES: len(self._queries)})
 
 
 def _usage(counts: dict[str, Any]) -> Usage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
@@ -48,6 +49,7 @@ from .kit.images import Note, document_data, document_url, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.parsing import FrameParser
 from .kit.schemas import SchemaSubset
+from .kit.searches import SEARCHES, TOOL_NAME, Sources, kept, searched
 from .kit.transport import HttpRequest
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
@@ -57,6 +59,10 @@ _SCHEMAS = SchemaSubset(
     most_min_items=1,
 )
 _FILLER = b'{"type":"text","text":"Continue."}'
+_SEARCH = {"type": "web_search_20250305", "name": TOOL_NAME, "max_uses": 5}
+"""Five searches stay below the number at which the provider pauses a reply."""
+_SEARCH_PRICE = 0.01
+"""US dollars for one search."""
 
 
 class AnthropicStreamFn(KeyedStreamFn):
@@ -74,6 +80,14 @@ class AnthropicStreamFn(KeyedStreamFn):
         """Whether the model is known to take the JSON Schema of its reply, and takes this one."""
         claude = claude_of(model.model_id)
         return claude is not None and claude.takes_schemas and _SCHEMAS.express(schema) is not None
+
+    def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
+        """Whether it is a Claude that is known to search."""
+        claude = claude_of(model.model_id)
+        return claude is not None and claude.version >= (3, 5)
+
+    def search_cost(self, model: ModelSpec, searches: int) -> float:
+        return searches * _SEARCH_PRICE
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         return HttpRequest(
@@ -98,9 +112,13 @@ class AnthropicStreamFn(KeyedStreamFn):
         fields: dict[str, Any] = {"model": model.model_id, "max_tokens": plan.max_tokens, "stream": True}
         if prompt := system_text(context):
             fields["system"] = [{"type": "text", "text": prompt, **mark}]
-        if tools := _tools(context):
+        tools = _tools(context)
+        searches = options.web_search and (bool(context.tools) or not tools)
+        if searches:
+            tools = [*tools, _SEARCH]
+        if tools:
             fields["tools"] = [*tools[:-1], {**tools[-1], **mark}]
-            fields["tool_choice"] = _tool_choice(plan.tool_choice if context.tools else "none")
+            fields["tool_choice"] = _tool_choice(plan.tool_choice if context.tools or searches else "none")
         fields.update(plan.fields)
         if options.output_schema is not None:
             schema = _SCHEMAS.express(options.output_schema) or options.output_schema
@@ -111,7 +129,13 @@ class AnthropicStreamFn(KeyedStreamFn):
             fields["metadata"] = {"user_id": short_id(options.session_id, "session")}
         fields = with_extra(fields, options.extra)
         fields["messages"] = conversation(
-            model, context.messages, self.encoded, _WIRE, filler=_FILLER, mark=_marked if mark else None
+            model,
+            context.messages,
+            self.encoded,
+            _WIRE,
+            filler=_FILLER,
+            mark=_marked if mark else None,
+            with_searches=searches,
         )
         return fields
 
@@ -214,6 +238,7 @@ class _Delta(Struct, gc=False):
     partial_json: str | None = None
     stop_reason: str | None = None
     stop_details: dict[str, Any] | None = None
+    citation: Any = None
 
 
 class _Event(Struct):
@@ -255,6 +280,9 @@ class AnthropicParser(FrameParser[tuple[bytes, bytes]]):
     def take(self, frame: tuple[bytes, bytes], /) -> None:
         self._events.take(frame[1])
 
+    def keep_searches(self) -> None:
+        self._events.keeps_searches = True
+
     def end(self) -> None:
         super().end()
         self._events.end()
@@ -264,12 +292,19 @@ class AnthropicParser(FrameParser[tuple[bytes, bytes]]):
 
 
 class MessageEvents:
-    """Reads the events of one message, in any framing. Tools that the provider runs itself are ignored."""
+    """Reads the events of one message, in any framing.
 
-    __slots__ = ("_counts", "_ids", "_inputs", "_refusal", "_stop", "writer")
+    Tools that the provider runs itself are ignored, except web searches with `keeps_searches`.
+    """
+
+    __slots__ = ("_counts", "_ids", "_inputs", "_refusal", "_searches", "_sources", "_stop", "keeps_searches", "writer")
 
     def __init__(self, writer: ReplyWriter) -> None:
         self.writer = writer
+        self.keeps_searches = False
+        self._searches: dict[int | None | str, dict[str, Any]] = {}
+        """The searches that have no results yet, by position and by id."""
+        self._sources = Sources()
         self._counts: dict[str, int] = {}
         self._ids: set[str] = set()
         self._inputs: dict[int | None, dict[str, Any]] = {}
@@ -310,6 +345,8 @@ class MessageEvents:
             message = self._refusal or "the model refused to answer"
             self.writer.fail(message, ErrorKind.CONTENT_FILTERED, usage=self._usage())
         elif self._stop is not None:
+            if self._stop != "max_tokens":
+                self.writer.text(self._sources.take())
             self.writer.done(_STOP_REASONS.get(self._stop, StopReason.STOP), self._usage())
 
     def _open(self, index: int | None, block: dict[str, Any]) -> None:
@@ -324,16 +361,40 @@ class MessageEvents:
             case "redacted_thinking":
                 writer.signature(REDACTED + text(block.get("data")))
             case "tool_use":
+                writer.text(self._sources.take())
                 writer.start_call(index, unused_id(text(block.get("id")), self._ids), text(block.get("name")))
                 if whole := mapping(block.get("input")):
                     self._inputs[index] = whole  # for servers that do not send it in pieces
+            case "server_tool_use" if self.keeps_searches and block.get("name") == TOOL_NAME:
+                search = {name: block.get(name) for name in ("type", "id", "name", "input")}
+                self._searches[index] = self._searches[text(block.get("id"))] = search
+            case "web_search_tool_result" if self.keeps_searches:
+                self._keep(block)
             case _:
                 pass
+
+    def _keep(self, block: dict[str, Any]) -> None:
+        """Keeps a search with its results, which the provider wants back together."""
+        search = self._searches.pop(text(block.get("tool_use_id")), None)
+        if search is None:
+            return
+        pieces = search.pop("pieces", "")
+        given = _input_in(pieces) if pieces else mapping(search["input"])
+        result = {name: block.get(name) for name in ("type", "tool_use_id", "content")}
+        self.writer.thinking(searched(given.get("query")))
+        self.writer.signature(kept([{**search, "input": given}, result]))
+        self.writer.end_speech()
 
     def _add(self, index: int | None, delta: _Delta) -> None:
         match delta.type:
             case "text_delta":
                 self.writer.text(delta.text or "")
+            case "input_json_delta" if index in self._searches:
+                search = self._searches[index]
+                search["pieces"] = search.get("pieces", "") + (delta.partial_json or "")
+            case "citations_delta" if self.keeps_searches:
+                cited = mapping(delta.citation)
+                self._sources.add(cited.get("url"), cited.get("title"))
             case "input_json_delta":
                 if delta.partial_json:
                     self._inputs.pop(index, None)
@@ -347,6 +408,7 @@ class MessageEvents:
 
     def _close(self, index: int | None) -> None:
         self.writer.end_speech()
+        self._searches.pop(index, None)
         if whole := self._inputs.pop(index, None):
             self.writer.arguments(index, json_text(whole))
         self.writer.end_call(index)
@@ -358,6 +420,8 @@ class MessageEvents:
                 self._counts[name] = count(usage, name)
         if reasoning := count(usage, "output_tokens_details", "thinking_tokens"):
             self._counts["reasoning"] = reasoning
+        if self.keeps_searches and (searches := count(usage, "server_tool_use", "web_search_requests")):
+            self._counts[SEARCHES] = searches
 
     def usage_so_far(self) -> Usage | None:
         return self._usage() if self._counts else None
@@ -366,8 +430,16 @@ class MessageEvents:
         counts = self._counts
         read, written = counts.get("cache_read_input_tokens", 0), counts.get("cache_creation_input_tokens", 0)
         given, output = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
-        extra = {"reasoning": counts["reasoning"]} if "reasoning" in counts else {}
+        extra = {name: counts[name] for name in ("reasoning", SEARCHES) if name in counts}
         return Usage(given, output, read, written, given + output + read + written, extra)
+
+
+def _input_in(pieces: str) -> dict[str, Any]:
+    """Returns the input of a search, which came in pieces of JSON; empty if it cannot be read."""
+    try:
+        return mapping(msgspec.json.decode(pieces))
+    except UNREADABLE:
+        return {}
 
 
 _OPTIONAL = frozenset({"usage", "signature", "stop_details", "message", "id"})

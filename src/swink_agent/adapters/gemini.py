@@ -2,6 +2,7 @@
 
 Gemini signs any part, not only thoughts. The signature of a text or call is stored in a `Thinking` block without text
 directly before it, and is sent back with that part. A `Thinking` block with text has the signature of that thought.
+Google's own searches are kept as `kit.searches` says, and are sent back while search is offered.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from .kit.bodies import json_array, json_object, parts_of, short_id
 from .kit.images import Note, document_data, document_url, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.schemas import SchemaSubset
+from .kit.searches import is_kept, kept_parts
 from .kit.transport import HttpRequest
 
 _UNSIGNED = "skip_thought_signature_validator"
@@ -73,6 +75,17 @@ class GeminiStreamFn(KeyedStreamFn):
         is_able = version is not None and version >= (2, 5) and not re.search("image|tts", model.model_id)
         return is_able and not has_tools and _SCHEMAS.express(schema) is not None
 
+    def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
+        """Whether the model searches: from Gemini 2.0 on, next to tools from Gemini 3 on."""
+        version = _version(model.model_id)
+        is_able = version is not None and not re.search("image|tts", model.model_id)
+        return is_able and version is not None and version >= ((3, 0) if has_tools else (2, 0))
+
+    def search_cost(self, model: ModelSpec, searches: int) -> float:
+        """Google charges for each search or, before Gemini 3, once for a reply with searches."""
+        version = _version(model.model_id)
+        return 0.035 if version is not None and version < (3, 0) else searches * 0.014
+
     def with_version(self, url: str) -> str:
         """Returns the address with its version part, which the user may have left out; Google has several."""
         url = url.rstrip("/")
@@ -103,6 +116,11 @@ class GeminiStreamFn(KeyedStreamFn):
         if context.tools:
             fields["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in context.tools]}]
             fields.update(_tool_config(options.tool_choice))
+        searches = options.web_search and (options.tool_choice in ("auto", "none") or not context.tools)
+        if searches:
+            fields["tools"] = [*fields.get("tools", ()), {"googleSearch": {}}]
+        if searches and context.tools:
+            fields["toolConfig"] = {**fields.get("toolConfig", {}), "includeServerSideToolInvocations": True}
         config: dict[str, Any] = {
             "temperature": options.temperature,
             "maxOutputTokens": options.max_tokens,
@@ -113,12 +131,14 @@ class GeminiStreamFn(KeyedStreamFn):
             config["responseJsonSchema"] = _SCHEMAS.express(options.output_schema) or options.output_schema
         if config := {name: value for name, value in config.items() if value is not None}:
             fields["generationConfig"] = config
-        fields["contents"] = json_array(_alternating(self._turns(model, context.messages)))
+        fields["contents"] = json_array(_alternating(self._turns(model, context.messages, searches)))
         return fields
 
     # -- contents ----------------------------------------------------------------------------------------------
 
-    def _turns(self, model: ModelSpec, messages: Sequence[AgentMessage]) -> Iterator[tuple[str, bytes]]:
+    def _turns(
+        self, model: ModelSpec, messages: Sequence[AgentMessage], with_searches: bool
+    ) -> Iterator[tuple[str, bytes]]:
         """Yields the role of each message, and its parts as a JSON array."""
         version = _version(model.model_id)
         takes_pictures = version is not None and version >= (3, 0)
@@ -136,8 +156,9 @@ class GeminiStreamFn(KeyedStreamFn):
             if type(message) is AssistantMessage:
                 names.update((call.id, call.name) for call in message.tool_calls)
                 is_own = message.provider in (self.provider, model.provider)
-                encode = partial(_model_parts, is_own=is_own, needs_signature=needs_signature)
-                yield "model", self.encoded.encode(message, encode, (is_own, needs_signature))
+                with_parts = is_own and with_searches
+                encode = partial(_model_parts, is_own=is_own, needs_signature=needs_signature, with_searches=with_parts)
+                yield "model", self.encoded.encode(message, encode, (is_own, needs_signature, with_parts))
             elif type(message) is UserMessage:
                 yield "user", self.encoded.encode(message, _user_parts)
         yield from self._pictures(pictures, takes_pictures)
@@ -228,14 +249,20 @@ def _noun(attached: Sequence[Image | Document]) -> str:
     return "Document" if all(type(block) is Document for block in attached) else "Image"
 
 
-def _model_parts(message: AssistantMessage, *, is_own: bool, needs_signature: bool) -> list[dict[str, Any]]:
+def _model_parts(
+    message: AssistantMessage, *, is_own: bool, needs_signature: bool, with_searches: bool = False
+) -> list[dict[str, Any]]:
     """Returns the parts of a reply, with each signature on its part; empty if the reply has no content."""
     parts: list[dict[str, Any]] = []
     signature = ""
     has_text = has_call = False
     for block in message.content:
         if type(block) is Thinking:
-            if is_own and block.signature and _goes_back(block.signature):
+            if is_kept(block):
+                if with_searches:
+                    parts += [*([{"text": "", "thoughtSignature": signature}] if signature else ()), *kept_parts(block)]
+                    signature = ""
+            elif is_own and block.signature and _goes_back(block.signature):
                 if block.thinking:
                     parts.append({"text": block.thinking, "thought": True, "thoughtSignature": block.signature})
                 else:

@@ -44,9 +44,13 @@ from .kit.frames import SseFrames
 from .kit.images import Note, document_data, document_url, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.parsing import FrameParser
+from .kit.searches import SEARCHES, Sources, searched
 from .kit.transport import HttpRequest
 from .openai import EFFORT, STRICT, strict_format, takes_schemas
 
+_WITHOUT_SEARCH = re.compile(r"(?:^|[/.])(?:gpt-3|gpt-4(?!o|\.1|\.5)|gpt-4\.1-nano|o1|o3-mini)")
+_SEARCH_PRICE = 0.01
+"""US dollars for one search."""
 _WITHOUT_REASONING = re.compile(r"(?:^|[/.])(?:gpt-[34]|chatgpt|gpt-5-chat)")
 
 
@@ -67,6 +71,13 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
         """Whether the model takes this JSON Schema for its reply."""
         return takes_schemas(model.model_id) and STRICT.express(schema) is not None
+
+    def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
+        """Whether the model searches, as all but a few older ones do."""
+        return not _WITHOUT_SEARCH.search(model.model_id)
+
+    def search_cost(self, model: ModelSpec, searches: int) -> float:
+        return searches * _SEARCH_PRICE
 
     # -- the request -------------------------------------------------------------------------------------------
 
@@ -89,6 +100,8 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
         if context.tools:
             fields["tools"] = [_tool(tool) for tool in context.tools]
             fields["tool_choice"] = _tool_choice(options.tool_choice)
+        if options.web_search:
+            fields["tools"] = [*fields.get("tools", ()), {"type": "web_search"}]
         if not _WITHOUT_REASONING.search(model.model_id):
             fields["include"] = ["reasoning.encrypted_content"]
             if effort := EFFORT.get(model.thinking_level):
@@ -293,6 +306,12 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
         self._has_items = False
         self._refusal: list[str] = []
         self._counts: dict[str, Any] = {}
+        self._keeps_searches = False
+        self._searches = 0
+        self._sources = Sources()
+
+    def keep_searches(self) -> None:
+        self._keeps_searches = True
 
     def take(self, frame: tuple[bytes, bytes], /) -> None:
         name, payload = frame
@@ -353,6 +372,8 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
                 for part in map(mapping, items(item.get("content"))):
                     self.writer.text(text(part.get("text")))
                     self._refusal.append(text(part.get("refusal")))
+            if self._keeps_searches:
+                self._write_sources(item)
             self.writer.end_speech()
         elif kind == "reasoning":
             if not is_spoken:
@@ -360,10 +381,29 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
                     self.writer.thinking(text(part.get("text")))
             self.writer.signature(reasoning_signature(item) or "")
             self.writer.end_speech()
+        elif kind == "web_search_call":
+            self._take_search(mapping(item.get("action")))
         elif call := self._start_call(event.output_index, item):
             self._complete(call, item.get("input" if call.is_custom else "arguments"))
             if item.get("status") != "incomplete":  # cut off by the length limit: it stays open
                 self._end_call(call)
+
+    def _take_search(self, action: dict[str, Any]) -> None:
+        """Counts a search; pages that the model opens are free."""
+        if self._keeps_searches and action.get("type") == "search":
+            self._searches += 1
+            self.writer.end_speech()
+            self.writer.thinking(searched(*(items(action.get("queries")) or [action.get("query")])))
+            self.writer.end_speech()
+
+    def _write_sources(self, item: dict[str, Any]) -> None:
+        """Writes the cited addresses that the text of an item does not name itself."""
+        for part in map(mapping, items(item.get("content"))):
+            for cited in map(mapping, items(part.get("annotations"))):
+                url = text(cited.get("url"))
+                if cited.get("type") == "url_citation" and url not in text(part.get("text")):
+                    self._sources.add(url, cited.get("title"))
+        self.writer.text(self._sources.take())
 
     # -- calls -------------------------------------------------------------------------------------------------
 
@@ -459,6 +499,8 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
         written = min(prompt - read, count(counts, "input_tokens_details", "cache_write_tokens"))
         reasoning = count(counts, "output_tokens_details", "reasoning_tokens")
         extra = {"reasoning": reasoning} if reasoning else {}
+        if self._searches:
+            extra[SEARCHES] = self._searches
         return Usage(prompt - read - written, output, read, written, prompt + output, extra)
 
     _actions: ClassVar[dict[str, Callable[[ResponsesParser, _Event], None]]] = {

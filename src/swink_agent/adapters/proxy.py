@@ -69,6 +69,7 @@ class ProxyOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache: str = "auto"
     extra: dict[str, Any] = {}
     output_schema: dict[str, Any] | None = None
+    web_search: bool = False
 
 
 class ProxyRequest(Struct, frozen=True, kw_only=True):
@@ -106,6 +107,9 @@ class ProxyStreamFn(HttpStreamFn):
 
     def serves(self, provider: str) -> bool:
         return True  # the proxy can ask any provider
+
+    def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
+        return True  # the proxy finds out
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self._bearer(options)

@@ -25,6 +25,7 @@ from swink_agent.core.types import AgentContext, ModelSpec
 from swink_agent.core.values.decoders import json_decoder
 
 from .kit.outgoing import refused_files
+from .kit.server_log import ServerLog, quoted
 from .proxy import PATH, ProxyRequest
 
 log = logging.getLogger("swink_agent")
@@ -33,7 +34,6 @@ _READ_SECONDS = 60.0
 """A client that takes longer to send its request, or to read the reply, is disconnected."""
 _LINGER_SECONDS = 5.0
 """How long the rest of a refused request is still read, so that the client can read the answer."""
-_LONGEST_QUOTE = 60
 _NOT_JSON = ("multipart/", "text/html", "text/xml", "application/xml", "image/", "audio/", "video/")
 _STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no"}
 
@@ -81,7 +81,7 @@ class ProxyServer:
         runner = web.AppRunner(
             self.app(),
             access_log=None,
-            logger=_ServerLog("swink_agent.proxy"),
+            logger=ServerLog("swink_agent.proxy"),
             keepalive_timeout=self._read_seconds,
             lingering_time=min(_LINGER_SECONDS, self._read_seconds),
             handler_cancellation=True,
@@ -150,7 +150,7 @@ class ProxyServer:
         except web.HTTPRequestEntityTooLarge:
             raise _Refused(413, f"the request is larger than {self._most_bytes} bytes") from None
         except msgspec.DecodeError as error:
-            raise _Refused(400, "the request cannot be read", _quoted(str(error), 200)) from None
+            raise _Refused(400, "the request cannot be read", quoted(str(error), 200)) from None
         except RecursionError:
             raise _Refused(400, "the request cannot be read", "it is nested too deeply") from None
         except ConnectionError:
@@ -176,7 +176,7 @@ class ProxyServer:
         except LookupError as error:
             yield StreamFailed(str(error), ErrorKind.INVALID_REQUEST)
         except Exception as error:
-            log.warning("the stream function for %s failed: %s", _quoted(str(asked.model)), type(error).__name__)
+            log.warning("the stream function for %s failed: %s", quoted(str(asked.model)), type(error).__name__)
             yield StreamFailed("the proxy's stream function failed", ErrorKind.STREAM)
 
 
@@ -234,34 +234,13 @@ def _refuse(
     at a lower level."""
     has_token = request.headers.get("authorization", "").lower().startswith("bearer ")
     level = logging.INFO if status == 429 or (status == 401 and has_token) else logging.WARNING
-    where = f"{_quoted(request.method)} {_quoted(request.path)}"
+    where = f"{quoted(request.method)} {quoted(request.path)}"
     log.log(level, "refused %s from %s with %d: %s", where, request.remote or "somewhere", status, message)
     return _response(status, f"{message}: {detail}" if detail else message, headers)
 
 
 def _response(status: int, message: str, headers: Mapping[str, str] | None) -> web.Response:
     return web.json_response({"error": {"message": message, "code": status}}, status=status, headers=headers)
-
-
-def _quoted(text: str, most: int = _LONGEST_QUOTE) -> str:
-    """Makes a client's text safe for the log: ASCII, without control characters, and short."""
-    shown = ascii(text)[1:-1]
-    return shown if len(shown) <= most else f"{shown[:most]}..."
-
-
-class _ServerLog(logging.Logger):
-    """aiohttp's log as one line for each problem, without tracebacks, which a client could cause at will."""
-
-    def debug(self, msg: object, *args: object, exc_info: object = None, **_: Any) -> None:
-        if exc_info is not None:
-            self._tell(exc_info)
-
-    def exception(self, msg: object, *args: object, exc_info: object = True, **_: Any) -> None:
-        self._tell(exc_info)
-
-    def _tell(self, problem: object) -> None:
-        name = type(problem).__name__ if isinstance(problem, BaseException) else "an error"
-        log.warning("refused a request that cannot be read: %s", name)
 
 
 async def _healthy(_: web.Request) -> web.Response:

@@ -27,10 +27,11 @@ from .trust.extras import Extra, ExtraKind, extra_policies, extra_tools, install
 from .trust.trust import TrustStore, find_project
 
 if TYPE_CHECKING:
+    from swink_agent.durable import FleetStats
     from swink_agent.sandbox import BackendReport
 
 State: TypeAlias = Literal["ok", "note", "problem"]
-_OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DATA_DIR", "SWINK_DEBUG"})
+_OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DATA_DIR", "SWINK_DEBUG", "SWINK_HOOK"})
 _SPARE_BYTES = 500_000_000
 
 
@@ -55,9 +56,11 @@ def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.envir
         lambda: _approvals(settings, folder, findings),
         lambda: _keys(credentials),
         lambda: _packages(settings, folder),
+        lambda: _hooks(settings, folder, environ),
         lambda: _local(settings),
         lambda: _model(settings, credentials),
         lambda: _sessions(settings),
+        lambda: _durable(settings),
         lambda: _programs(folder, environ),
         lambda: _terminal(environ),
     ]
@@ -207,6 +210,30 @@ def _switch(extra: Extra, setting: str, on: Sequence[str]) -> Finding:
     return Finding("packages", "note", text, f"swink config set {setting} {','.join((*on, extra.name))}")
 
 
+def _hooks(settings: Settings, folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
+    """Whether the program of each hook can be started from here."""
+    if not settings.hooks:
+        return []
+    from swink_agent.sandbox import repository_folders
+    from swink_agent.sandbox.starting import check_words, trusted_program
+
+    outside = [] if folder is None else [str(folder.resolve()), *repository_folders(str(folder.resolve()))]
+    findings: list[Finding] = []
+    for hook in settings.hooks:
+        text = f"{hook.name}, {hook.summary}"
+        try:
+            program = trusted_program(hook.argv[0], outside=outside, environ=environ)
+            check_words(hook.argv[1:], outside=outside)
+            problem = "" if os.access(program, os.X_OK) else f"{program} cannot be run"
+        except OSError as error:
+            problem = f"{hook.argv[0]}: {error.strerror or error}"
+        if problem and hook.enabled:
+            findings.append(Finding("hooks", "problem", f"{text}: {problem}", f"mend or remove it: {hook.source}"))
+        else:
+            findings.append(Finding("hooks", "ok" if hook.enabled else "note", text))
+    return findings
+
+
 def _local(settings: Settings) -> list[Finding]:
     if not has_local_extra():
         return [Finding("local model", "note", "models on this machine need an extra", LOCAL_EXTRA)]
@@ -253,6 +280,41 @@ def _sessions(settings: Settings) -> list[Finding]:
         text = f"{there}, which cannot be written: runs are not recorded"
         return [Finding("sessions", "problem", text, remedy)]
     return [Finding("sessions", "ok", there)]
+
+
+def _durable(settings: Settings) -> list[Finding]:
+    """The store of durable runs, if one is set or there is the usual file. Nothing is made here."""
+    import asyncio
+
+    from swink_agent.core.extras import MissingExtra
+    from swink_agent.durable import DurableError
+
+    from .runs.durable import durable_at, unserved
+
+    given = settings.value("durable.url")
+    durable = durable_at(given)
+    if given is None and not Path(durable.url.removeprefix("sqlite:///")).exists():
+        return []
+
+    async def look() -> FleetStats:
+        async with durable:
+            return await durable.stats()
+
+    try:
+        stats = asyncio.run(look())
+    except MissingExtra as error:
+        return [Finding("durable runs", "problem", f"there is a store, {durable.url}, but {error}")]
+    except DurableError as error:
+        return [Finding("durable runs", "problem", f"{durable.url}: {error}", "is it up, and durable.url right?")]
+    text = (
+        f"{durable.url}, version {stats.version}, {len(stats.workers)} workers, {stats.queued} queued, "
+        f"{stats.running} running, {stats.waiting} waiting, lag {stats.lag:.1f} s"
+    )
+    findings = [Finding("durable runs", "ok", text)]
+    for agent, count in unserved(stats).items():
+        note = f"{count} queued runs of the agent {agent}, which no worker serves"
+        findings.append(Finding("durable runs", "note", note, "start one: swink worker MODULE:NAME"))
+    return findings
 
 
 def _programs(folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:

@@ -1,17 +1,23 @@
 """The answers to an approval question: their keys, their labels, and what the model reads after a no.
 
 All front ends take the keys from this one table, so that a key always means the same. They lay out and read the keys
-themselves.
+themselves. Also owns the rule that an answer may keep for a project.
 """
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from .approvals import ApprovalChoice, ApprovalQuestion
+from .commands.prefixes import has_known_options
 
 SAID_NO = "the user said no"
 _LONGEST_REASON = 2000
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./@+=-]+( [A-Za-z0-9_./@+=-]+)*")
+_KEPT_TOOLS = ("edit_file", "write_file")
+"""Tools without a command whose rule may be kept: they change files of the folder, and none that programs execute."""
 
 
 class AnswerKey(NamedTuple):
@@ -58,6 +64,22 @@ def offered_answers(question: ApprovalQuestion, *extras: str) -> list[AnswerKey]
     """The answers that apply to a question. `extras`: which of "hunks", "keep" and "view" the front end offers."""
     always = (ApprovalChoice.NO, "because", *(["later"] if question.can_wait else []), *extras)
     return [answer for answer in ANSWER_KEYS if answer.means in always or answer.means in question.choices]
+
+
+def kept_rule(question: ApprovalQuestion) -> str:
+    """The rule that would allow calls like this one from now on; nothing where one would allow too much or too little.
+
+    Of a tool that runs commands, only commands that begin with the same plain words.
+    """
+    tool = question.request.name
+    if not _NAME.fullmatch(tool):
+        return ""
+    if question.command is not None:
+        prefix = question.prefix if ApprovalChoice.SESSION_PREFIX in question.choices else None
+        if not prefix or not _PLAIN_WORDS.fullmatch(prefix) or has_known_options(tuple(prefix.split(" "))):
+            return ""  # a rule would cover options that trust does not: `go vet -vettool=…`
+        return f"{tool}: {prefix} *"
+    return tool if ApprovalChoice.SESSION_TOOL in question.choices and tool in _KEPT_TOOLS else ""
 
 
 def reason_for(said: str) -> str:

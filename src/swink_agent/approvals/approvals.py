@@ -312,7 +312,7 @@ class Approvals:
         self.mode = mode
 
     def __repr__(self) -> str:
-        return f"<Approvals {self.mode}{'' if self._ask else ', nobody to ask'}>"
+        return f"<Approvals {self.mode}{'' if self._ask else ', asks no one'}>"
 
     @property
     def mode(self) -> ApprovalsMode:
@@ -348,7 +348,7 @@ class Approvals:
                 return Approve()
             why = f"no checkpoint can be kept, so it could not be taken back ({why})"
         if self._ask is None:
-            return Reject(f"{why}, and there is nobody to ask; {self._alternative(request)}")
+            return Reject(f"{why}, and no one can answer a question here; {self._alternative(request)}")
         return await self._put(self._ask, request, why)
 
     def _asks_for_access(self, request: ProposedCall) -> bool:
@@ -362,8 +362,8 @@ class Approvals:
             access = access_of(request)
             what = "" if access is None else f" ({what_opens(access)})"
             return Reject(
-                f"a person must allow access beyond the sandbox{what}, and there is nobody to ask; work without it, "
-                "and say in the answer what is left to do"
+                f"a person must allow access beyond the sandbox{what}, and no one can answer a question here; work "
+                "without it, and say in the answer what is left to do"
             )
         return await self._put(self._ask, request, "")
 
@@ -424,7 +424,7 @@ class Approvals:
     def _is_confined(self, request: ProposedCall) -> bool:
         """Whether the call changes only what a checkpoint can bring back: in a sandbox, or beneath the folder."""
         if request.name in _OF_TASKS:
-            return True
+            return "server" not in request.scope  # an MCP server chooses the names of its tools itself
         if request.name in _WRITERS:
             return _is_beneath_folder(request.scope) and not _is_of_settings(request)
         argument = self._tools.get(request.name)

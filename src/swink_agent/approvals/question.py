@@ -1,4 +1,4 @@
-"""Lays out an approval question in rows of a window: the call, warnings, and the keys that answer.
+"""An approval question as lines, and laid out in rows of a window: the call, warnings, and the keys that answer.
 
 Every row is ours from its first cell to its last. Text of the model is to the right of a bar (`│`) in every row and is
 wrapped here, never by the terminal, so that it cannot look like one of our rows. The question always fits the window,
@@ -46,24 +46,42 @@ class Row(NamedTuple):
     styles: tuple[str, ...] = ()
 
 
-class QuestionView:
-    """The rows of one question. `redact` masks secrets in each line before it is laid out."""
+class QuestionText:
+    """What a person reads of one question, before any layout. `redact` masks secrets in each line."""
 
     def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
-        self._question = question
         request = question.shown or question.request
         if question.access is not None:  # the reason is in the sentence on it
             arguments = {key: value for key, value in request.arguments.items() if key != REASON}
             request = replace(request, arguments=arguments)
         lines = call_lines(request, command=question.command, details=question.details, limit=None)
         lines = _redacted(lines, redact)
-        self._title = lines[0].text
-        self._lines = [line for line in lines[1:] if line.kind != "note"]
-        self._notes = [line.text for line in lines[1:] if line.kind == "note"]
-        self._warnings = [redact(text) for text in question.warnings]
-        self._why = redact(question.why)
+        self.title = lines[0].text
+        """What would run, and on which file."""
+        self.lines = [line for line in lines[1:] if line.kind != "note"]
+        """The whole call without its title: a command, a diff, or the arguments."""
+        self.notes = [line.text for line in lines[1:] if line.kind == "note"]
+        self.warnings = [redact(text) for text in question.warnings]
+        self.why = redact(question.why)
         if question.access is not None:  # the sentence on it is in sight in every window
-            self._warnings, self._why = [self._why, *self._warnings], ""
+            self.warnings, self.why = [self.why, *self.warnings], ""
+
+    @property
+    def name(self) -> str:
+        """The tool's name as shown."""
+        return self.title.split(" ", 1)[0]
+
+
+class QuestionView:
+    """The rows of one question. `redact` masks secrets in each line before it is laid out."""
+
+    def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
+        self._question = question
+        text = QuestionText(question, redact)
+        self.name = text.name
+        """The tool's name as shown."""
+        self._title, self._lines, self._notes = text.title, text.lines, text.notes
+        self._warnings, self._why = text.warnings, text.why
         self._low_rows = 1 if question.access is not None else _TOLD_ROWS
         every = sorted(offered_answers(question, "view"), key=_place_in_line)
         self.keys = {answer.key: answer for answer in every}
@@ -104,11 +122,6 @@ class QuestionView:
         """The whole call, for a pager."""
         rows = [row for line in self._lines for row in _laid(line, width, None)]
         return [*self._titled(width, 20), *rows, *_told(_NOTE, self._notes, width, ("cyan",))]
-
-    @property
-    def name(self) -> str:
-        """The tool's name as shown."""
-        return self._title.split(" ", 1)[0]
 
     def title_rows(self, width: int, most: int = 3) -> list[Row]:
         """What would run, and on which file. These rows are always visible."""

@@ -16,6 +16,8 @@ HOST_TOOLS = {"web_fetch": "url"}
 """The tools that fetch from a host, and the argument with the URL."""
 _PORTS = {"http": 80, "https": 443}
 _LONGEST = 8_192
+_QUOTED = str.maketrans({'"': "%22", "<": "%3C", ">": "%3E"})
+"""What a URL cannot have, and a text about one could be misread by."""
 _STRAY = re.compile(r"[\x00-\x20\x7f\\]")
 
 
@@ -56,7 +58,8 @@ def read_url(url: str) -> WebPlace:
         raise ValueError("the host of the URL cannot be used: port 0 is not a port")
     port = _PORTS[parts.scheme] if port is None else port
     place = _with_port(host, port if port != _PORTS[parts.scheme] else None)
-    return WebPlace(urlunsplit((parts.scheme, place, parts.path or "/", parts.query, "")), parts.scheme, host, port)
+    whole = urlunsplit((parts.scheme, place, parts.path or "/", parts.query, ""))
+    return WebPlace(whole.translate(_QUOTED), parts.scheme, host, port)
 
 
 def _with_port(host: str | Address, port: int | None) -> str:

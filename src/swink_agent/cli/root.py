@@ -27,11 +27,15 @@ COMMANDS = {
     ),
     "eval": ("swink_agent.cli.commands.eval:eval_group", "Run cases on an agent, score, compare, gate a release."),
     "skills": ("swink_agent.cli.commands.skills:skills", "List the skills that the agent can read here."),
+    "worker": ("swink_agent.cli.commands.worker:worker", "Take durable runs of an application's agents."),
+    "submit": ("swink_agent.cli.commands.worker:submit", "Queue a durable run of an application's agent."),
+    "runs": ("swink_agent.cli.commands.runs:runs", "List, follow, answer, cancel and retry durable runs."),
     "undo": ("swink_agent.cli.commands.undo:undo", "Put back what a run changed, with its commands too."),
     "doctor": (
         "swink_agent.cli.commands.doctor:doctor",
         "Show what works on this machine, and what to do about the rest.",
     ),
+    "web": ("swink_agent.cli.commands.web:web", "Open the agent in a browser, and serve its API."),
     "acp": ("swink_agent.cli.commands.acp:acp", "Serve the agent to an editor over stdin and stdout."),
     "mcp": ("swink_agent.cli.commands.mcp:mcp", "List and test MCP servers; serve the agent's tools as one."),
     "proxy": ("swink_agent.cli.commands.proxy:proxy", "Serve models to machines that have no keys."),
@@ -156,6 +160,11 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 )
 @click.option("--network/--no-network", default=None, help="Whether commands may use the network. Default: not.")
 @click.option(
+    "--web-search/--no-web-search",
+    default=None,
+    help="Whether the model may search the web by its provider. Default: not.",
+)
+@click.option(
     "--otel/--no-otel", default=None, help="Whether runs are reported to an OpenTelemetry collector. Default: not."
 )
 @click.option(
@@ -201,9 +210,20 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     shell_complete=offered("files"),
     help="A PDF or a picture to go with the prompt. Repeatable.",
 )
-@click.option("--skill", metavar="NAME", help="Put the text of this skill before the prompt; see `swink skills`.")
-@click.option("--command", metavar="NAME", help="A command of your own, with the prompt as its words.")
+@click.option(
+    "--skill",
+    metavar="NAME",
+    shell_complete=offered("skills"),
+    help="Put the text of this skill before the prompt; see `swink skills`.",
+)
+@click.option(
+    "--command",
+    metavar="NAME",
+    shell_complete=offered("prompt_commands"),
+    help="A command of your own, with the prompt as its words.",
+)
 @click.option("--no-mcp", is_flag=True, help="Start none of the MCP servers in the settings.")
+@click.option("--no-hooks", is_flag=True, help="Run none of the hooks in the settings.")
 @click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
 @click.option(
     "--add-dir",

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 
 class Signal:
@@ -20,12 +21,14 @@ class Signal:
     under one: no order of set and listen can deadlock or lose a signal.
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_is_set", "_lock", "_parent", "_parent_key")
+    __slots__ = ("__weakref__", "_callbacks", "_is_set", "_parent", "_parent_key", "lock")
 
-    def __init__(self, parent: Signal | None = None) -> None:
+    def __init__(self, parent: Signal | None = None, lock: AbstractContextManager[object] | None = None) -> None:
         self._is_set = False
         self._callbacks: dict[object, Callable[[], None]] = {}
-        self._lock = threading.RLock()  # the garbage collector may call back in while it is held
+        # Reentrant: the garbage collector may call back in while it is held.
+        self.lock = threading.RLock() if lock is None else lock
+        """Guards the signal, and whatever its holders make only once."""
         self._parent = parent
         self._parent_key: object | None = None
 
@@ -35,7 +38,7 @@ class Signal:
 
     def set(self) -> None:
         """Sets it and calls what was registered, in order, in this thread. Later calls do nothing."""
-        with self._lock:
+        with self.lock:
             if self._is_set:
                 return
             self._is_set = True
@@ -55,7 +58,7 @@ class Signal:
         return key
 
     def remove_callback(self, key: object | None) -> None:
-        with self._lock:
+        with self.lock:
             self._callbacks.pop(key, None)
             if not self._callbacks:
                 self._leave_parent()
@@ -74,7 +77,7 @@ class Signal:
 
     def _register(self, callback: Callable[[], None]) -> object | None:
         """A key, or `None` if the signal is set already and the callback was not taken."""
-        with self._lock:
+        with self.lock:
             if self._is_set:
                 return None
             if self._parent is not None and self._parent_key is None:

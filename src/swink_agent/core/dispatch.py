@@ -6,25 +6,24 @@
     suspend   calls that were deferred get their pending results, unless steering or an abort cancelled them
 
 Owns the batch. Every call gets exactly one result and one `ToolExecutionEnd`, whatever happens: a call that has no
-result when the batch ends gets one that says why. Updates are relayed in `run/relay`; `run/pending` defers calls, and
-`run/resuming` runs the batch of a reply whose answers came later.
+result when the batch ends gets one that says why. `run/approving` asks for approval, `run/relay` passes updates on,
+`run/pending` defers calls, and `run/resuming` runs the batch of a reply whose answers came later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from .approval import ApprovalMode, Approve, ApproveWith, Defer, Grant, ProposedCall, Reject
-from .errors import ToolError
-from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
+from .approval import ApprovalMode
+from .events import ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .run.consulting import consult_before_dispatch
 from .run.failures import as_agent_error
@@ -43,7 +42,7 @@ from .types import (
     ToolResultMessage,
     extract_text,
 )
-from .values.value import copy_json, frozen_json, show
+from .values.value import copy_json, frozen_json, is_same_json, show
 
 if TYPE_CHECKING:
     from .events import DeferralKind
@@ -61,12 +60,10 @@ _CANCELLED_TEXTS: dict[_Cancellation, str] = {
 }
 """What the model reads for it."""
 
-_OTHER_ACCESS = "the answer changed the access that was asked about; make the call again to ask for other access"
-
 GRACE = 0.05
 """Seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch."""
 
-_ENABLED, _BYPASSED = ApprovalMode.ENABLED, ApprovalMode.BYPASSED
+_ENABLED = ApprovalMode.ENABLED
 _RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
 _SKIPPED = ToolOutcome.SKIPPED
 _MESSAGE = attrgetter("message")
@@ -74,24 +71,11 @@ _MESSAGE = attrgetter("message")
 log = logging.getLogger("swink_agent")
 
 
-async def dispatch(
+def dispatch(
     run: Run, message: AssistantMessage, calls: Sequence[ToolCall]
-) -> tuple[tuple[ToolResultMessage, ...], bool]:
+) -> Coroutine[Any, Any, tuple[tuple[ToolResultMessage, ...], bool]]:
     """Runs a message's calls; returns their results and whether steering interrupted them."""
-    batch = Batch(run, message, calls)
-    try:
-        if batch.needs_screening:
-            await batch.screen()
-        if batch.needs_approval:
-            await batch.approve()
-        await batch.execute()
-    except Interrupted:
-        pass
-    if not batch.is_complete:
-        await batch.leave()
-    if run.delegations is not None:
-        run.delegations.settle([call.spent for call in batch.calls])
-    return tuple(map(_MESSAGE, batch.calls)), batch.was_steered
+    return Batch(run, message, calls).results()
 
 
 class Batch:
@@ -103,7 +87,6 @@ class Batch:
         "_running",
         "_steering_deadline",
         "calls",
-        "deferred",
         "needs_approval",
         "needs_screening",
         "run",
@@ -120,12 +103,9 @@ class Batch:
         """How many calls run, or have ended and are not finished yet."""
         self._finished: list[CallState] = []
         """Calls that have ended and have no result yet."""
-        self._queued: list[CallState] = []
+        self._queued: Sequence[CallState] = ()
         """Calls that wait until fewer calls of their tool run."""
-        self.deferred: dict[CallState, None] = {}
-        """Calls that wait for an answer. They have their pending results when the batch ends."""
         self._steering_deadline: float | None = None
-        # Most batches need neither step; a check here costs less than a coroutine.
         self.needs_screening = bool(run.config.pre_dispatch_policies)
         is_all_asked = run.config.approval_mode == _ENABLED
         self.needs_approval = False
@@ -139,15 +119,72 @@ class Batch:
             if tool is None:
                 self.needs_screening = True
             elif is_all_asked or getattr(tool, "requires_approval", False):
-                self.needs_approval = True  # perhaps: `_needs_approval` decides for each call
+                self.needs_approval = True  # perhaps: `approving` decides for each call
             if block.partial_json is not None:
                 if message.stop_reason == StopReason.LENGTH:
-                    self._refuse(
+                    self.refuse(
                         call, f"tool call not run: {CUT_OFF}; send a shorter call", ToolOutcome.INCOMPLETE, CUT_OFF
                     )
                 else:
                     problem = not_an_object(block.partial_json)
-                    self._refuse(call, f"invalid arguments for {block.name}: {problem}", _INVALID, problem)
+                    self.refuse(call, f"invalid arguments for {block.name}: {problem}", _INVALID, problem)
+
+    async def prepare(self) -> None:
+        """Refuses the calls that must not run. The others are ready to run afterwards."""
+        if self.needs_screening:
+            await self.screen()
+        if self.needs_approval:
+            from .run.approving import approve  # on use: many agents need no approval
+
+            await approve(self)
+
+    async def results(self) -> tuple[tuple[ToolResultMessage, ...], bool]:
+        """Runs the calls, group by group; returns their results and whether steering interrupted them."""
+        run, supervisor = self.run, self.supervisor
+        try:
+            if self.needs_screening or self.needs_approval:
+                await self.prepare()
+            ready = self._those_that_run()
+            is_one_group = not ready or run.config.tool_execution == "concurrent"
+            groups = [ready] if is_one_group else await self._groups(ready)
+            while groups and ready and not (self.was_steered or supervisor.is_interrupted):
+                group = groups.pop(0)
+                if run.toolbox.options:
+                    group = self._admitted(group)
+                recorder = run.transcript.recorder
+                if recorder is not None:
+                    self._record_starts(group, recorder)
+                    if not recorder.is_safe(run.state) and not await self._may_start():
+                        break
+                is_alone = len(group) == 1  # else all start before the first one takes a step
+                for call in group:
+                    self._start(call, is_alone)
+                while self._running or self._queued:
+                    if self._queued:
+                        await self._start_queued()
+                    if self._steering_deadline is not None:
+                        await supervisor.park(self._has_news, self._steering_deadline)
+                    else:
+                        while not (self._finished or supervisor.is_interrupted or self._has_news()):
+                            try:
+                                await supervisor.nap()
+                            except asyncio.CancelledError as error:
+                                supervisor.take_cancellation(error)
+                    if supervisor.is_interrupted:
+                        break
+                    while self._finished:
+                        self._finish(self._finished.pop(0))
+                        if run.has_to_poll and not self.was_steered and await run.poll("steering"):
+                            self._steer()
+                    if run.steering or run.channel is not None or self._steering_deadline is not None:
+                        await self._take_news()
+        except Interrupted:
+            pass
+        if not self.is_complete:
+            await self.leave()
+        if run.delegations is not None:
+            run.delegations.settle([call.spent for call in self.calls])
+        return tuple(map(_MESSAGE, self.calls)), self.was_steered
 
     @property
     def is_complete(self) -> bool:
@@ -164,7 +201,7 @@ class Batch:
         """The calls that run, or have ended and are not finished yet."""
         return [call for call in self.calls if call.context is not None] if self._running else []
 
-    def _resolve(
+    def resolve(
         self, call: CallState, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
     ) -> None:
         """Gives the call its one result, without secrets. Without a `reason`, the text of an error is the reason."""
@@ -186,8 +223,10 @@ class Batch:
         run.executing.pop(call.id, None)
         if call.has_slot:
             self._free_slot(call)
-        if self.deferred and self.deferred.pop(call, 0) is None and recorder is not None:
-            recorder.forget(call.waiting)  # steering, an abort or a failing journal ended it after all
+        if call.waiting is not None:  # steering, an abort or a failing journal ended it after all
+            if recorder is not None:
+                recorder.forget(call.waiting)
+            call.waiting = None
         if recorder is not None:
             recorder.resolved(message, call.index, run.state, call.facts(reason or "", recorder.call_facts))
         if run.audience.all:
@@ -202,12 +241,12 @@ class Batch:
         if call.tool is not None:
             self.run.slots.leave(call.tool, (self.run.id, call.id))
 
-    def _refuse(self, call: CallState, why: str, outcome: ToolOutcome, reason: str | None = None) -> None:
+    def refuse(self, call: CallState, why: str, outcome: ToolOutcome, reason: str | None = None) -> None:
         """Gives a call that did not run to its end a result that says why; `reason` is the bare cause."""
-        self._resolve(call, AgentToolResult.error(why), outcome, reason)
+        self.resolve(call, AgentToolResult.error(why), outcome, reason)
 
-    def _cancel(self, call: CallState, why: _Cancellation) -> None:
-        self._refuse(call, _CANCELLED_TEXTS[why], _CANCELLED, why)
+    def cancel(self, call: CallState, why: _Cancellation) -> None:
+        self.refuse(call, _CANCELLED_TEXTS[why], _CANCELLED, why)
 
     async def leave(self) -> None:
         """Ends running calls, and gives every call without a result one that says why."""
@@ -215,16 +254,16 @@ class Batch:
         if self.running:
             await self._end_running()
         stop = self.run.stopped_by
-        if self.deferred and stop is None and not self.supervisor.is_interrupted:
-            await self._suspend()
+        if stop is None and not self.supervisor.is_interrupted:
+            await self._suspend([call for call in self.unresolved if call.waiting is not None])
         for call in self.unresolved:
             if self.supervisor.is_interrupted:
-                self._cancel(call, "aborted")
+                self.cancel(call, "aborted")
             elif stop is None:
-                self._cancel(call, "steering")
+                self.cancel(call, "steering")
             else:
                 text = f"tool call not run: policy {stop.policy} stopped the run"
-                self._refuse(call, f"{text}: {stop.reason}" if stop.reason else text, _SKIPPED, stop.reason)
+                self.refuse(call, f"{text}: {stop.reason}" if stop.reason else text, _SKIPPED, stop.reason)
 
     # -- screening -----------------------------------------------------------------------------------------------
 
@@ -233,16 +272,16 @@ class Batch:
         if self.run.config.pre_dispatch_policies:
             snapshot = self.run.policy_context()
             for call in self.unresolved:
-                await self._screen_one(call, snapshot)
+                await self.screen_one(call, snapshot)
                 if self.run.stopped_by is not None:
                     return
         for call in self.unresolved:
             if call.tool is None:
                 names = ", ".join(self.run.toolbox) or "none"
                 problem = f"unknown tool {show(call.name)}"
-                self._refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
+                self.refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
 
-    async def _screen_one(self, call: CallState, snapshot: PolicyContext) -> None:
+    async def screen_one(self, call: CallState, snapshot: PolicyContext) -> None:
         is_ours = call.name in self.run.unasked_tools
         shown = copy_json(call.arguments)  # a policy may change them in place
         context = PreDispatchContext(snapshot, call.id, call.name, shown, is_ours)
@@ -253,227 +292,58 @@ class Batch:
         match verdict:
             case None:  # by far the most frequent
                 try:
-                    if not _are_same(context.arguments, call.arguments):
+                    if not is_same_json(context.arguments, call.arguments):
                         call.arguments = frozen_json(context.arguments)
                 except RecursionError:
                     problem = "a policy set arguments that contain themselves"
-                    self._refuse(call, f"tool call skipped: {problem}", _SKIPPED, problem)
+                    self.refuse(call, f"tool call skipped: {problem}", _SKIPPED, problem)
             case PolicyStop():
                 self.run.stopped_by = verdict
             case Skip():
-                self._refuse(call, f"tool call skipped: {verdict.reason}", _SKIPPED, verdict.reason)
-
-    # -- approval ------------------------------------------------------------------------------------------------
-
-    async def approve(self) -> None:
-        for call in self.unresolved:
-            if self.run.stopped_by is not None or self.supervisor.is_interrupted:
-                return
-            if not self._needs_approval(call) or await self._is_foreseen(call):
-                continue
-            scope = await self._scope(call)
-            if scope is None:
-                continue
-            self.run.emit(ToolApprovalRequested(call.id, call.name, call.arguments, scope))
-            answer = Reject("aborted")
-            call.approval = "asked"
-            try:
-                answer = await self._ask(call, scope)
-            finally:
-                if not isinstance(answer, Defer):
-                    self._tell_answer(call, answer)
-            if isinstance(answer, Defer):
-                self._defer(call, "approval", answer.reason, scope)
-            else:
-                await self._act_on(call, answer, scope)
-
-    async def _act_on(self, call: CallState, answer: Approve | ApproveWith | Reject, scope: dict[str, Any]) -> None:
-        """Rejects the call, or gives it the grant with which it runs."""
-        if isinstance(answer, Reject):
-            text = f"tool call rejected: {answer.reason}" if answer.reason else "tool call rejected"
-            self._refuse(call, text, ToolOutcome.REJECTED, answer.reason)
-            return
-        granted: dict[str, Any] | None = scope
-        if isinstance(answer, ApproveWith):
-            call.arguments, call.note = answer.arguments, answer.note
-            if self.run.config.pre_dispatch_policies:
-                await self._screen_one(call, self.run.policy_context())
-            granted = None if call.message is not None else await self._scope(call)
-            if granted is not None and not _are_same(granted.get("access"), scope.get("access")):
-                self._refuse(call, f"tool call rejected: {_OTHER_ACCESS}", ToolOutcome.REJECTED, _OTHER_ACCESS)
-                return
-        if granted is not None:
-            reads_only = isinstance(answer, Approve) and answer.reads_only
-            call.grant = Grant(call.name, call.arguments, granted, reads_only)
-
-    def _tell_answer(self, call: CallState, answer: Approve | ApproveWith | Reject) -> None:
-        call.approval = "rejected" if isinstance(answer, Reject) else "approved"
-        if not self.run.audience.all:
-            return
-        reason = self.run.redactor.redact(answer.reason) if isinstance(answer, Reject) else ""
-        note = self.run.redactor.redact(answer.note) if isinstance(answer, ApproveWith) else ""
-        self.run.emit(ToolApprovalResolved(call.id, call.name, not isinstance(answer, Reject), reason, note))
-
-    async def _is_foreseen(self, call: CallState) -> bool:
-        """Whether the tool foresees that it would refuse the call: then that is the result, and no one is asked."""
-        foresee = getattr(call.tool, "foresee", None)
-        if foresee is None or self.run.toolbox.problems(call.name, call.arguments) is not None:
-            return False
-        arguments, context = call.arguments, self._context_for(call)
-        try:
-            refusal = await self.supervisor.wait(self.run.threads.run(lambda: foresee(arguments, context)))
-        except ToolError as error:
-            refusal = error_result(error)
-        except Exception:  # `foresee` is optional: the call itself reports what is wrong
-            log.debug("%s could not say whether it would act", call.name, exc_info=True)
-            return False
-        if refusal is not None:
-            self._resolve(call, refusal, _FAILED)
-        return refusal is not None
-
-    async def _scope(self, call: CallState) -> dict[str, Any] | None:
-        """Returns the tool's approval scope; `None` if the tool refused the call, which then has its result.
-
-        It runs in a thread, as it may read files or try a sandbox. If it fails, the scope matches nothing that the tool
-        does.
-        """
-        scope_of = getattr(call.tool, "approval_scope", None)
-        if scope_of is None:
-            return {}
-        arguments = call.arguments
-        try:
-            return frozen_json(await self.supervisor.wait(self.run.threads.run(lambda: scope_of(arguments))))
-        except ToolError as error:
-            self._resolve(call, error_result(error), _FAILED)
-            return None
-        except Exception as error:
-            log.debug("%s could not say where it would act", call.name, exc_info=True)
-            return frozen_json({"unknown": type(error).__name__})
-
-    def _needs_approval(self, call: CallState) -> bool:
-        mode = self.run.config.approval_mode
-        is_asked_for = mode == _ENABLED or getattr(call.tool, "requires_approval", False)
-        return bool(is_asked_for) and mode != _BYPASSED and call.name not in self.run.unasked_tools
-
-    async def _ask(self, call: CallState, scope: dict[str, Any]) -> Approve | ApproveWith | Reject | Defer:
-        """Returns the answer; anything but a clear yes is a rejection."""
-        if self.supervisor.is_interrupted:
-            raise Interrupted
-        if (run := self.run).config.approve is None:
-            return Reject("it needs approval and there is nobody to ask: give the agent an approve callback")
-        # Copies: what the callback does to its request changes nothing.
-        request = ProposedCall(call.id, call.name, copy_json(call.arguments), copy_json(scope), run.delegates)
-        try:
-            answer: object = await self.supervisor.ask(run.config.approve, request)
-        except Exception as error:
-            log.exception("the approval callback failed: the call of %s is rejected", call.name)
-            return Reject(f"the approval callback failed: {type(error).__name__}")
-        match answer:
-            case Approve() | Reject() | Defer():
-                return answer
-            case ApproveWith():
-                if not isinstance(cast("object", answer.arguments), dict):
-                    kind = type(answer.arguments).__name__
-                    return Reject(f"the arguments in the callback's ApproveWith are a {kind}, and not a dict")
-                try:
-                    arguments = frozen_json(answer.arguments)
-                except RecursionError:
-                    return Reject("the approval callback answered arguments that contain themselves")
-                return ApproveWith(arguments, answer.note if isinstance(cast("object", answer.note), str) else "")
-            case True:
-                return Approve()
-            case False:
-                return Reject()
-            case _:
-                return Reject(f"the approval callback answered {type(answer).__name__}, which is not an approval")
+                self.refuse(call, f"tool call skipped: {verdict.reason}", _SKIPPED, verdict.reason)
 
     # -- deferral ------------------------------------------------------------------------------------------------
 
-    def _defer(
-        self, call: CallState, kind: DeferralKind, reason: str = "", scope: dict[str, Any] | None = None
-    ) -> None:
+    def defer(self, call: CallState, kind: DeferralKind, reason: str = "", scope: dict[str, Any] | None = None) -> None:
         """Lets a call wait for an answer, unless its arguments are invalid."""
         from .run.pending import defer  # on use: most runs defer nothing
 
         problem = self.run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
-            self._refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
+            self.refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
         else:
             defer(self.run, call, kind, reason, scope or {})
-            self.deferred[call] = None
 
-    async def _suspend(self) -> None:
+    async def _suspend(self, deferred: list[CallState]) -> None:
         """Gives the deferred calls their pending results, unless steering came."""
         run = self.run
+        if not deferred:
+            return
         if not self.was_steered and (run.has_to_poll or run.steering):
             with suppress(Interrupted):
                 self.was_steered = await run.poll("steering")
         if self.was_steered or self.supervisor.is_interrupted:
             return
-        for call in self.deferred:
+        for call in deferred:
             call.message = call.waiting
         run.is_waiting = True
 
     # -- execution -----------------------------------------------------------------------------------------------
 
-    async def execute(self) -> None:
-        """Runs the calls without a result, group by group."""
-        run, supervisor = self.run, self.supervisor
-        if run.stopped_by is not None:
-            return
-        ready = self.unresolved
-        if self.deferred or run.toolbox.options:
-            ready = self._those_that_run(ready)
-        groups = [ready] if run.config.tool_execution == "concurrent" else await self._groups(ready)
-        for group in groups:
-            if self.was_steered or supervisor.is_interrupted:
-                return
-            if run.toolbox.options:
-                group = self._admitted(group)
-            recorder = run.transcript.recorder
-            if recorder is not None:
-                self._record_starts(group, recorder)
-                if not recorder.is_safe(run.state) and not await self._may_start():
-                    return
-            is_alone = len(group) == 1  # else all start before the first one takes a step
-            for call in group:
-                self._start(call, is_alone)
-            while self._running or self._queued:
-                if self._queued:
-                    await self._start_queued()
-                if self._steering_deadline is not None:
-                    await supervisor.park(self._has_news, self._steering_deadline)
-                else:
-                    while not (self._finished or supervisor.is_interrupted or self._has_news()):
-                        try:
-                            await supervisor.nap()
-                        except asyncio.CancelledError as error:
-                            supervisor.take_cancellation(error)
-                if supervisor.is_interrupted:
-                    return
-                while self._finished:
-                    self._finish(self._finished.pop(0))
-                    if run.has_to_poll and not self.was_steered and await run.poll("steering"):
-                        self._steer()
-                if run.steering or run.channel is not None or self._steering_deadline is not None:
-                    await self._take_news()
+    def _those_that_run(self) -> list[CallState]:
+        """Defers the calls that the application runs, and returns those that run here: none in a run that is over."""
+        if self.run.stopped_by is not None:
+            return []
+        for call in self.calls if self.run.toolbox.options else ():
+            if call.options is not None and call.options.external and call.message is None and call.waiting is None:
+                self.defer(call, "external")
+        return [call for call in self.calls if call.message is None and call.waiting is None]
 
-    def _those_that_run(self, calls: list[CallState]) -> list[CallState]:
-        """Defers the calls that the application runs, and returns those that run here."""
-        for call in calls:
-            if call.options is not None and call.options.external and call not in self.deferred:
-                self._defer(call, "external")
-        return [call for call in calls if call.message is None and call not in self.deferred]
-
-    def _admitted(self, calls: list[CallState]) -> list[CallState]:
+    def _admitted(self, calls: Sequence[CallState]) -> list[CallState]:
         """Returns the calls that may start now. The others wait until fewer calls of their tools run."""
-        admitted: list[CallState] = []
-        for call in calls:
-            if self._may_run(call):
-                admitted.append(call)
-            else:
-                self._queued.append(call)
-        if self._queued:
+        admitted = [call for call in calls if self._may_run(call)]
+        if len(admitted) < len(calls):
+            self._queued = (*self._queued, *[call for call in calls if call not in admitted])
             self.run.slots.tell(self._look_again)
         return admitted
 
@@ -497,14 +367,14 @@ class Batch:
 
     def _leave_queue(self) -> None:
         """Gives up the calls that wait for their turn."""
-        queued, self._queued = self._queued, []
+        queued, self._queued = self._queued, ()
         for call in queued:
             if call.has_slot:
                 self._free_slot(call)
 
     async def _start_queued(self) -> None:
         """Starts the calls whose turn it is."""
-        queued, self._queued = self._queued, []
+        queued, self._queued = self._queued, ()
         admitted = self._admitted(queued)
         recorder = self.run.transcript.recorder
         if admitted and recorder is not None:
@@ -534,7 +404,7 @@ class Batch:
         except Exception as error:
             run.refusal = as_agent_error(error, "the journal")
             for call in self.unresolved:
-                self._refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN, str(run.refusal))
+                self.refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN, str(run.refusal))
             return False
         return True
 
@@ -552,7 +422,7 @@ class Batch:
             log.exception("the tool execution strategy failed: no call of the batch is run")
             for call in ready:
                 problem = f"tool execution strategy: {error}"
-                self._refuse(call, f"tool call not run: {problem}", ToolOutcome.NEVER_RAN, problem)
+                self.refuse(call, f"tool call not run: {problem}", ToolOutcome.NEVER_RAN, problem)
             return []
         return [[ready[index] for index in group] for group in groups]
 
@@ -563,7 +433,7 @@ class Batch:
             return
         problem = None if call.is_checked else run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
-            self._refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
+            self.refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
             return
         run.executing[call.id] = None
         call.began = monotonic()
@@ -572,7 +442,7 @@ class Batch:
             run.emit(ToolExecutionStart(call.id, call.name, call.arguments, scope))
             if self.supervisor.is_interrupted:
                 return  # a subscriber aborted the run
-        call.context = context = self._context_for(call, call.report)
+        call.context = context = self.context_for(call, call.report)
         self._running += 1
         work = self._invoke(call, tool, context)
         if run.observers:
@@ -581,7 +451,7 @@ class Batch:
             work = observed(run.observers, context, work)
         call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
 
-    def _context_for(self, call: CallState, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
+    def context_for(self, call: CallState, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
         run = self.run
         return ToolContext(
             call.id,
@@ -610,9 +480,7 @@ class Batch:
                 given = await run_attempts(self.run, call, tool, context, call.options)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
             masked = masked_unless_long(self.run, result)
-            if masked is None:  # masking it here would block the event loop
-                masked = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
-            call.given = call.masked = masked
+            call.given = call.masked = await self._masked_in_thread(result) if masked is None else masked
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -623,10 +491,14 @@ class Batch:
             self._finished.append(call)
             self.supervisor.wake()
 
+    async def _masked_in_thread(self, result: AgentToolResult) -> AgentToolResult:
+        """Masks a result that is so long that masking it here would block the event loop."""
+        return await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
+
     async def _take_news(self) -> None:
         """Handles what may come besides results: updates that the channel has room for, steering, and its deadline."""
         run = self.run
-        for relay in list(run.backlog):
+        for relay in () if run.channel is None else list(run.channel.backlog):
             relay.pump()
         if not self.was_steered and run.steering and await run.poll("steering"):
             self._steer()
@@ -644,7 +516,7 @@ class Batch:
         if self._queued and any(call.has_slot for call in self._queued):
             return True
         channel = self.run.channel
-        return bool(self.run.backlog and channel is not None and channel.has_room())
+        return channel is not None and bool(channel.backlog) and channel.has_room()
 
     def _steer(self) -> None:
         """Cancels the tokens of running calls, except of tools that finish when steered."""
@@ -704,20 +576,19 @@ class Batch:
             if call.has_slot:
                 self._free_slot(call)
             keep_waiting(self.run, call, call.waits_for)
-            self.deferred[call] = None
             return
         if result is None or forced is not None or (task is not None and task.cancelled()):
             is_aborted = self.supervisor.is_interrupted
-            self._cancel(call, forced or ("aborted" if is_aborted else "steering" if self.was_steered else "tool"))
+            self.cancel(call, forced or ("aborted" if is_aborted else "steering" if self.was_steered else "tool"))
             return
         if not result.is_error:
-            self._resolve(call, result, _RAN, "")
+            self.resolve(call, result, _RAN, "")
             return
         outcome = _FAILED if call.has_timed_out else _outcome_of_error(context)
         reason = None
         if outcome is _CANCELLED:  # it saw the cancellation, and returned its own error
             reason = "aborted" if self.supervisor.is_interrupted else "steering"
-        self._resolve(call, result, outcome, reason)
+        self.resolve(call, result, outcome, reason)
 
 
 def _waits_for(error: BaseException) -> Pending | None:
@@ -735,19 +606,3 @@ def _outcome_of_error(context: ToolContext | None) -> ToolOutcome:
     if context is not None and context.has_invalid_arguments:
         return _INVALID
     return _CANCELLED if context is not None and context.is_called_off else _FAILED
-
-
-def _are_same(some: Any, others: Any) -> bool:
-    """Whether something is the same JSON as `others`, in which `1`, `1.0` and `true` are three things."""
-    if isinstance(others, dict):
-        known = cast("dict[str, Any]", others)
-        return (
-            isinstance(some, dict)
-            and some.keys() == known.keys()
-            and all(_are_same(value, known[name]) for name, value in cast("dict[str, Any]", some).items())
-        )
-    if isinstance(others, list):
-        items = cast("list[Any]", others)
-        is_as_long = isinstance(some, list) and len(cast("list[Any]", some)) == len(items)
-        return is_as_long and all(map(_are_same, cast("list[Any]", some), items))
-    return type(some) is type(others) and some == others

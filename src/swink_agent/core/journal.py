@@ -177,7 +177,11 @@ class Journal(Protocol):
         ...
 
     async def durable(self) -> None:
-        """Returns when everything recorded so far would be there after a crash. Raises what keeps it from that."""
+        """Returns when everything recorded so far would be there after a crash. Raises what keeps it from that.
+
+        It may also raise after it has written everything: a journal whose run was cancelled elsewhere, or taken over,
+        refuses what would come next. The run ends at once: no model is asked, and no tool starts.
+        """
         ...
 
 

@@ -210,10 +210,11 @@ def checked_answers(answers: Mapping[str, Answer], messages: Sequence[AgentMessa
     unknown = [call_id for call_id in answers if call_id not in waiting]
     if unknown:
         raise NotPending(unknown)
-    return {call_id: _checked(answer, waiting[call_id]) for call_id, answer in answers.items()}
+    return {call_id: checked_answer(answer, waiting[call_id]) for call_id, answer in answers.items()}
 
 
-def _checked(answer: object, call: PendingCall) -> Answer:
+def checked_answer(answer: object, call: PendingCall) -> Answer:
+    """Returns the answer, with `Approve` or `Reject` in place of a bool. Raises `TypeError` if it does not fit."""
     which = f"the call {call.call_id!r} of {call.name}"
     if isinstance(answer, AgentToolResult):
         return _checked_result(answer, which)

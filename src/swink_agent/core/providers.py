@@ -107,6 +107,11 @@ class ProviderStreamFn:
         ask = getattr(self.adapter(model), "native_schema", None)
         return ask is not None and ask(model, schema, has_tools)
 
+    def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
+        """Whether the model can search the web by its provider."""
+        ask = getattr(self.adapter(model), "searches_web", None)
+        return ask is not None and ask(model, has_tools)
+
 
 # -- what is installed ---------------------------------------------------------------------------------------
 

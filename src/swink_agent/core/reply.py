@@ -112,7 +112,7 @@ async def _ask_the_others(run: Run, message: AssistantMessage) -> AssistantMessa
 
 async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> AssistantMessage:
     """Asks one model, as often as the retry strategy says, and once more after a compaction that fixed an overflow."""
-    attempt = 1
+    supervisor, attempt = run.supervisor, 1
     while True:
         assembler = run.assembler = MessageAssembler(model)
         options = run.config.stream_options
@@ -138,12 +138,19 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         reading = _read(run, assembler, stream_fn, model, context, options)
         cause: Exception | None = None
         try:
-            await run.supervisor.wait_for(run.supervisor.begin(reading), reading, grace=_LAST_WORD)
+            task = supervisor.begin(reading)
+            while not (task.done() or supervisor.is_interrupted):
+                try:
+                    await supervisor.nap()
+                except asyncio.CancelledError as error:
+                    supervisor.take_cancellation(error)
+            if not task.done() or task.cancelled() or task.exception() is not None:
+                await supervisor.wait_for(task, reading, grace=_LAST_WORD)
         except Exception as error:
             log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
             assembler.fail(StreamFailed(f"the stream function raised {described(error)}"))
             cause = masked_cause(run, error)
-        if run.supervisor.is_interrupted and not assembler.is_finished:
+        if supervisor.is_interrupted and not assembler.is_finished:
             raise Interrupted
         if assembler.failure is not None:
             assembler.failure = explained(run, assembler.failure)
@@ -173,8 +180,8 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
             _report_usage(run, message.usage, message.cost, "overflow")
         else:
             await _back_off(run, MessageRetry(attempt - 1, str(error), delay, message.usage, message.cost))
-        if run.supervisor.is_eager:
-            await run.supervisor.give_way()
+        if supervisor.is_eager:
+            await supervisor.give_way()
 
 
 def _report_usage(run: Run, usage: Usage, cost: Cost, source: UsageSource) -> None:

@@ -49,6 +49,8 @@ class StreamOptions(Value, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
     output_schema: dict[str, Any] | None = None
     """The JSON Schema of the reply's text, an object. For stream functions whose `native_schema` says yes to it."""
+    web_search: bool = False
+    """Whether the model may search the web by its provider's own search, where the adapter knows one."""
 
     def __post_init__(self) -> None:
         if self.transport != "sse":
@@ -167,7 +169,8 @@ class StreamFn(Protocol):
 
     It does not raise for a failure of the provider: it ends with `StreamFailed`. It may have a method
     `native_schema(model, schema, has_tools)` that says whether the model's replies can be held to this JSON Schema by
-    `StreamOptions.output_schema`, next to tools if `has_tools`; without it, a tool takes structured values.
+    `StreamOptions.output_schema`, next to tools if `has_tools`; without it, a tool takes structured values. A method
+    `searches_web(model, has_tools)` says whether it takes `StreamOptions.web_search`.
     """
 
     def __call__(
@@ -225,7 +228,7 @@ _DELTA_OF: dict[type, type] = {Text: TextDelta, Thinking: ThinkingDelta, ToolCal
 _DELTAS = frozenset(_DELTA_OF.values())
 
 
-class _OpenBlock(msgspec.Struct):
+class _OpenBlock(msgspec.Struct, gc=False):
     """A block that is being streamed. Its fragments are collected in a list and joined once."""
 
     kind: type

@@ -84,10 +84,10 @@ class ToolContext(Generic[Deps_co]):
     """What a tool receives in addition to its arguments. Every field has a default, so tests can make one."""
 
     __slots__ = (
-        "_cancel",
         "_on_update",
         "_run_cancel",
         "_source",
+        "_token",
         "call_id",
         "conversation",
         "deps",
@@ -121,8 +121,9 @@ class ToolContext(Generic[Deps_co]):
         self.call_id = call_id
         self.run_id = run_id
         """The id of the run, as policies see it."""
-        self._run_cancel = cancel
-        self._cancel: dict[str, CancellationToken] = {}
+        self._run_cancel = CancellationToken() if cancel is None else cancel
+        self._token: CancellationToken | None = None
+        """The token of the call, once the tool has read it."""
         self.state: MutableMapping[str, Any] = {} if state is None else state
         """The agent's key-value store itself, not a copy."""
         self.execution_root = execution_root
@@ -148,9 +149,11 @@ class ToolContext(Generic[Deps_co]):
     @property
     def cancel(self) -> CancellationToken:
         """Cancelled when the call is no longer wanted. A tool that reads it may still return a partial result."""
-        token = self._cancel.get("token")
-        # Made on first use, since most tools never read it; `setdefault` gives two threads the same token.
-        return token or self._cancel.setdefault("token", CancellationToken(self._run_cancel))
+        if self._token is None:  # made on first use, since most tools never read it
+            with self._run_cancel.lock:  # two threads get the same token
+                if self._token is None:
+                    self._token = CancellationToken(self._run_cancel)
+        return self._token
 
     @property
     def model(self) -> ModelSpec:
@@ -191,13 +194,12 @@ class ToolContext(Generic[Deps_co]):
     @property
     def is_listening(self) -> bool:
         """Whether the tool has read `cancel`: if so, it gets a moment to end by itself."""
-        return bool(self._cancel)
+        return self._token is not None
 
     @property
     def is_called_off(self) -> bool:
         """Whether the tool has read `cancel` and the token is cancelled. This does not count as reading it."""
-        token = self._cancel.get("token")
-        return token is not None and token.is_cancelled
+        return self._token is not None and self._token.is_cancelled
 
     def update(self, partial: str | AgentToolResult) -> None:
         """Reports a partial result while the tool runs. Safe from any thread."""
@@ -357,8 +359,8 @@ class Toolbox(Mapping[str, AgentTool]):
             raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
         self.tools = tuple(tools)
         self._by_name: dict[str, AgentTool] = {}
-        self.options: dict[str, ToolOptions] = {}
-        """The options of the tools that have any."""
+        self.options: dict[str, ToolOptions] | None = None
+        """The options of the tools that have any; `None` if none has."""
         for item in self.tools:
             if isinstance(item, type):
                 raise TypeError(f"the class {item.__name__} is not a tool: write {item.__name__}(…)")
@@ -373,7 +375,7 @@ class Toolbox(Mapping[str, AgentTool]):
                 raise ValueError(f"two tools are named {name!r}: tool names are unique in an agent")
             self._by_name[name] = item
             if (options := ToolOptions.of(item)) is not None:
-                self.options[name] = options
+                self.options = {**(self.options or {}), name: options}
         self._is_without_deps = False
         self._validators: dict[str, Any] = {}
 

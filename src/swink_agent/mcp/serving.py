@@ -46,15 +46,17 @@ def as_mcp_server(
     name: str = "swink-agent",
     approve: ApproveFn | None = None,
     redactor: Redactor | None = None,
+    watch: Callable[[Agent], object] | None = None,
 ) -> Server[Any]:
     """A server of the package `mcp` with these tools, or those of an agent, for any of its transports.
 
     A tool that needs approval runs if `approve`, or the agent's own, says so; without one it is refused. An agent's
-    pre-dispatch policies see every call. `redactor` masks results, in place of the agent's. Raises `MissingExtra`.
+    pre-dispatch policies see every call. `redactor` masks results, in place of the agent's. `watch` is called with the
+    agent of each call before it runs, and may subscribe to its events. Raises `MissingExtra`.
     """
     lowlevel: Any = require("mcp.server", extra="mcp")
     types: Any = require("mcp_types", extra="mcp")
-    calls = _Calls(tools_or_agent, approve, redactor)
+    calls = _Calls(tools_or_agent, approve, redactor, watch)
 
     async def on_list(context: Any, params: Any) -> Any:
         return types.ListToolsResult(
@@ -91,9 +93,10 @@ async def serve_stdio(
     name: str = "swink-agent",
     approve: ApproveFn | None = None,
     redactor: Redactor | None = None,
+    watch: Callable[[Agent], object] | None = None,
 ) -> None:
     """Serves over stdin and stdout until stdin ends. Meanwhile nothing else can write to stdout."""
-    server = as_mcp_server(tools_or_agent, name=name, approve=approve, redactor=redactor)
+    server = as_mcp_server(tools_or_agent, name=name, approve=approve, redactor=redactor, watch=watch)
     stdio: Any = require("mcp.server.stdio", extra="mcp")
     async with stdio.stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
@@ -103,8 +106,13 @@ class _Calls:
     """Runs the calls of a client."""
 
     def __init__(
-        self, given: Iterable[AgentTool] | Agent, approve: ApproveFn | None, redactor: Redactor | None
+        self,
+        given: Iterable[AgentTool] | Agent,
+        approve: ApproveFn | None,
+        redactor: Redactor | None,
+        watch: Callable[[Agent], object] | None,
     ) -> None:
+        self._watch = watch
         self._agent = given if isinstance(given, Agent) else Agent(_CLIENT, stream_fn=_silence, tools=list(given))
         self._approve = approve or self._agent.config.approve
         self._redactor = redactor or self._agent.config.redactor
@@ -133,6 +141,8 @@ class _Calls:
             deps=config.deps,
             state=self._agent.state,
         )
+        if self._watch is not None:
+            self._watch(agent)
         result: AgentToolResult | None = None
         count = 0
         try:

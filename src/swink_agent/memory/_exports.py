@@ -13,6 +13,9 @@ from .errors import SessionNotFound as SessionNotFound
 from .export import export_html as export_html
 from .export import export_json as export_json
 from .export import export_markdown as export_markdown
+from .log.decoding import EntryDecoder as EntryDecoder
+from .log.fold import Fold as Fold
+from .log.masking import masked as masked
 from .log.records import LabelAdded as LabelAdded
 from .log.records import NoteAdded as NoteAdded
 from .log.records import SessionRecord as SessionRecord
@@ -21,14 +24,17 @@ from .log.records import Summary as Summary
 from .log.records import TitleChanged as TitleChanged
 from .log.records import UnknownMessage as UnknownMessage
 from .log.records import UnknownRecord as UnknownRecord
+from .log.records import encode_line as encode_line
 from .replaying.divergence import Divergence as Divergence
 from .replaying.divergence import ReplayReport as ReplayReport
 from .replaying.playing import replay as replay
 from .search.index import SearchHit as SearchHit
 from .search.index import SessionIndex as SessionIndex
 from .sessions.info import SessionInfo as SessionInfo
+from .sessions.resuming import past_of as past_of
 from .sessions.session import LoadedSession as LoadedSession
 from .sessions.session import Session as Session
+from .sessions.session import session_from_lines as session_from_lines
 from .sessions.store import AsyncSessionStore as AsyncSessionStore
 from .sessions.store import JsonlSessionStore as JsonlSessionStore
 from .sessions.store import SessionStore as SessionStore

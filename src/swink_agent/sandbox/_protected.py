@@ -14,14 +14,14 @@ from enum import StrEnum
 
 from swink_agent.core.values.value import Value
 
-from ._places import why_not_entered
+from ._places import folders_above, why_not_entered
 from ._presence import lock_path
 from .errors import UnfitFolder
 from .kernel.mounts import network_mounts
-from .profile import SandboxProfile, is_beneath
+from .profile import EDITOR_PROTECTED, SandboxProfile, is_beneath
 from .programs import run_at_start, way_to
 from .repositories.admission import is_settings
-from .repositories.enclosing import is_git_folder
+from .repositories.enclosing import is_git_folder, is_layout
 from .repositories.git_config import LARGEST, Setting, read_settings
 
 PLACEHOLDER_STAMP = 347155199
@@ -285,6 +285,29 @@ def run_by_repositories(root: str, folder: str) -> tuple[str, ...]:
             found.update(dict.fromkeys([*_named_in_config(git, root), *_behind_hooks(git, root)]))
         folder = os.path.dirname(folder)
     return tuple(found)
+
+
+def read_only_around(folder: str, profile: SandboxProfile) -> str | None:
+    """What would be read-only if a folder around this one could be written, and no longer is if this one can; or None.
+
+    That is a path that this folder is in, and what a repository around it runs from it.
+    """
+    for above in folders_above(folder):
+        if is_git_folder(above) or _is_bare(above):
+            return above
+        named = [os.path.join(above, name) for name in (*profile.protected, *EDITOR_PROTECTED)]
+        named = [path for path in named if is_beneath(folder, path)]
+        git = os.path.join(above, ".git")
+        if os.path.isdir(git) and not os.path.islink(git):
+            named += [*_named_in_config(git, above), *_behind_hooks(git, above)]
+        for path in named:
+            if is_beneath(folder, path) or is_beneath(path, folder):
+                return path
+    return None
+
+
+def _is_bare(folder: str) -> bool:
+    return is_layout(name for name in ("HEAD", "objects", "refs") if os.path.lexists(os.path.join(folder, name)))
 
 
 def _is_relative(place: str) -> bool:

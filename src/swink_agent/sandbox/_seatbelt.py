@@ -105,7 +105,7 @@ class SeatbeltSandbox(PlainSandbox):
             from .network.serving import SharedProxy
 
             token = secrets.token_urlsafe(24)
-            self._proxy = SharedProxy(self._new_proxy(token), self._listener, token)
+            self._proxy = SharedProxy(self.profile.proxied_hosts, self.ways_out, self._listener, token)
         return self._proxy
 
     def close(self) -> None:

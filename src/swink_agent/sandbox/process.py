@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from subprocess import DEVNULL
 from types import TracebackType
-from typing import Any, cast
+from typing import cast
 
 from .errors import BackendReport, SandboxClosed, SandboxError
 from .network.reached import Reached, ReachedLog
@@ -131,13 +131,6 @@ class Sandbox(ABC):
         """Held while a back end decides what a command sees: event loops in several threads may start commands."""
         self._owner = os.getpid()
         self._closed = False
-
-    def _new_proxy(self, token: str = "") -> Any:
-        """For back ends: a `Proxy` for the profile's hosts. `token`: the password that commands must give."""
-        from .network.proxy import Proxy  # on use: most profiles name no hosts
-
-        resolve, connect = self.ways_out
-        return Proxy(self.profile.proxied_hosts, resolve=resolve, connect=connect, token=token)
 
     @property
     def fingerprint(self) -> str:

@@ -288,6 +288,16 @@ def runs_as_a_whole(folder: str) -> bool:
     ) or any(folder == os.path.realpath(os.path.join(home, name)) for home in homes for name in _OF_PROGRAMS)
 
 
+def runs_at_home(folder: str) -> bool:
+    """Whether the folder is a part of the home folder that is read-only when the home folder may be written."""
+    whole = [name for name in HOME_PROTECTED if name not in RUN_FROM_A_FOLDER and name not in _OF_PROGRAMS]
+    parts = [os.path.join(name, part) for name, inner in RUN_FROM_A_FOLDER.items() for part in inner]
+    homes = [os.path.realpath(home) for home in home_folders()]
+    return any(
+        is_beneath(folder, os.path.realpath(os.path.join(home, name))) for home in homes for name in (*whole, *parts)
+    )
+
+
 @lru_cache(maxsize=8)
 def _watched(hidden: tuple[str, ...], write: tuple[str, ...]) -> tuple[str, ...]:
     """The hidden paths whose creation is watched. Cached, because there are many and every command needs them."""

@@ -7,11 +7,12 @@ folders, the system, and the folders of programs and their caches, but not the r
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
 from .profile import SandboxProfile, is_beneath
+from .programs import way_to
 
 _BY_VARIABLE = (
     *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "CARGO_HOME", "RUSTUP_HOME", "GOROOT", "GOPATH", "JAVA_HOME"),
@@ -76,7 +77,7 @@ def profile_with_access(
     reached = () if network else (*base.hosts, *hosts)
     reads = base.read
     if reads is None and (network or reached):
-        reads = (*base.write, *tool_folders(base.environment))
+        reads = (*base.write, *tool_folders(base.environment, outside=(*base.write, *added)))
     return replace(
         base,
         hosts=tuple(reached),
@@ -87,16 +88,22 @@ def profile_with_access(
     )
 
 
-def tool_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
+def tool_folders(environment: Mapping[str, str], *, outside: Collection[str] = ()) -> tuple[str, ...]:
     """The folders outside of the system that programs are in, and their caches, as far as they exist.
 
     By `PATH` and other variables of the environment, and by their usual names in the home folder. Never the home folder
-    itself or one that holds it.
+    itself or one that holds it, and none on the way to which is one of `outside`: a command that writes there could
+    make a link to any other folder.
     """
     home = os.path.realpath(os.path.expanduser("~"))
-    paths = dict.fromkeys(os.path.realpath(path) for path in (*_named(environment), *_at_home(home)))
+    named = [path for path in (*_named(environment), *_at_home(home)) if not _leads_through(path, outside)]
+    paths = dict.fromkeys(map(os.path.realpath, named))
     found = [path for path in paths if not is_beneath(home, path) and path != os.path.sep and os.path.exists(path)]
     return tuple(path for path in found if not any(is_beneath(path, outer) for outer in found if outer != path))
+
+
+def _leads_through(path: str, folders: Collection[str]) -> bool:
+    return any(is_beneath(place, folder) for place in way_to(path) for folder in folders)
 
 
 def _named(environment: Mapping[str, str]) -> Iterator[str]:
@@ -106,9 +113,9 @@ def _named(environment: Mapping[str, str]) -> Iterator[str]:
     for path in environment.get("PATH", "").split(os.pathsep):
         if os.path.isabs(path):
             yield path
-            above = os.path.realpath(os.path.dirname(path.rstrip(os.path.sep)))
+            above = os.path.dirname(path.rstrip(os.path.sep))
             # What programs need beside them: `lib`, `share`. Not of `~/.local`, which has more than programs in it.
-            if os.path.basename(path.rstrip(os.path.sep)) in _OF_PROGRAMS and above != local:
+            if os.path.basename(path.rstrip(os.path.sep)) in _OF_PROGRAMS and os.path.realpath(above) != local:
                 yield above
 
 

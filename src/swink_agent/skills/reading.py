@@ -12,6 +12,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from swink_agent.core.texts.invisible import is_deceptive
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 6
@@ -21,12 +23,28 @@ class SkillFileError(Exception):
     """A file of a skill cannot be used. The text says why."""
 
 
-def read_beneath(folder: Path, name: str, most: int) -> bytes:
-    """The content of a file beneath a folder. Raises `SkillFileError`, also for links and what is not a file."""
+FolderId = tuple[int, int]
+"""Which folder a path led to: its device and its number there."""
+
+
+def folder_id(folder: Path) -> FolderId | None:
+    """Which folder this is now; `None` if there is none."""
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def read_beneath(folder: Path, name: str, most: int, expected: FolderId | None = None) -> bytes:
+    """The content of a file beneath a folder. Raises `SkillFileError`, also for links and what is not a file.
+
+    With `expected`, the folder must still be that one: what is in its place now may be a link to anywhere.
+    """
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if not parts or name.startswith("/") or ".." in parts or "\0" in name:
         raise SkillFileError(f"{name!r} is not the path of a file in the skill")
-    with _opened(folder, parts[:-1]) as above:
+    with _opened(folder, parts[:-1], expected) as above:
         try:
             descriptor = os.open(parts[-1], _FILE, dir_fd=above)
         except OSError as error:
@@ -41,8 +59,11 @@ def read_beneath(folder: Path, name: str, most: int) -> bytes:
     return data
 
 
-def files_beneath(folder: Path, most: int) -> list[str]:
-    """The files in a folder and in those beneath it, in order, at most so many. Links are left out."""
+def files_beneath(folder: Path, most: int, expected: FolderId | None = None) -> list[str]:
+    """The files in a folder and in those beneath it, in order, at most so many.
+
+    Links are left out, and names with characters that do not show.
+    """
     found: list[str] = []
 
     def walk(descriptor: int, before: str, depth: int) -> None:
@@ -51,6 +72,8 @@ def files_beneath(folder: Path, most: int) -> list[str]:
         for entry in listed:
             if len(found) >= most:
                 return
+            if any(map(is_deceptive, entry.name)):
+                continue
             if entry.is_file(follow_symlinks=False):
                 found.append(before + entry.name)
             elif entry.is_dir(follow_symlinks=False) and depth < _DEEPEST:
@@ -63,19 +86,22 @@ def files_beneath(folder: Path, most: int) -> list[str]:
                 finally:
                     os.close(inner)
 
-    with _opened(folder, []) as root:
+    with _opened(folder, [], expected) as root:
         walk(root, "", 1)
     return found
 
 
 @contextmanager
-def _opened(folder: Path, parts: list[str]) -> Generator[int]:
+def _opened(folder: Path, parts: list[str], expected: FolderId | None) -> Generator[int]:
     """A descriptor of the folder that these parts lead to, each opened without following a link."""
     try:
         current = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise SkillFileError(f"{folder} {_why(error)}") from error
     try:
+        found = os.fstat(current)
+        if expected is not None and (found.st_dev, found.st_ino) != expected:
+            raise SkillFileError(f"{folder} is not the folder that was found at the start")
         for part in parts:
             try:
                 inner = os.open(part, _FOLDER, dir_fd=current)
@@ -90,7 +116,7 @@ def _opened(folder: Path, parts: list[str]) -> Generator[int]:
 
 def _why(error: OSError) -> str:
     if error.errno in (errno.ELOOP, errno.EMLINK):
-        return "is a link, which a skill may not have"
+        return "is a link, which is not followed"
     if error.errno == errno.ENOENT:
         return "does not exist"
     return f"cannot be read: {error.strerror or error}"

@@ -50,11 +50,17 @@ def find_skills(place: str | os.PathLike[str], source: str = "") -> list[Skill]:
     """The skills in a folder of skills, by name, those that cannot be used included. A missing folder has none."""
     try:
         with os.scandir(place) as entries:
-            names = sorted([entry.name for entry in entries if entry.is_dir()])[:_MOST_FOLDERS]
+            found = sorted([(entry.name, entry.is_symlink()) for entry in entries if entry.is_dir()])[:_MOST_FOLDERS]
     except OSError:
         return []
-    folders = [Path(place, name) for name in names]
-    return [read_skill(folder, source) for folder in folders if os.path.lexists(folder / FILE)]
+    skills: list[Skill] = []
+    for name, is_link in found:
+        path = Path(place, name, FILE)
+        if is_link and os.path.lexists(path):
+            skills.append(Skill(name, path=str(path), source=source, problem="its folder is a link"))
+        elif os.path.lexists(path):
+            skills.append(read_skill(path.parent, source))
+    return skills
 
 
 def read_skill(folder: str | os.PathLike[str], source: str = "", data: bytes | None = None) -> Skill:

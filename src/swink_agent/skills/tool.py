@@ -12,7 +12,7 @@ from swink_agent.core.errors import ToolError
 from swink_agent.core.texts.likeness import close_names
 from swink_agent.core.tool import AgentToolResult, ToolContext
 
-from .reading import SkillFileError, files_beneath, read_beneath
+from .reading import FolderId, SkillFileError, files_beneath, folder_id, read_beneath
 from .skill import FILE, Skill
 
 _MOST_NAMED = 64
@@ -58,6 +58,8 @@ class SkillTool:
 
     def __init__(self, skills: Iterable[Skill]) -> None:
         self._skills = {skill.name: skill for skill in usable(skills)}
+        # A command of the agent may replace the folder of a skill by a link later.
+        self._folders = {name: folder_id(skill.folder) for name, skill in self._skills.items()}
         self.parameters_schema: dict[str, Any] = {
             "type": "object",
             "properties": {
@@ -79,10 +81,13 @@ class SkillTool:
             hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(self._skills) or 'none'}"
             raise ToolError(f"no skill is called {arguments['name'][:100]!r}; {hint}")
         details = {"skill": skill.name, "path": skill.path}
+        expected = self._folders[skill.name]
         try:
+            if expected is None:
+                raise SkillFileError("its folder does not exist")
             if (file := arguments.get("file")) and file != FILE:
-                return AgentToolResult.text(_text(skill, file), {**details, "file": file})
-            files = [name for name in files_beneath(skill.folder, _MOST_FILES + 1) if name != FILE]
+                return AgentToolResult.text(_text(skill, file, expected), {**details, "file": file})
+            files = [name for name in files_beneath(skill.folder, _MOST_FILES + 1, expected) if name != FILE]
         except SkillFileError as error:
             raise ToolError(f"the skill {skill.name}: {error}") from error
         listed = "\n".join(f"- {name}" for name in files[:_MOST_FILES])
@@ -92,8 +97,8 @@ class SkillTool:
         )
 
 
-def _text(skill: Skill, file: str) -> str:
-    data = read_beneath(skill.folder, file, _LARGEST_FILE)
+def _text(skill: Skill, file: str, expected: FolderId) -> str:
+    data = read_beneath(skill.folder, file, _LARGEST_FILE, expected)
     try:
         return data.decode() or "(the file is empty)"
     except UnicodeDecodeError:

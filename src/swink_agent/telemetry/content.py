@@ -5,6 +5,7 @@ Owns the form, the masking and the cut. It is used only where an application ask
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, assert_never
 
@@ -34,9 +35,16 @@ _FINISH_REASONS = {StopReason.TOOL_USE: "tool_call", StopReason.ABORTED: "error"
 def as_attribute(value: Any, redactor: Redactor) -> str:
     """Returns the value as JSON, or a text as it is: masked first, then cut."""
     masked = redactor.redact_value(value)
-    text = masked if isinstance(masked, str) else msgspec.json.encode(masked).decode(errors="replace")
+    text = masked if isinstance(masked, str) else _json(masked)
     encoded = text.encode(errors="replace")
     return text if len(encoded) <= _MOST_BYTES else encoded[:_MOST_BYTES].decode(errors="ignore")
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError):  # half a character, or a number that msgspec does not write
+        return json.dumps(value, default=repr)
 
 
 def system_instructions(prompt: str) -> list[dict[str, Any]]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from swink_agent.core.extras import require
 
@@ -28,6 +30,7 @@ class TelemetryExport:
         self._traces = traces
         self._measurements = measurements
         self._failures = failures
+        self._collector = _collector()
 
     @property
     def tracer_provider(self) -> TracerProvider:
@@ -40,9 +43,10 @@ class TelemetryExport:
     def close(self, seconds: float = _LAST_SECONDS) -> str | None:
         """Sends what is left, for at most so many seconds; returns a warning if it could not be sent."""
         is_sent = _within(seconds, self._traces.shutdown, lambda: self._measurements.shutdown(seconds * 1000))
+        who = f"telemetry was not sent: the collector at {self._collector}"
         if self._failures:
-            return f"telemetry was not sent: {self._failures[-1]}"
-        return None if is_sent else f"telemetry was not sent: the collector did not answer within {seconds:g} s"
+            return f"{who} {self._failures[-1]}"
+        return None if is_sent else f"{who} did not answer within {seconds:g} s"
 
 
 def start_export(service: str = "swink") -> TelemetryExport:
@@ -57,7 +61,9 @@ def start_export(service: str = "swink") -> TelemetryExport:
     # The SDK logs every failure; the program says it once, at its end.
     logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
     failures: list[str] = []
-    resource = resources.Resource.create(None if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": service})
+    resource = resources.Resource.create()
+    if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
+        resource = resource.merge(resources.Resource({"service.name": service}))
     traces = sdk.TracerProvider(resource=resource)
     traces.add_span_processor(batches.BatchSpanProcessor(_noting(spans_out.OTLPSpanExporter(), failures)))
     reader = readers.PeriodicExportingMetricReader(_noting(metrics_out.OTLPMetricExporter(), failures))
@@ -71,18 +77,26 @@ def _noting(exporter: Any, failures: list[str]) -> Any:
     def export(batch: Any, *arguments: Any, **options: Any) -> Any:
         result = send(batch, *arguments, **options)
         if result.name != "SUCCESS":
-            failures.append("the collector refused it, or did not answer")
+            failures.append("refused it, or did not answer")
         return result
 
     exporter.export = export
     return exporter
 
 
+def _collector() -> str:
+    """Where the collector is: without a path, and without a user, whose password could be in it."""
+    names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    given = next(filter(None, map(os.environ.get, names)), "http://localhost:4318")
+    return urlsplit(given).netloc.rpartition("@")[2] or "an address that is not a URL"
+
+
 def _within(seconds: float, *steps: Callable[[], object]) -> bool:
     """Runs the steps at once, each in a thread that does not keep the program alive; returns whether all ended."""
+    latest = time.monotonic() + seconds
     threads = [threading.Thread(target=step, name="swink-telemetry", daemon=True) for step in steps]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(seconds)
+        thread.join(max(0.0, latest - time.monotonic()))
     return not any(thread.is_alive() for thread in threads)

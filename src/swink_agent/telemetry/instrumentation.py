@@ -100,7 +100,8 @@ class _Observer:
             if type(event) is AgentStart:
                 self.close()
                 session = getattr(self._agent.journal, "id", None)
-                self._run = self._instruments.begin(self._name, event.run_id, self._agent.model, session)
+                agent = self._agent
+                self._run = self._instruments.begin(self._name, event.run_id, agent.model, session, agent.redactor)
             elif self._run is not None:
                 self._run.take(event)
                 if type(event) is AgentEnd:

@@ -97,11 +97,13 @@ class Instruments:
         )
         return not all(type(one).__module__.startswith(_API) for one in providers)
 
-    def begin(self, name: str | None, run_id: str, model: ModelSpec, session: str | None) -> RunSpan | None:
+    def begin(
+        self, name: str | None, run_id: str, model: ModelSpec, session: str | None, redactor: Redactor | None
+    ) -> RunSpan | None:
         """Begins the span of a run, inside the caller's current span; `None` if the process has no SDK."""
         if not self.has_sdk:
             return None
-        return RunSpan(self, name, run_id, model, session, otel_context.get_current())
+        return RunSpan(self, name, run_id, model, session, redactor, otel_context.get_current())
 
 
 class _Request:
@@ -148,6 +150,7 @@ class RunSpan:
         run_id: str,
         model: ModelSpec,
         session: str | None,
+        redactor: Redactor | None,
         parent: Context,
     ) -> None:
         self.run_id = run_id
@@ -161,7 +164,8 @@ class RunSpan:
         self._request: _Request | None = None
         self._given_up: tuple[_Request, int, str] | None = None
         """A model that a fallback took the place of, when that was, and its error."""
-        self._redactor: Redactor | None = None
+        self._redactor = redactor
+        """The agent's own; a request has the one that the run uses."""
         self._calls: dict[str, list[tuple[Span, int]]] = {}
         """The open spans of tools, with the times of their starts, by the ids of their calls."""
         self._delegates: dict[str, RunSpan] = {}
@@ -378,7 +382,9 @@ class RunSpan:
         if type(inner) is AgentStart:
             spans = self._calls.get(event.call_id)
             parent = self._inside if not spans else trace.set_span_in_context(spans[-1][0], self._inside)
-            run = RunSpan(self._instruments, event.name, inner.run_id, self._model, self._session, parent)
+            run = RunSpan(
+                self._instruments, event.name, inner.run_id, self._model, self._session, self._redactor, parent
+            )
             self._delegates[event.call_id] = run
             return
         run = self._delegates.get(event.call_id)

@@ -25,6 +25,9 @@ _LONGEST_ASKED = 200
 
 _LAST_LINES = 40
 _LONGEST_LINE = 2000
+_LONGEST_COMMAND = 10_000
+_SAYS_BY_CODE = {6: "curl", 4: "wget"}
+"""Programs that are often told to print nothing, by the exit code for a name that was not resolved."""
 _UNREACHABLE = re.compile(
     r"could not resolve (?:host|proxy)|name or service not known|nodename nor servname|name resolution"
     r"|network is (?:unreachable|down)|no route to host|\bENETUNREACH\b|\bEAI_AGAIN\b|\bENOTFOUND\b|no such host"
@@ -97,16 +100,27 @@ def told_reached(reached: Iterable[Reached]) -> list[str]:
 
 
 def limits_met(
-    output: str, profile: SandboxProfile, folder: str, asking: Asking = _NOBODY, *, is_known: bool = False
+    output: str,
+    profile: SandboxProfile,
+    folder: str,
+    asking: Asking = _NOBODY,
+    *,
+    is_known: bool = False,
+    command: str = "",
+    code: int = 1,
 ) -> list[LimitMet]:
     """The limits that a failed command in `folder` reported; none if its output names none.
 
-    `is_known`: the proxy knows which hosts were refused.
+    `is_known`: the proxy knows which hosts were refused. Of some programs, the exit code says that a name was not
+    resolved; then the host is the one in the command.
     """
     lines = [line[:_LONGEST_LINE] for line in output.splitlines()[-_LAST_LINES:]]
     met: list[LimitMet] = []
-    if not profile.network and not is_known and any(map(_UNREACHABLE.search, lines)):
-        met.append(LimitMet(_BESIDE_THE_PROXY) if profile.hosts else _no_network(lines, asking))
+    is_unreached = any(map(_UNREACHABLE.search, lines))
+    is_quiet = not lines and not profile.hosts and _has_word(_SAYS_BY_CODE.get(code), command)
+    if not profile.network and not is_known and (is_unreached or is_quiet):
+        said = [command[:_LONGEST_COMMAND], *lines]
+        met.append(LimitMet(_BESIDE_THE_PROXY) if profile.hosts else _no_network(said, asking))
     denied = (path for line in lines if _DENIED.search(line) for path in _paths_in(line, folder, _DENIED))
     place = next((found for path in denied if (found := _walled_off(path, profile))), None)
     if place is not None:
@@ -128,13 +142,24 @@ def _to_reach(reached: Reached, asking: Asking) -> dict[str, Any] | None:
     return asking.more("network", named.rpartition(":")[0] if reached.port in (80, 443) else named)
 
 
+def _has_word(word: str | None, command: str) -> bool:
+    return word is not None and re.search(rf"\b{word}\b", command[:_LONGEST_COMMAND]) is not None
+
+
 def _no_network(lines: Sequence[str], asking: Asking) -> LimitMet:
     for line in reversed(lines):
         for found in _HOST.finditer(line):
             host = found["host"].lower()
             if access := asking.more("network", host):
-                return LimitMet(f"{host} {_NOT_AMONG}", access)
+                return LimitMet(f"{_with_port(host, lines)} {_NOT_AMONG}", access)
     return LimitMet(NO_NETWORK)
+
+
+def _with_port(host: str, lines: Sequence[str]) -> str:
+    """The host with its port, if an address in the lines tells which."""
+    address = re.compile(rf"\b(http|https)://{re.escape(host)}(?![\w.:-])", re.IGNORECASE)
+    schemes = [found[1].lower() for line in lines for found in address.finditer(line)]
+    return f"{host}:{443 if schemes[-1] == 'https' else 80}" if schemes and ":" not in host else host
 
 
 def _read_only(place: str, asking: Asking) -> LimitMet:

@@ -18,7 +18,7 @@ from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxError, SandboxProfile
 from swink_agent.sandbox.process import fingerprint_of
-from swink_agent.sandbox.profile import home_folders, is_beneath, own_paths, real_paths, runs_as_a_whole
+from swink_agent.sandbox.profile import home_folders, is_beneath, own_paths, real_paths, runs_as_a_whole, runs_at_home
 
 from ._confined import OpenSandboxFn
 
@@ -202,8 +202,13 @@ class CommandAccess:
         prefixes |= set(map(os.path.realpath, prefixes))
         if any(place.is_in(path) for path in self._base.programs if path not in prefixes):
             raise ToolError(f"this program runs from {shown}: commands cannot change it")
-        if runs_as_a_whole(folder):
+        if runs_as_a_whole(folder) or runs_at_home(folder):
             raise ToolError(f"every file in {shown} runs at login or by its name: commands cannot write there")
+        from swink_agent.sandbox._protected import read_only_around  # on use: few commands ask to write
+
+        # Or a folder inside a folder that was allowed would open what is read-only there.
+        if (protected := read_only_around(folder, self._base)) is not None:
+            raise ToolError(f"{_shown(protected)} is read-only for commands: none can have {shown} alone")
 
     def _own(self) -> Iterable[str]:
         """The real paths that stay closed: our own files, and what the application hides besides the usual."""

@@ -232,7 +232,10 @@ class BashTool:
         process = await self._spawn(call)
         timeout = float(call.arguments.get("timeout", self._timeout))
         asking = Asking({} if call.access is None else call.access.as_json(), self._can_ask)
-        command = ForegroundCommand(process, call.ctx, timeout, self._most_output, call.sandbox, self._root, asking)
+        text = call.arguments["command"]
+        command = ForegroundCommand(
+            process, call.ctx, timeout, self._most_output, call.sandbox, self._root, asking, text
+        )
         return with_ends(await command.run(), self.tasks)
 
     async def _start_task(self, call: _Call) -> AgentToolResult:

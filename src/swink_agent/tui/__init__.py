@@ -1,6 +1,6 @@
 """The terminal UI: a conversation with the standard agent, full-screen or line by line.
 
-The command line calls `run_tui`. `talk` is the conversation behind the screens, `transcript` lays it out as lines,
+The command line calls `run_tui`. `app.talk` is the conversation behind the screens, `transcript` lays it out as lines,
 `composing` edits prompts, and `widgets` draws all of it with Textual. The first three do not use Textual, so `inline`
 shows the same conversation without a screen. Importing this module loads none of them.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .talk.options import TalkOptions
+    from swink_agent.app.talk.options import TalkOptions
 
 __all__ = ["run_tui"]
 

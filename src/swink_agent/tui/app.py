@@ -1,6 +1,6 @@
 """The full-screen program: a conversation, drawn with Textual.
 
-Owns the layout, the keys that do not edit text, and how often the screen is drawn. `talk` holds the conversation,
+Owns the layout, the keys that do not edit text, and how often the screen is drawn. `app.talk` holds the conversation,
 `transcript` lays it out, and `full_screen` starts and ends the program.
 """
 
@@ -23,16 +23,19 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 
 from swink_agent.app.settings.paths import data_folder
+from swink_agent.app.talk.commands import COMMANDS, is_command
+from swink_agent.app.talk.conversation import Conversation
+from swink_agent.app.talk.options import TalkOptions
 
 from .attention import Attention
 from .composing.completer import Completer
 from .composing.prompt_history import PromptHistory
+from .composing.vim import Vim
 from .driver import TerminalApp, TerminalDriver, terminal_painter
+from .own_status import own_status, status_facts
 from .screen_front import ScreenFront
 from .status_rows import Activity, Status
-from .talk.commands import COMMANDS, is_command
-from .talk.conversation import Conversation
-from .talk.options import TalkOptions
+from .terminal_view import TerminalView
 from .themes import THEMES, Theme, is_light, theme_for
 from .widgets.bars import ActivityPanel, StatusBar, TodoPanel, WaitingMessages
 from .widgets.composer import Composer
@@ -52,8 +55,8 @@ _SPIN, _TICK = 0.1, 1.0
 _TWICE = 2.0
 """Seconds within which a second Ctrl+C leaves."""
 _NOTE = 4.0
-_RECENT = ("F3", "F4", "F5")
-"""The keys that resume the last sessions, on the first screen."""
+_RECENT = ("recent_1", "recent_2", "recent_3")
+"""The actions that resume the last sessions, on the first screen."""
 _WORK = ("F7", "F8")
 """The keys that say yes and no to working in the folder, on the first screen."""
 _ANSWERS = 2.0
@@ -86,7 +89,7 @@ class SwinkApp(TerminalApp[int]):
         Binding("ctrl+home", "top", show=False, priority=True),
         Binding("ctrl+end", "bottom", show=False, priority=True),
         Binding("end", "bottom", show=False),  # where the cursor is at the end of the draft
-        *[Binding(key.lower(), f"resume({number})", show=False) for number, key in enumerate(_RECENT)],
+        *[Binding(f"f{number + 3}", f"resume({number})", show=False) for number in range(len(_RECENT))],
         *[Binding(key.lower(), f"work({number})", show=False) for number, key in enumerate(_WORK)],
         Binding("ctrl+t", "todo", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
@@ -106,7 +109,10 @@ class SwinkApp(TerminalApp[int]):
             self.register_theme(textual_theme(known))
         self.theme = f"swink-{theme.name}"
         self.environ = environ
-        self.talk = Conversation(options, ScreenFront(self))
+        self.keys = options.opening.settings.key_map()
+        self.shown = TerminalView()
+        self.talk = Conversation(options, ScreenFront(self), self.shown)
+        self._own = own_status(options, self.talk, self.draw_soon, environ)
         self._has_motion = options.has_motion
         self._clock = clock
         self._is_due = False
@@ -134,11 +140,13 @@ class SwinkApp(TerminalApp[int]):
         )
         self._long_run: float = options.opening.settings.value("notify_after")
         self._was_running = False
-        self.view = TranscriptView(self.talk.transcript, theme)
+        self.view = TranscriptView(self.shown.transcript, theme)
         self.view.set_motion(not self._has_motion)
         self.view.set_painter(terminal_painter(self))
         history = PromptHistory(data_folder(environ) / "prompts.jsonl", self.redact)
-        self.composer = Composer(history=history, completer=Completer(commands=COMMANDS, folder=options.opening.folder))
+        completer = Completer(commands=COMMANDS, folder=options.opening.folder)
+        vim = Vim() if options.opening.settings.value("vim") else None
+        self.composer = Composer(history=history, completer=completer, keys=self.keys, vim=vim, on_vim=self.draw_soon)
         self._search_bar = SearchBar()
         self._activity = ActivityPanel(self.looks)
         self._todo = TodoPanel(self.looks)
@@ -205,7 +213,7 @@ class SwinkApp(TerminalApp[int]):
     async def _open_talk(self) -> None:
         await self.talk.open()
         self.talk.offer_work(_WORK)
-        await self.talk.offer_sessions(_RECENT)
+        await self.talk.offer_sessions([self.keys.shown(name) for name in _RECENT])
 
     # -- drawing -----------------------------------------------------------------------------------------------
 
@@ -218,13 +226,15 @@ class SwinkApp(TerminalApp[int]):
     def _draw(self) -> None:
         self._is_due = False
         talk = self.talk
-        is_busy = talk.is_running or bool(talk.running_tools)
+        is_busy = talk.is_running or bool(self.shown.running)
         self._tell_end(talk.is_running)
         self.composer.is_running = talk.is_running
         self.composer.mode = talk.mode
         self.composer.chips = len(talk.queue)
         self._chips.show([(queued.kind, queued.text) for queued in talk.queue])
-        self._todo.show(talk.todo, "Ctrl+T", self.looks)
+        if self._own is not None:
+            self._own.tell(status_facts(talk, self.size.width))
+        self._todo.show(talk.todo, self.keys.shown("todo"), self.looks)
         self._spin(is_busy)
         self._draw_time()
 
@@ -247,7 +257,8 @@ class SwinkApp(TerminalApp[int]):
     def _draw_time(self) -> None:
         talk = self.talk
         running = [
-            Activity(block.name, block.summary, talk.seconds_of(block), block.newest) for block in talk.running_tools
+            Activity(block.name, block.summary, self.shown.seconds_of(block), block.newest)
+            for block in self.shown.running
         ]
         frame = self._frame if self._has_motion else None
         self._activity.show(running, talk.progress, frame, self.looks)
@@ -281,6 +292,8 @@ class SwinkApp(TerminalApp[int]):
             hosts=len(talk.hosts),
             tasks=len(talk.tasks),
             turn=talk.usage.turns,
+            vim=self.composer.vim_mode,
+            own="" if self._own is None else self._own.text,
             note=self._note if self._clock() < self._note_until else "",
         )
 
@@ -390,6 +403,8 @@ class SwinkApp(TerminalApp[int]):
         return self._picture_folder.name
 
     def on_unmount(self) -> None:
+        if self._own is not None:
+            self._own.close()
         if self._picture_folder is not None:
             self._picture_folder.cleanup()
 
@@ -408,7 +423,7 @@ class SwinkApp(TerminalApp[int]):
         """Closes what is open, or else stops the run."""
         if self.view.selected_block is not None:
             self.view.clear_selection()
-        elif self.talk.is_running or self.talk.running_tools:
+        elif self.talk.is_running or self.shown.running:
             self._stop()
 
     def _escape_at_once(self) -> None:
@@ -430,7 +445,7 @@ class SwinkApp(TerminalApp[int]):
         elif isinstance(self.screen, ModalScreen):
             self.screen.dismiss(None)
             self.say("Ctrl+C again leaves", _TWICE)
-        elif self.talk.is_running or self.talk.running_tools:
+        elif self.talk.is_running or self.shown.running:
             self._stop()
             self.say("Ctrl+C again leaves", _TWICE)
         elif text := self.composer.selected_text or self.view.selected_text():
@@ -514,7 +529,8 @@ class SwinkApp(TerminalApp[int]):
         if self.terminal is not None:
             self._has_mouse = not self._has_mouse
             self.terminal.set_mouse(self._has_mouse)
-        self.say("the mouse works here again" if self._has_mouse else "the mouse is the terminal's; F6: back")
+        back = self.keys.shown("mouse")
+        self.say("the mouse works here again" if self._has_mouse else f"the mouse is the terminal's; {back}: back")
 
     def copy_text(self, text: str) -> None:
         """Copies text to the terminal's and the system's clipboard."""
@@ -535,7 +551,21 @@ class SwinkApp(TerminalApp[int]):
         # Any key but Ctrl+C again means that leaving was not wanted.
         if isinstance(event, events.Key) and event.key != "ctrl+c":
             self._interrupted_at = -_TWICE
+        if isinstance(event, events.Key) and not event.is_forwarded and self.keys.given:
+            usual = self._usual_key(event.key)
+            if usual is None:
+                return  # the user has taken the key away from its action
+            if usual != event.key:
+                event = events.Key(usual, None)
         await super().on_event(event)
+
+    def _usual_key(self, key: str) -> str | None:
+        """The usual key for what the user bound a key to, so that only this place knows of the user's keys."""
+        if len(self.screen_stack) > 1:  # a dialog has its own keys, and these two count there
+            usual = self.keys.usual(key, is_writing=False)
+            return usual if usual in ("ctrl+q", "ctrl+z", None) else key
+        is_writing = self._question is None and not self._search_bar.display and not self.composer.takes_raw(key)
+        return self.keys.usual(key, is_writing=is_writing)
 
 
 def _first_theme(name: str, environ: Mapping[str, str]) -> Theme:

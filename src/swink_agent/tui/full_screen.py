@@ -14,11 +14,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TextIO
 
+from swink_agent.app.talk.farewell import Farewell
+from swink_agent.app.talk.options import TalkOptions
 from swink_agent.rendering.escaping import safe_text
 
 from .app import SwinkApp
-from .talk.farewell import Farewell
-from .talk.options import TalkOptions
 from .terminal_output import own_descriptor, write_patiently
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)

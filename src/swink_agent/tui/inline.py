@@ -1,7 +1,7 @@
 """`swink --inline`: the same conversation in lines, for screen readers, logs and simple terminals.
 
 Owns the program from start to end, and asks questions in words. Output is append-only: no second screen, no cursor
-movement, no animation. `talk` holds the conversation, `transcript` lays it out.
+movement, no animation. `app.talk` holds the conversation, `transcript` lays it out.
 """
 
 from __future__ import annotations
@@ -11,12 +11,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from types import FrameType
+from typing import Any
 
 from swink_agent.app.runs.telling import seconds
+from swink_agent.app.talk.commands import is_command
+from swink_agent.app.talk.conversation import Conversation
+from swink_agent.app.talk.front import PickItem, PreviewFn
+from swink_agent.app.talk.options import TalkOptions
+from swink_agent.app.talk.questions import kept_answer
 from swink_agent.approvals.access import to_remember
-from swink_agent.approvals.answers import SAID_NO, AnswerKey, offered_answers, reason_for
+from swink_agent.approvals.answers import SAID_NO, AnswerKey, kept_rule, offered_answers, reason_for
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView
 from swink_agent.core.approval import Defer
@@ -25,14 +31,11 @@ from swink_agent.rendering.escaping import safe_display, safe_line, safe_text
 
 from .composing.matching import matching
 from .composing.pasting import folded_label
-from .composing.question_keys import kept_rule
 from .inline_input import LineReader
 from .inline_output import LineWriter, TranscriptPrinter, is_dumb
+from .own_status import OwnStatus, own_status, status_facts
 from .status_rows import approve_word, beside_parts
-from .talk.commands import is_command
-from .talk.conversation import Conversation
-from .talk.front import PickItem, PreviewFn
-from .talk.options import TalkOptions
+from .terminal_view import TerminalView
 from .themes import THEMES, theme_for
 from .transcript import Block
 
@@ -69,8 +72,10 @@ class InlineFront:
         self._is_dumb = is_dumb(environ)
         self._writer = LineWriter(sys.stdout.fileno(), theme_for(name, environ), is_plain=self._is_dumb)
         self._reader = LineReader(sys.stdin.fileno())
-        self.talk = Conversation(options, self)
-        self._printer = TranscriptPrinter(self.talk.transcript, self._writer, on_write=self._leave_prompt)
+        self._view = TerminalView()
+        self.talk = Conversation(options, self, self._view)
+        self._own = own_status(options, self.talk, lambda: None, environ)
+        self._printer = TranscriptPrinter(self._view.transcript, self._writer, on_write=self._leave_prompt)
         self._code: int | None = None
         self._left = asyncio.Event()
         self._is_prompted = False
@@ -94,7 +99,7 @@ class InlineFront:
             loop.call_soon_threadsafe(self.leave, 128 + number)
 
         before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-        self.talk.transcript.on_change(self._on_change)
+        self._view.transcript.on_change(self._on_change)
         self._reader.open()
         reading = asyncio.ensure_future(self._read())
         try:
@@ -110,6 +115,8 @@ class InlineFront:
             for task in (reading, *self._tasks):
                 task.cancel()
             await asyncio.gather(reading, *self._tasks, return_exceptions=True)
+            if self._own is not None:
+                self._own.close()
             farewell = await self.talk.close()
             self._draw()
             loop.remove_signal_handler(signal.SIGINT)
@@ -141,7 +148,10 @@ class InlineFront:
         self.leave(0)
 
     def _later(self, text: str) -> None:
-        task = asyncio.ensure_future(self._submit(text))
+        self._begin(self._submit(text))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -167,7 +177,7 @@ class InlineFront:
         self._interrupted = now
         if self._answer is not None and not self._answer.done() and not self.talk.is_running:
             self._answer.set_result(None)
-        elif (self.talk.is_running or self.talk.running_tools) and not is_second:
+        elif (self.talk.is_running or self._view.running) and not is_second:
             self._say("stopping; Ctrl+C once more leaves")
             self.talk.stop()
         elif is_second:
@@ -230,9 +240,18 @@ class InlineFront:
         is_running = self.talk.is_running
         if self._was_running and not is_running:
             self._draw()
-            self._say(self._standing())
-            self._offer_prompt()
+            if self._own is None:
+                self._say(self._standing())
+                self._offer_prompt()
+            else:
+                self._begin(self._own_standing(self._own))
         self._was_running = is_running
+
+    async def _own_standing(self, own: OwnStatus) -> None:
+        own.tell(status_facts(self.talk, self._writer.width))
+        text = await own.settled()
+        self._say(f"[{self.talk.mode} · {self.talk.state} · {text}]" if text else self._standing())
+        self._offer_prompt()
 
     def _standing(self) -> str:
         talk = self.talk
@@ -302,8 +321,7 @@ class InlineFront:
                 return ApprovalAnswer(ApprovalChoice.NO, reason_for(rest))
             if means == "keep" and not rest.strip():
                 await self.talk.keep_rule(rule)
-                by_prefix = question.command is not None
-                return ApprovalAnswer(ApprovalChoice.SESSION_PREFIX if by_prefix else ApprovalChoice.SESSION_TOOL)
+                return kept_answer(question)
             if means and not rest.strip():
                 return ApprovalAnswer(ApprovalChoice(means), SAID_NO if means == ApprovalChoice.NO else "")
             self._say("answer with one of the numbers or letters above")

@@ -11,37 +11,55 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.screen import ModalScreen
 
+from swink_agent.app.settings.key_bindings import ACTIONS, KeyMap
+from swink_agent.app.talk.front import PickItem, PreviewFn
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 from swink_agent.core.approval import Defer
 
-from .talk.front import PickItem, PreviewFn
+from .transcript.line import Line, Span
 
 if TYPE_CHECKING:
     from .app import SwinkApp
 
 T = TypeVar("T")
-_KEYS = (
-    ("Enter", "send; while a run goes on: steer it"),
-    ("Tab", "while a run goes on: queue a follow-up"),
-    ("Up", "in an empty line: take the last queued message back, else earlier prompts"),
-    ("Shift+Enter, Alt+Enter, Ctrl+J", "a new line"),
-    ("Esc, Ctrl+C", "stop; what is queued comes back"),
-    ("Ctrl+C twice, Ctrl+Q", "leave"),
-    ("Shift+Tab", "ask about every call, auto, plan, and again"),
-    ("Ctrl+R", "search earlier prompts"),
-    ("Ctrl+F", "search the conversation"),
-    ("Ctrl+O", "open a folded paste"),
-    ("Ctrl+W, Ctrl+U, Ctrl+K", "take out a word, back to the line's beginning, up to its end; Ctrl+Y brings it back"),
-    ("Ctrl+G", "edit what is written in your own editor"),
-    ("Ctrl+V", "attach the picture on the clipboard, or insert its text"),
-    ("F2, Shift+Left, Shift+Right", "open and fold a tool's block; the one before, the next"),
-    ("Ctrl+T", "fold and open the list of things to do"),
-    ("F6", "give the mouse to the terminal, and back"),
-    ("PageUp, PageDown, Ctrl+Home", "scroll; Ctrl+End, or End after what is written, follows again"),
-    ("Ctrl+Z", "go to the shell; fg comes back"),
-    ("@", "complete a file"),
-    ("!command", "run a command of your own, which the model sees with your next prompt"),
+_HELP: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("send",), "send; while a run goes on: steer it"),
+    (("queue",), "while a run goes on: queue a follow-up"),
+    (("earlier",), "in an empty line: take the last queued message back, else earlier prompts"),
+    (("new_line",), "a new line"),
+    (("Esc", "Ctrl+C"), "stop; what is queued comes back"),
+    (("Ctrl+C twice", "leave"), "leave"),
+    (("mode",), "ask about every call, auto, plan, and again"),
+    (("history",), "search earlier prompts"),
+    (("search",), "search the conversation"),
+    (("open_paste",), "open a folded paste"),
+    (
+        ("delete_word_left", "delete_line_start", "delete_line_end"),
+        "take out a word, back to the line's beginning, up to its end; {bring_back} brings it back",
+    ),
+    (("editor",), "edit what is written in your own editor"),
+    (("clipboard",), "attach the picture on the clipboard, or insert its text"),
+    (("open_block", "block_before", "block_after"), "open and fold a tool's block; the one before, the next"),
+    (("todo",), "fold and open the list of things to do"),
+    (("mouse",), "give the mouse to the terminal, and back"),
+    (("page_up", "page_down", "top"), "scroll; {bottom}, or End after what is written, follows again"),
+    (("suspend",), "go to the shell; fg comes back"),
+    (("@",), "complete a file"),
+    (("!command",), "run a command of your own, which the model sees with your next prompt"),
 )
+"""Rows of the help: actions, or keys that are always the same, and what they do."""
+_MOST_KEYS = {"new_line": 3}
+
+
+def help_rows(keys: KeyMap) -> list[tuple[str, str]]:
+    """The rows of the help, with the user's own keys. An action without a key has no row."""
+    rows: list[tuple[str, str]] = []
+    every = {action.name: keys.shown(action.name) or "/bindings" for action in ACTIONS}
+    for names, words in _HELP:
+        shown = [keys.shown(name, _MOST_KEYS.get(name, 1)) if name in every else name for name in names]
+        if text := ", ".join([name for name in shown if name]):
+            rows.append((text, words.format(**every)))
+    return rows
 
 
 class ScreenFront:
@@ -53,7 +71,7 @@ class ScreenFront:
 
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
-        return _KEYS
+        return help_rows(self._app.keys)
 
     @property
     def theme(self) -> str:
@@ -90,7 +108,11 @@ class ScreenFront:
     async def pick(self, title: str, items: Sequence[PickItem], preview: PreviewFn | None = None) -> str | None:
         from .widgets.picker import Picker
 
-        return await self._screen(Picker(title, items, preview, style_of=self._app.looks.style))
+        async def lines(key: str) -> list[Line]:
+            assert preview is not None
+            return [Line((Span(text, "dim" if is_dim else "text"),)) for text, is_dim in await preview(key)]
+
+        return await self._screen(Picker(title, items, preview and lines, style_of=self._app.looks.style))
 
     async def read_secret(self, title: str) -> str | None:
         from .widgets.secret_input import SecretInput

@@ -27,6 +27,8 @@ _BAR, _SMALL_BAR = 8, 4
 _WHOLE, _GOOD_MODEL, _LEAST_MODEL, _CUT_MODEL = 1000, 11, 8, 6
 _GOOD_FOLDER, _LEAST_FOLDER = 16, 8
 _LONGEST_BRANCH = 24
+_LEAST_OWN = 8
+"""Cells below which the user's own line is left out."""
 
 
 class Status(Value, frozen=True, kw_only=True):
@@ -49,6 +51,10 @@ class Status(Value, frozen=True, kw_only=True):
     """How many background commands run."""
     turn: int = 0
     """The current or last turn of the run; 0 before the first."""
+    vim: str = ""
+    """The mode of the input line, if it has the keys of vim."""
+    own: str = ""
+    """The line of the user's own program, instead of the rest; safe to show."""
     note: str = ""
     """A note for the moment, such as that a second Ctrl+C leaves."""
 
@@ -75,6 +81,11 @@ def beside_parts(branch: str, hosts: int, tasks: int) -> list[str]:
 def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
     """Yields the full row, then shorter and shorter versions."""
     head = _head(status)
+    if status.own:
+        room = width - _width(_joined([*head, [Span("", "status")]]))
+        shown = [[Span(cut(status.own, room), "status")]] if room >= _LEAST_OWN else []
+        yield _joined([*head, *shown])
+        return
     model, folder = safe_display(status.model, 200), safe_display(status.folder, 400)
     bare = model.rpartition(":")[2].rpartition("/")[2]
     tokens, short = figures.tokens(status.tokens), figures.tokens(status.tokens).removesuffix(" tokens")
@@ -118,6 +129,8 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
 
 def _head(status: Status) -> list[list[Span]]:
     head = [_mode(status), _state(status)]
+    if status.vim:
+        head.append([Span(status.vim, "status.note")])
     return [*head, [Span(status.note, "status.note")]] if status.note else head
 
 

@@ -193,7 +193,7 @@ def test_unattended_means_deny() -> None:
     for command in ("npm install", "ls; npm install", "", "find . -delete"):
         decision = STANDARD.decide(command, attended=False)
         assert decision.verdict == "deny"
-        assert decision.reason.endswith(", and there is nobody to ask")
+        assert decision.reason.endswith(", and no one can answer a question here")
     assert STANDARD.decide("ls", attended=False).verdict == "allow"
 
 

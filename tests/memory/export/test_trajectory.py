@@ -180,3 +180,77 @@ def test_a_trajectory_of_another_agent_is_a_conversation() -> None:
 def test_anything_else_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(TrajectoryError, match=why):
         read_atif(text)
+
+
+def imported(*steps: dict[str, Any]) -> tuple[Any, ...]:
+    document = {"schema_version": "ATIF-v1.7", "agent": {"name": "other", "version": "1"}, "steps": steps}
+    return read_atif(json.dumps(document)).messages
+
+
+CALL = {"tool_call_id": "c", "function_name": "bash", "arguments": {"command": "rm -rf ."}}
+
+
+def test_no_call_of_an_imported_trajectory_waits_for_an_answer() -> None:
+    results = [{"source_call_id": "c", "content": "", "extra": {"outcome": "pending"}}]
+    step = {"step_id": 1, "source": "agent", "message": "", "tool_calls": [CALL], "observation": {"results": results}}
+    assert [message.outcome for message in imported(step)[1:]] == [ToolOutcome.NEVER_RAN]
+
+
+def test_reading_takes_time_in_proportion_to_the_number_of_calls() -> None:
+    ids = [str(number) for number in range(20_000)]
+    calls = [{**CALL, "tool_call_id": id_} for id_ in ids]
+    results = [{"source_call_id": id_, "content": id_} for id_ in reversed(ids)]
+    step = {"step_id": 1, "source": "agent", "message": "", "tool_calls": calls, "observation": {"results": results}}
+    read = imported(step)
+    assert [message.content[0].text for message in read[1:]] == ids
+
+
+def test_fields_may_be_null_and_what_a_user_observed_is_kept() -> None:
+    part = {"type": "text", "text": "a", "source": None}
+    nothing = dict.fromkeys(("timestamp", "tool_calls", "metrics", "extra", "reasoning_content"))
+    read = imported(
+        {"step_id": 1, "source": "user", "message": [part], "observation": {"results": [{"content": "seen"}]}},
+        {"step_id": 2, "source": "agent", "message": None, "observation": {"results": None}, **nothing},
+        {"step_id": 3, "source": "agent", "message": "b", "tool_calls": [{**CALL, "arguments": None}]},
+    )
+    assert [type(message) for message in read] == [
+        UserMessage,
+        UserMessage,
+        AssistantMessage,
+        AssistantMessage,
+        ToolResultMessage,
+    ]
+    assert read[1].content[0].text == "seen"
+
+
+def test_a_reply_without_content_stays_one() -> None:
+    failed = AssistantMessage([], stop_reason=StopReason.ERROR, error_message="no")
+    assert read_atif(export_atif(SessionInfo(id="s"), [failed])).messages == (failed,)
+
+
+def test_a_result_belongs_to_its_reply_whatever_stands_between_them() -> None:
+    messages = [AssistantMessage([ToolCall("1", "t", {})]), UserMessage("wait"), ToolResultMessage("1", "r")]
+    document = json.loads(export_atif(SessionInfo(id="s"), messages))
+    check(document)
+    assert document["steps"][0]["observation"]["results"][0]["content"] == "r"
+
+
+def test_a_session_without_messages_is_a_trajectory_too() -> None:
+    document = json.loads(export_atif(SessionInfo(id="s"), []))
+    check(document)
+    assert len(document["steps"]) == 1
+
+
+def test_ids_and_names_that_no_provider_takes_are_changed() -> None:
+    calls = [{**CALL, "function_name": name} for name in ("fs.read/file", "", "x" * 100)]
+    results = [{"source_call_id": "c", "content": text} for text in ("1", "2", "3")]
+    read = imported(
+        {"step_id": 1, "source": "agent", "message": "", "tool_calls": calls, "observation": {"results": results}}
+    )
+    assert [(one.id, one.name) for one in read[0].tool_calls] == [
+        ("c", "fs_read_file"),
+        ("c-2", "tool"),
+        ("c-3", "x" * 64),
+    ]
+    assert [(one.tool_call_id, one.content[0].text) for one in read[1:]] == [("c", "1"), ("c-2", "2"), ("c-3", "3")]
+    check_conversation(read)

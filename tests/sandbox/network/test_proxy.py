@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import resource
+import socket
 import ssl
+import threading
 
 import pytest
 
@@ -267,6 +269,24 @@ async def test_what_cannot_be_reached_is_told_as_allowed_with_a_reason(monkeypat
         async with front(there, "example.org") as proxy:
             assert await proxy.status(GET) == status
         assert [entry.allowed for entry in proxy.reached] == [True]
+
+
+async def test_a_server_of_names_that_does_not_answer_takes_nothing_from_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stuck = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: stuck.wait(60) and [])
+    looking = [asyncio.ensure_future(proxy_module.resolve_by_system(f"h{n}.example.org", 443)) for n in range(64)]
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(lambda: "done") == "done"
+            for task in looking:  # as when a command ends
+                task.cancel()
+            await asyncio.gather(*looking, return_exceptions=True)
+            await asyncio.get_running_loop().shutdown_default_executor()
+    finally:
+        stuck.set()
 
 
 async def test_addresses_are_tried_in_turn() -> None:

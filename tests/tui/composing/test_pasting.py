@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.tui.composing.pasting import (
-    folded_label,
-    image_files,
-    image_label,
-    may_name_images,
-    mentioned_documents,
-)
+from swink_agent.app.talk.prompts import mentioned_documents
+from swink_agent.tui.composing.pasting import folded_label, image_files, image_label, may_name_images
 
 
 def test_more_than_ten_lines_are_folded() -> None:

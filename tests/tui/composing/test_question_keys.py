@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from swink_agent import ProposedCall
+from swink_agent.approvals.answers import kept_rule
 from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
-from swink_agent.tui.composing.question_keys import kept_rule
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ import pytest
 
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.runs.sessions import WantedSession
+from swink_agent.app.talk.conversation import Conversation
+from swink_agent.app.talk.front import PickItem, PreviewFn
+from swink_agent.app.talk.options import TalkOptions
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.testing import scripted
-from swink_agent.tui.talk.conversation import Conversation
-from swink_agent.tui.talk.front import PickItem, PreviewFn
-from swink_agent.tui.talk.options import TalkOptions
+from swink_agent.tui.terminal_view import TerminalView
 
 MODEL = "anthropic:claude-sonnet-4-6"
 KEY = "key-of-a-test-0123456789"
@@ -104,7 +105,7 @@ class Talk:
         flags = {"model": MODEL, **chosen} if resume is None and not newest else chosen
         opening = Opening(OpeningOptions(flags=flags, cwd=str(self.folder), session=wanted))
         options = TalkOptions(opening=opening, prompt=prompt, images=images, stream_fn=stream if replies else None)
-        return Conversation(options, self.front)
+        return Conversation(options, self.front, TerminalView())
 
     async def open(self, *replies: Any, **chosen: Any) -> Conversation:
         conversation = self.make(*replies, **chosen)
@@ -129,5 +130,5 @@ def told(conversation: Conversation, kind: str | None = None) -> list[str]:
     """The notices, oldest first, without the welcome."""
     from swink_agent.tui.transcript import NoticeBlock
 
-    blocks = [block for block in conversation.transcript.blocks if isinstance(block, NoticeBlock)]
+    blocks = [block for block in conversation.view.transcript.blocks if isinstance(block, NoticeBlock)]
     return [block.text for block in blocks if block.kind != "welcome" and kind in (None, block.kind)]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from swink_agent.app.talk.conversation import Conversation
 from swink_agent.app.trust.worked_folders import WorkedFolders
 from swink_agent.sandbox import probe_backends
 from swink_agent.testing import call, scripted, text
-from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.transcript.messages import ChoiceBlock
 
 from .conftest import Talk, told
@@ -24,11 +24,11 @@ def confined() -> None:
 
 
 def welcome(conversation: Conversation) -> str:
-    return "\n".join([block.text for block in conversation.transcript.blocks])
+    return "\n".join([block.text for block in conversation.view.transcript.blocks])
 
 
 def choices(conversation: Conversation) -> list[ChoiceBlock]:
-    return [block for block in conversation.transcript.blocks if isinstance(block, ChoiceBlock)]
+    return [block for block in conversation.view.transcript.blocks if isinstance(block, ChoiceBlock)]
 
 
 @pytest.mark.usefixtures("confined")

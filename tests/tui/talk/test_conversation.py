@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from swink_agent.app.talk.conversation import Conversation
 from swink_agent.approvals.approvals import ApprovalChoice
 from swink_agent.core.types import Cost, Usage
 from swink_agent.testing import Request, call, fail, scripted, stall, text, think
-from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, UserBlock
 from swink_agent.tui.transcript.messages import HelpBlock
 
@@ -26,7 +26,7 @@ def shown(conversation: Conversation) -> list[tuple[str, str]]:
     names = {UserBlock: "user", ReplyBlock: "reply", ToolBlock: "tool"}
     return [
         (names[type(block)], block.summary if isinstance(block, ToolBlock) else block.text)
-        for block in conversation.transcript.blocks
+        for block in conversation.view.transcript.blocks
         if type(block) in names
     ]
 
@@ -66,11 +66,11 @@ async def test_a_tool_runs_with_the_files_of_the_folder_and_shows_its_block(talk
     conversation = await talk.open(call("read_file", path="a.txt"), text("It says forty-two."))
     await conversation.submit("read a.txt")
     await conversation.settled()
-    tool = next(block for block in conversation.transcript.blocks if isinstance(block, ToolBlock))
+    tool = next(block for block in conversation.view.transcript.blocks if isinstance(block, ToolBlock))
     assert (tool.name, tool.summary, tool.status) == ("read_file", "a.txt", "done")
     assert "forty-two" in tool.text
     assert talk.front.questions == []
-    assert conversation.running_tools == []
+    assert conversation.view.running == []
     await conversation.close()
 
 
@@ -89,7 +89,7 @@ async def test_a_task_shows_under_its_call_what_its_delegate_does(talk: Talk) ->
     await conversation.submit("what does a.txt say?")
     await conversation.settled()
     assert "\u25b8 1 call \u00b7 1.0k tokens \u00b7 $0.0100 \u00b7 thinking" in progress[0]
-    tool = next(block for block in conversation.transcript.blocks if isinstance(block, ToolBlock))
+    tool = next(block for block in conversation.view.transcript.blocks if isinstance(block, ToolBlock))
     assert (tool.name, tool.summary, tool.status) == ("task", "Read a.txt.", "done")
     assert "read_file a.txt" in tool.text
     tool.fold()
@@ -106,7 +106,7 @@ async def test_a_task_shows_under_its_call_what_its_delegate_does(talk: Talk) ->
 
 def shown_rows(conversation: Conversation) -> str:
     """The calls as they are drawn."""
-    blocks = [block for block in conversation.transcript.blocks if isinstance(block, ToolBlock)]
+    blocks = [block for block in conversation.view.transcript.blocks if isinstance(block, ToolBlock)]
     return "\n".join("".join(span.text for span in line.spans) for block in blocks for line in block.lines(100))
 
 
@@ -123,7 +123,7 @@ async def test_what_needs_approval_is_asked_and_a_no_is_told_to_the_model(talk: 
     await conversation.settled()
     assert [question.request.name for question in talk.front.questions] == ["write_file"]
     assert not (talk.folder / "b.txt").exists()
-    tool = next(block for block in conversation.transcript.blocks if isinstance(block, ToolBlock))
+    tool = next(block for block in conversation.view.transcript.blocks if isinstance(block, ToolBlock))
     assert tool.status == "rejected"
     assert "the user said no" in seen[0]
     await conversation.close()
@@ -170,7 +170,7 @@ async def test_approve_off_asks_nothing_and_on_asks_for_every_call(talk: Talk) -
 async def test_a_stop_ends_the_run_within_a_tenth_of_a_second_and_shows_aborted(talk: Talk, promptly: Any) -> None:
     conversation = await talk.open([text("I begin"), stall()], text("Again."))
     await conversation.submit("go")
-    while not isinstance(conversation.transcript.blocks[-1], ReplyBlock):  # noqa: ASYNC110 - it has one listener
+    while not isinstance(conversation.view.transcript.blocks[-1], ReplyBlock):  # noqa: ASYNC110 - it has one listener
         await asyncio.sleep(0.001)
     with promptly(0.1):
         conversation.stop()
@@ -261,7 +261,7 @@ async def test_a_secret_in_a_prompt_is_masked_before_it_is_sent_or_kept_and_the_
     await conversation.settled()
     await conversation.close()
     assert secret not in str(stream.requests[0].messages[0].content)
-    assert all(secret not in block.text for block in conversation.transcript.blocks)
+    assert all(secret not in block.text for block in conversation.view.transcript.blocks)
     assert any("masked before the prompt was stored or sent" in text for text in told(conversation, "warning"))
     assert not holding(tmp_path, secret)
 
@@ -306,7 +306,7 @@ async def test_a_picture_goes_with_a_prompt_and_one_that_is_none_sends_nothing(t
     await conversation.submit("look", [str(good)])
     await conversation.settled()
     assert [type(part).__name__ for part in stream.requests[0].messages[0].content] == ["Text", "Image"]
-    block = next(block for block in conversation.transcript.blocks if isinstance(block, UserBlock))
+    block = next(block for block in conversation.view.transcript.blocks if isinstance(block, UserBlock))
     assert (block.text, tuple(block.images), block.position) == ("look", (str(good),), 0)
     await conversation.close()
 
@@ -321,7 +321,7 @@ async def test_a_pdf_is_attached_by_its_path_and_by_a_mention(talk: Talk) -> Non
     await conversation.settled()
     content = stream.requests[0].messages[0].content
     assert [getattr(part, "name", "text") for part in content] == ["text", "a.pdf", "my report.pdf"]
-    block = next(block for block in conversation.transcript.blocks if isinstance(block, UserBlock))
+    block = next(block for block in conversation.view.transcript.blocks if isinstance(block, UserBlock))
     assert tuple(block.images) == (path, "my report.pdf")
     await conversation.close()
 
@@ -341,7 +341,7 @@ async def test_a_document_for_a_model_that_takes_none_is_not_sent(talk: Talk) ->
 
 async def test_it_says_hello_with_the_model_and_how_to_get_help(talk: Talk) -> None:
     conversation = await talk.open(text("x"))
-    welcome = conversation.transcript.blocks[0]
+    welcome = conversation.view.transcript.blocks[0]
     assert isinstance(welcome, NoticeBlock)
     assert welcome.kind == "welcome"
     assert "anthropic:claude-sonnet-4-6" in welcome.text
@@ -353,7 +353,7 @@ async def test_what_was_asked_for_before_the_agent_is_there_stays_in_sight(talk:
     conversation = talk.make(text("x"))
     await conversation.submit("#help")
     await conversation.open()
-    assert [isinstance(block, HelpBlock) for block in conversation.transcript.blocks] == [False, True]
+    assert [isinstance(block, HelpBlock) for block in conversation.view.transcript.blocks] == [False, True]
     await conversation.close()
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from swink_agent.app.errors import NoModel
+from swink_agent.app.talk.conversation import Conversation
+from swink_agent.app.talk.first_run import short_folder
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
 from swink_agent.core.types import ModelSpec
 from swink_agent.local.events import LocalModelEvent, LocalState
 from swink_agent.testing import scripted, text
-from swink_agent.tui.talk.conversation import Conversation
-from swink_agent.tui.talk.first_run import short_folder
 from swink_agent.tui.transcript import NoticeBlock
 
 from .conftest import KEY, Talk, told
@@ -25,7 +25,7 @@ SECRET = "sk-proj-" + "Ab3" * 15
 
 
 def everything(conversation: Conversation) -> str:
-    return "\n".join([block.text for block in conversation.transcript.blocks])
+    return "\n".join([block.text for block in conversation.view.transcript.blocks])
 
 
 def holding(folder: Path, secret: str) -> list[str]:
@@ -43,7 +43,7 @@ async def test_with_nothing_set_the_model_on_this_machine_answers_and_a_notice_s
     talk: Talk, nothing_set: None
 ) -> None:
     conversation = await talk.open(text("Hello."), model=None)
-    welcome = conversation.transcript.blocks[0]
+    welcome = conversation.view.transcript.blocks[0]
     assert isinstance(welcome, NoticeBlock)
     assert welcome.kind == "welcome"
     for words in ("No key is set", "the model on this machine answers", "Esc stops", "#key adds"):
@@ -65,7 +65,9 @@ def test_a_folder_is_written_from_the_home_on(monkeypatch: pytest.MonkeyPatch) -
 async def test_the_welcome_names_model_and_folder(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(talk.folder.parent))
     conversation = await talk.open(text("Hello."))
-    assert conversation.transcript.blocks[0].text.startswith(f"anthropic:claude-sonnet-4-6 in ~/{talk.folder.name}.")
+    assert conversation.view.transcript.blocks[0].text.startswith(
+        f"anthropic:claude-sonnet-4-6 in ~/{talk.folder.name}."
+    )
     await conversation.close()
 
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from swink_agent.app.talk.queue import Queued
 from swink_agent.testing import scripted, stall, text
-from swink_agent.tui.talk.queue import Queued
 
 from .conftest import Talk, told
 from .test_queue import Gate, heard, running, said
@@ -79,7 +79,7 @@ async def test_a_command_sent_with_tab_is_a_command(talk: Talk) -> None:
     gate.open()
     await conversation.settled()
     assert len(stream.requests) == 2
-    assert "not-shaped-like-any-key" not in str(conversation.transcript.blocks) + str(stream.requests)
+    assert "not-shaped-like-any-key" not in str(conversation.view.transcript.blocks) + str(stream.requests)
     assert any("key of openai" in notice for notice in told(conversation))
     await conversation.close()
 

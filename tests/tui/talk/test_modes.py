@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from swink_agent.app.talk.commands import COMMANDS, command_in
 from swink_agent.core.types import extract_text
 from swink_agent.testing import call, scripted, text
-from swink_agent.tui.talk.commands import COMMANDS, command_in
 from swink_agent.tui.transcript import ReplyBlock, ShellBlock, ToolBlock
 
 from .conftest import Talk, told
@@ -51,7 +51,9 @@ async def test_plan_mode_has_only_tools_that_need_no_approval_and_labels_what_is
         *("list_dir", "read_file", "search", "task", "todo")
     }
     assert "plan mode" in stream.requests[0].context.system_prompt
-    labels = {block.label for block in conversation.transcript.blocks if isinstance(block, (ReplyBlock, ToolBlock))}
+    labels = {
+        block.label for block in conversation.view.transcript.blocks if isinstance(block, (ReplyBlock, ToolBlock))
+    }
     assert labels == {"PLAN"}
     await conversation.submit("/plan")
     assert conversation.mode == "Execute"
@@ -116,7 +118,7 @@ async def test_a_command_of_the_person_runs_in_the_folder_and_is_shown_to_the_mo
     stream = scripted(text("I see it."))
     conversation = await talk.open(stream)
     await conversation.submit("!ls; exit 3")
-    block = conversation.transcript.blocks[-1]
+    block = conversation.view.transcript.blocks[-1]
     assert isinstance(block, ShellBlock)
     assert (block.status, "here.txt" in block.text, "[exit code 3]" in block.text) == ("failed", True, True)
     assert stream.requests == []
@@ -137,7 +139,7 @@ async def test_a_command_of_the_person_can_be_stopped_with_all_that_it_started(t
         await asyncio.sleep(0.01)
     conversation.stop()
     await running
-    block = conversation.transcript.blocks[-1]
+    block = conversation.view.transcript.blocks[-1]
     assert isinstance(block, ShellBlock)
     assert block.status == "cancelled"
     await gone(int(pid.read_text()))
@@ -154,7 +156,7 @@ async def test_the_output_of_a_command_is_bounded_and_its_secrets_masked(talk: T
     await conversation.settled()
     shown = str(stream.requests[0].messages[0].content[0].text)
     assert secret not in shown
-    assert secret not in conversation.transcript.blocks[-3].text
+    assert secret not in conversation.view.transcript.blocks[-3].text
     assert "characters left out" in shown
     assert len(shown) < 25_000
     assert shown.rstrip().endswith("I ran this myself, for you to see.")
@@ -234,6 +236,7 @@ async def test_every_command_is_there() -> None:
         "/queue",
         "/tasks",
         "/todo",
+        "/bindings",
     }  # which is Tab, in lines
 
 
@@ -262,7 +265,7 @@ async def test_the_small_ones_do_what_they_say(talk: Talk) -> None:
     await conversation.submit("/editor")
     assert "nothing was sent" in told(conversation)[-1]
     await conversation.submit("#clear")
-    assert list(conversation.transcript.blocks) == []
+    assert list(conversation.view.transcript.blocks) == []
     assert conversation.opened is not None
     assert len(conversation.opened.agent.messages) == 4
     await conversation.submit("/quit")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from swink_agent.app.talk.conversation import Conversation
 from swink_agent.testing import Request, call, scripted, text
-from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.transcript import UserBlock
 
 from .conftest import Talk, told
@@ -28,12 +28,12 @@ class Gate:
 
 async def running(conversation: Conversation) -> None:
     """Returns when a tool runs."""
-    while not conversation.running_tools:  # noqa: ASYNC110 - the front is told often
+    while not conversation.view.running:  # noqa: ASYNC110 - the front is told often
         await asyncio.sleep(0.005)
 
 
 def said(conversation: Conversation) -> list[tuple[str, str, int | None]]:
-    blocks = [block for block in conversation.transcript.blocks if isinstance(block, UserBlock)]
+    blocks = [block for block in conversation.view.transcript.blocks if isinstance(block, UserBlock)]
     return [(block.text, block.label, block.position) for block in blocks]
 
 

@@ -8,13 +8,13 @@ import pytest
 from textual.pilot import Pilot
 
 from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.talk.options import TalkOptions
 from swink_agent.core.events import MessageUpdate
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import TextDelta
 from swink_agent.testing import scripted, stall, text
 from swink_agent.tui.app import SwinkApp
-from swink_agent.tui.talk.narration import Narration
-from swink_agent.tui.talk.options import TalkOptions
+from swink_agent.tui.narration import Narration
 from swink_agent.tui.transcript import Transcript
 
 from .conftest import MODEL, Talk

@@ -44,10 +44,8 @@ async def test_the_panel_shows_states_and_tools_and_starts_a_server_anew(talk: T
     assert items[1].detail.startswith("failed: MCP server bad: it ended with exit code 3")
     preview = talk.front.previews[-1]
     assert preview is not None
-    assert "mcp__one__echo  Does echo." in "\n".join(
-        "".join(span.text for span in line.spans) for line in await preview("one")
-    )
-    assert "no disk" in "\n".join("".join(span.text for span in line.spans) for line in await preview("bad"))
+    assert "mcp__one__echo  Does echo." in [line.text for line in await preview("one")]
+    assert "no disk" in "\n".join([line.text for line in await preview("bad")])
     assert told(conversation)[-1] == "the MCP server one was started anew: running, 1 tool"
     assert count.read_text() == "xx"
     await conversation.submit("/mcp restart bad")
@@ -96,7 +94,7 @@ async def test_the_panel_masks_a_key_on_the_command_line_of_a_server(talk: Talk,
     await conversation.submit("/mcp")
     preview = talk.front.previews[-1]
     assert preview is not None
-    shown = "\n".join("".join(span.text for span in line.spans) for line in await preview("one"))
+    shown = "\n".join([line.text for line in await preview("one")])
     assert "/no/such/program --token=" in shown
     assert "AbCdEfGh" not in shown
     await conversation.close()

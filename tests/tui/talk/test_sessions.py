@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from swink_agent.app.runs.sessions import open_store
+from swink_agent.app.talk.conversation import Conversation
+from swink_agent.app.talk.first_run import branch_of
 from swink_agent.approvals.approvals import ApprovalChoice
 from swink_agent.core.types import AssistantMessage, Cost, Usage, UserMessage, extract_text
 from swink_agent.memory.log.line_writer import LineWriter
 from swink_agent.testing import call, scripted, stall, text
-from swink_agent.tui.talk.conversation import Conversation
-from swink_agent.tui.talk.first_run import branch_of
 from swink_agent.tui.transcript import ReplyBlock, ToolBlock, UserBlock
 
 from .conftest import Talk, told
@@ -49,7 +49,7 @@ async def test_a_conversation_is_a_session_that_goes_on_where_it_was(talk: Talk)
     assert "Blue." in farewell.text
     assert "To go on with this: swink" in farewell.text
     again = await talk.open(text("I said blue."), newest=True)
-    blocks = again.transcript.blocks
+    blocks = again.view.transcript.blocks
     shown = [block.text for block in blocks if isinstance(block, (UserBlock, ReplyBlock))]
     assert shown == ["your favourite colour?", "Blue."]
     assert again.model == "anthropic:claude-sonnet-4-6"
@@ -85,7 +85,7 @@ async def test_resume_picks_from_a_list_with_a_preview(talk: Talk) -> None:
     assert [(item.key, item.label) for item in items] == [(wanted, "your favourite colour?")]
     preview = talk.front.previews[0]
     assert preview is not None
-    lines = ["".join([span.text for span in line.spans]) for line in await preview(wanted)]
+    lines = [line.text for line in await preview(wanted)]
     assert lines == ["> your favourite colour?", "  Blue."]
     assert session_id(conversation) == wanted
     assert history(conversation) == ["your favourite colour?", "Blue."]
@@ -349,7 +349,7 @@ async def test_a_rewind_brings_back_the_files_and_the_words_of_that_moment(talk:
     assert not (talk.folder / "c.txt").exists()
     assert history(conversation) == ["first", "", "One."]
     assert talk.front.given_back == ["second"]
-    assert [block.text for block in conversation.transcript.blocks if isinstance(block, UserBlock)] == ["first"]
+    assert [block.text for block in conversation.view.transcript.blocks if isinstance(block, UserBlock)] == ["first"]
     await say(conversation, "second, otherwise")
     assert conversation.answer == "Another way."
     await conversation.close()
@@ -406,7 +406,7 @@ async def test_a_rewind_to_a_steering_message_keeps_what_the_run_did_before_it(t
     await conversation.submit("and late.txt")
     await conversation.settled()
     assert (talk.folder / "late.txt").exists()
-    steered = next(b.position for b in conversation.transcript.blocks if isinstance(b, UserBlock) and b.label)
+    steered = next(b.position for b in conversation.view.transcript.blocks if isinstance(b, UserBlock) and b.label)
     talk.front.picks = [str(steered)]
     await conversation.submit("/rewind")
     assert (talk.folder / "early.txt").read_text() == "1\n"
@@ -432,10 +432,10 @@ async def test_a_resumed_conversation_shows_calls_and_shell_commands_as_they_wer
     await say(conversation, "read it")
     await conversation.close()
     again = await talk.open(text("x"), newest=True)
-    users = [(block.label, block.text) for block in again.transcript.blocks if isinstance(block, UserBlock)]
+    users = [(block.label, block.text) for block in again.view.transcript.blocks if isinstance(block, UserBlock)]
     assert [label for label, _ in users] == ["from the shell", ""]
     assert "$ echo hello\nhello" in users[0][1]
-    tools = [(block.name, block.summary) for block in again.transcript.blocks if isinstance(block, ToolBlock)]
+    tools = [(block.name, block.summary) for block in again.view.transcript.blocks if isinstance(block, ToolBlock)]
     assert tools == [("read_file", "a.txt")]
     talk.front.picks = [None]
     await again.submit("/rewind")
@@ -506,7 +506,7 @@ async def test_the_first_screen_offers_the_last_sessions_of_the_folder_until_som
         await conversation.close()
     conversation = await talk.open(text("New."))
     await conversation.offer_sessions(("F3", "F4", "F5"))
-    offered = conversation.transcript.blocks[-1]
+    offered = conversation.view.transcript.blocks[-1]
     rows = offered.text.split("\n")
     assert [row.split()[0] for row in rows[1:]] == ["F3", "F4", "F5"]
     assert [f"question {number}" in row for number, row in zip((3, 2, 1), rows[1:], strict=True)] == [True] * 3
@@ -519,9 +519,9 @@ async def test_the_first_screen_offers_the_last_sessions_of_the_folder_until_som
     assert session_id(conversation) == ids[2], "something has been said in this one"
     await conversation.close()
     fresh = await talk.open(text("New."), is_kept=False)
-    count = len(fresh.transcript.blocks)
+    count = len(fresh.view.transcript.blocks)
     await fresh.offer_sessions(("F3",))
-    assert len(fresh.transcript.blocks) == count
+    assert len(fresh.view.transcript.blocks) == count
     await fresh.close()
 
 

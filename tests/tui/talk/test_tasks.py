@@ -6,10 +6,9 @@ import asyncio
 import time
 from typing import Any
 
+from swink_agent.app.talk.conversation import Conversation
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools.commands.tasks import BackgroundTask
-from swink_agent.tui.talk.conversation import Conversation
-from swink_agent.tui.transcript.line import plain
 
 from .conftest import Talk, told
 
@@ -63,7 +62,7 @@ async def test_the_list_says_what_runs_since_when_and_what_it_printed_last(talk:
     assert items[0].detail.endswith(" │ listening on 8000")
     preview = talk.front.previews[-1]
     assert preview is not None
-    assert [plain(line.spans) for line in await preview("b1")] == ["listening on 8000"]
+    assert [line.text for line in await preview("b1")] == ["listening on 8000"]
     await conversation.close()
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from swink_agent import Agent, Defer, ToolResultMessage, tool
+from swink_agent.app.talk.conversation import Conversation
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, reply, scripted, text
 from swink_agent.tools import standard_tools
-from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.transcript import ToolBlock
 
 from .conftest import MODEL, Talk, told
@@ -78,7 +78,7 @@ def outcomes(conversation: Conversation) -> list[str]:
 
 
 def statuses(conversation: Conversation) -> list[tuple[str, bool]]:
-    blocks = [block for block in conversation.transcript.blocks if isinstance(block, ToolBlock)]
+    blocks = [block for block in conversation.view.transcript.blocks if isinstance(block, ToolBlock)]
     return [(block.status, block.is_pending) for block in blocks]
 
 

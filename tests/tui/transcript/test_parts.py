@@ -8,7 +8,7 @@ import pytest
 
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AssistantMessage, Text
-from swink_agent.tui.talk.narration import Narration
+from swink_agent.tui.narration import Narration
 from swink_agent.tui.transcript import ReplyBlock, Transcript, blocks_of, gap_before
 from swink_agent.tui.transcript.line import plain
 from swink_agent.tui.transcript.parts import LONG, Cutter, Piece

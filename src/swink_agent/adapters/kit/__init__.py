@@ -5,7 +5,7 @@
     frames.py       divides a body into frames                       documents.py  decodes a frame to a typed value
     parsing.py      FrameParser, whose ReplyWriter orders events     outgoing.py   prepares messages for a request
     bodies.py       request bodies, encoded once                     images.py     files as data, or a note instead
-    schemas.py      SchemaSubset: a JSON Schema for the reply
+    schemas.py      SchemaSubset: a JSON Schema for the reply        searches.py   Sources of a provider's web search
 
 `swink_agent.adapters` has what users of finished adapters need as well: `Limits`, `Transport`, `AiohttpTransport`,
 `TransportError`, `ModelInfo`.
@@ -35,6 +35,7 @@ from .keyed import JSON_HEADERS, KeyedStreamFn
 from .outgoing import OutgoingMessages, RequestError
 from .parsing import FrameParser
 from .schemas import SchemaSubset
+from .searches import Sources
 from .transport import HttpRequest, HttpResponse
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "RequestError",
     "SchemaSubset",
     "ShapeError",
+    "Sources",
     "SseFrames",
     "TokenPrices",
     "classify",

@@ -26,6 +26,7 @@ from ..addresses import address_problem
 from .errors import classify, retry_after
 from .frames import FrameError, ShapeError
 from .outgoing import OutgoingMessages, RequestError
+from .searches import SEARCHES, TOOL_NAME
 from .transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
 
 log = logging.getLogger("swink_agent")
@@ -54,6 +55,15 @@ class Parser(Protocol):
 
     def usage_so_far(self) -> Usage | None:
         """The usage that the provider has reported so far, for a reply that fails."""
+        ...
+
+
+class SearchingParser(Parser, Protocol):
+    """A parser for replies with searches: those of an adapter whose `searches_web` says yes."""
+
+    def keep_searches(self) -> None:
+        """Called before the first bytes if searches were asked for: sources then become a part of the text, and what
+        must be sent back is kept."""
         ...
 
 
@@ -91,6 +101,7 @@ class HttpStreamFn(ABC):
         self.limits = limits or Limits()
         self._outgoing = OutgoingMessages()
         self._refuses_sessions = False
+        self._told: set[ModelSpec] = set()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -125,11 +136,38 @@ class HttpStreamFn(ABC):
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> Parser:
         """Makes a parser for one reply."""
 
+    def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
+        """Whether the model can search the web by its provider, next to tools if `has_tools`.
+
+        One that says yes takes `StreamOptions.web_search`, and its parser is a `SearchingParser`.
+        """
+        return False
+
+    def search_cost(self, model: ModelSpec, searches: int) -> float:
+        """Returns the cost in US dollars of so many searches in one reply; zero if it is not known."""
+        return 0.0
+
     def cost(self, model: ModelSpec, usage: Usage) -> Cost:
-        """Returns the cost of the reply."""
+        """Returns the cost of the reply, with that of its searches."""
         from ..prices import cost_of
 
-        return cost_of(model, usage)
+        cost = cost_of(model, usage)
+        if not usage.extra or not (searches := usage.extra.get(SEARCHES, 0)):
+            return cost
+        amount = self.search_cost(model, searches)
+        return msgspec.structs.replace(cost, total=cost.total + amount, extra={**cost.extra, SEARCHES: amount})
+
+    def _searching(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> StreamOptions:
+        """Returns the options without `web_search` where it cannot be used; the log has one warning for each model."""
+        has_own = any(tool.name == TOOL_NAME for tool in context.tools)
+        if self.searches_web(model, bool(context.tools)) and not has_own and options.output_schema is None:
+            return options
+        if options.output_schema is None and model not in self._told:
+            self._told.add(model)
+            why = f"a tool is called {TOOL_NAME}" if has_own else f"{self.provider} cannot do it for {model.model_id}"
+            beside = " next to other tools" if context.tools and self.searches_web(model, False) else ""
+            log.warning("web_search is not used: %s%s", why, "" if has_own else beside)
+        return msgspec.structs.replace(options, web_search=False)
 
     def limits_for(self, options: StreamOptions) -> Limits:
         if options.timeout is None:
@@ -167,6 +205,8 @@ class HttpStreamFn(ABC):
             options = msgspec.structs.replace(options, session_id=None)
         try:
             context = await self.prepared(model, context)
+            if options.web_search:
+                options = self._searching(model, context, options)
             request = await self.authorize(self.build(model, context, options))
         except AgentError as error:
             yield StreamFailed(str(error), error.kind or ErrorKind.INVALID_REQUEST)
@@ -188,6 +228,8 @@ class HttpStreamFn(ABC):
                         refused = await self.advised(refused, model)
                 else:
                     parser = self.parser(model, dict(response.headers))
+                    if options.web_search and not self.is_relay:
+                        cast("SearchingParser", parser).keep_searches()
                     while data := await response.read():
                         problem = _fed(parser, data, response)
                         for event in self._events(model, parser, request):

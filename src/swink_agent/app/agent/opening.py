@@ -52,7 +52,7 @@ SETTING_FLAGS = (
         "network",
         "allow_hosts",
     ),
-    *("max_turns", "max_cost", "timeout", "output", "masking", "unmask", "otel"),
+    *("max_turns", "max_cost", "timeout", "output", "masking", "unmask", "otel", "web_search"),
 )
 """The command-line options that are settings, by the same name."""
 
@@ -69,6 +69,8 @@ class OpeningOptions(Value, frozen=True, kw_only=True):
     """Whether the MCP servers of the settings are started."""
     other_servers: tuple[ServerSettings, ...] = ()
     """MCP servers that an editor gives."""
+    uses_hooks: bool = True
+    """Whether the hooks of the settings run."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> OpeningOptions:
@@ -80,6 +82,7 @@ class OpeningOptions(Value, frozen=True, kw_only=True):
             added=tuple(options["add_dir"]),
             session=WantedSession(is_kept=not options["no_session"], newest=options["continue"], id=options["resume"]),
             uses_servers=not options["no_mcp"],
+            uses_hooks=not options["no_hooks"],
         )
 
 
@@ -165,6 +168,7 @@ class Opening:
             uses_servers=self.options.uses_servers,
             other_servers=self.options.other_servers,
             servers=servers,
+            uses_hooks=self.options.uses_hooks,
         )
         try:
             made = standard_agent(options)
@@ -174,6 +178,8 @@ class Opening:
             raise NoModel(
                 f"the session continues with {options.model}, which cannot be asked: {error}; -m names another"
             ) from error
+        if made.hooks is not None:
+            made.hooks.watch(made.agent)
         if self.settings.value("otel"):
             try:
                 self.telemetry.report(made.agent)

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from swink_agent.core.texts.likeness import close_names
@@ -21,7 +22,7 @@ from ..settings.paths import config_folder
 from ..trust.prompt_files import COMMAND_FOLDER
 from ..trust.trust import Project
 
-_NAME = re.compile(r"[a-z][a-z-]{0,63}")
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _LARGEST = 64 * 1024
 _MOST = 256
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -63,16 +64,13 @@ def prompt_commands(project: Project | None, environ: Mapping[str, str] = os.env
         names = sorted(os.listdir(place))[:_MOST]
     except OSError:
         names = []
-    for name in names:
-        if name.endswith(".md"):
-            try:
-                _add(found, place / name, read_beneath(place, name, _LARGEST))
-            except SkillFileError:
-                continue
+    files = {place / name: None for name in names if name.endswith(".md")}
     for item in () if project is None else project.chain:
-        for path, data in item.prompts.items():
-            if path.startswith(f"{COMMAND_FOLDER}/") and len(data) <= _LARGEST:
-                _add(found, Path(item.folder, path), data)
+        ours = {path: data for path, data in item.prompts.items() if path.startswith(f"{COMMAND_FOLDER}/")}
+        files |= {Path(item.folder, path): data for path, data in ours.items()}
+    for path, data in files.items():
+        with suppress(SkillFileError):
+            found.setdefault(path.stem, _read(path, data))
     return found
 
 
@@ -81,21 +79,48 @@ def filled(name: str, words: str, project: Project | None) -> str:
     known = prompt_commands(project)
     if name in known:
         return known[name].prompt(words)
+    if why := why_unused(name, project):
+        raise UsageProblem(f"the command {name} cannot be used: {why}")
     near = close_names(name, known)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
     raise UsageProblem(f"no command of yours is called {name[:80]!r}; {hint}")
 
 
-def _add(found: dict[str, PromptCommand], path: Path, data: bytes) -> None:
-    name = path.stem
+def why_unused(name: str, project: Project | None, environ: Mapping[str, str] = os.environ) -> str:
+    """Why the file of a command is not used; empty if there is no such file."""
+    if "/" in name or "\0" in name:
+        return ""
+    path, mine = f"{COMMAND_FOLDER}/{name}.md", config_folder(environ) / "commands" / f"{name}.md"
+    try:
+        if os.path.lexists(mine):
+            _read(mine, None)
+        for item in () if project is None else project.chain:
+            if path in item.unused_prompts:
+                return f"{Path(item.folder, path)} is not trusted as it is now: look at it with swink config trust"
+            if path in item.prompts:
+                _read(Path(item.folder, path), item.prompts[path])
+            if path in item.prompt_problems:
+                return item.prompt_problems[path]
+    except SkillFileError as error:
+        return str(error)
+    return ""
+
+
+def _read(path: Path, data: bytes | None) -> PromptCommand:
+    """The command in a file, whose content may be known. Raises `SkillFileError`, which says why it cannot be used."""
+    if not _NAME.fullmatch(path.stem):
+        raise SkillFileError(f"{path.name} is not a name for a command: take a-z, 0-9 and -, a letter first")
+    data = read_beneath(path.parent, path.name, _LARGEST) if data is None else data
+    if len(data) > _LARGEST:
+        raise SkillFileError(f"{path.name} is larger than {_LARGEST:,} bytes")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return
+        raise SkillFileError(f"{path.name} is not UTF-8 text") from None
     front = _FRONT.match(text)
     body = (text[front.end() :] if front else text).strip()
+    if not body:
+        raise SkillFileError(f"{path.name} has no text")
     described = _DESCRIPTION.search(front[1]) if front else None
-    if _NAME.fullmatch(name) and body:
-        first = body.splitlines()[0].lstrip("# ")
-        words = described[1].strip("\"'") if described else first
-        found.setdefault(name, PromptCommand(name, words[:200], body, str(path)))
+    words = described[1].strip("\"'") if described else body.splitlines()[0].lstrip("# ")
+    return PromptCommand(path.stem, words[:200], body, str(path))

@@ -56,7 +56,7 @@ class ServedAgent:
             run.interrupt()
             raise
         finally:
-            await asyncio.shield(asyncio.to_thread(_close, session, made))
+            await asyncio.shield(_closed(session, made))
         return _result(outcome, session.id)
 
     def _open(self, wanted: WantedSession) -> tuple[RunSession, StandardAgent]:
@@ -73,6 +73,11 @@ class ServedAgent:
             session.close()
             raise
         return session, made
+
+
+async def _closed(session: RunSession, made: StandardAgent) -> None:
+    await made.finish()
+    await asyncio.to_thread(_close, session, made)
 
 
 def _close(session: RunSession, made: StandardAgent) -> None:

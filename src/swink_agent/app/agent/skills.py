@@ -34,8 +34,12 @@ def known_skills(project: Project | None, environ: Mapping[str, str] = os.enviro
             for path, data in item.prompts.items()
             if path.endswith(f"/{FILE}")
         ]
-        for path in [path for path in item.unused_prompts if path.endswith(f"/{FILE}")]:
-            why = "it is not trusted as it is now: look at it with swink config trust"
+        not_trusted = dict.fromkeys(
+            item.unused_prompts, "it is not trusted as it is now: look at it with swink config trust"
+        )
+        for path, why in {**not_trusted, **item.prompt_problems}.items():
+            if not path.endswith(f"/{FILE}"):
+                continue
             found.append(
                 Skill(Path(path).parent.name, path=str(Path(item.folder, path)), source="project", problem=why)
             )

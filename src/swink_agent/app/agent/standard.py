@@ -6,6 +6,7 @@ Connects the parts, so that all front ends run the same agent. Each part's behav
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from swink_agent.tools import BashTool
     from swink_agent.tools.commands.tasks import BackgroundTasks
 
+    from .hooks import HookPolicy, Hooks
     from .servers import McpServers, ToolsWithServers
 
 _LOCAL_NOTES = 1000
@@ -86,6 +88,8 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     """MCP servers that an editor gives. Of one name, that of the settings counts."""
     servers: McpServers | None = None
     """Those that run already, if another agent continues the conversation."""
+    uses_hooks: bool = True
+    """Whether the hooks of the settings decide about calls. `StandardAgent.hooks` observes runs."""
 
 
 class StandardAgent:
@@ -105,6 +109,7 @@ class StandardAgent:
         shell: BashTool | None = None,
         warnings: tuple[str, ...] = (),
         servers: McpServers | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.agent = agent
         self.model_source = model_source
@@ -125,12 +130,16 @@ class StandardAgent:
         """What the user should read before the run."""
         self.servers = servers
         """The MCP servers, if the settings have any."""
+        self.hooks = hooks
+        """The hooks, if the settings have any."""
 
     def __repr__(self) -> str:
         return f"<StandardAgent {self.agent.model}>"
 
     def close(self) -> None:
         """Ends what was started. Safe to call again, and from a signal handler."""
+        if self.hooks is not None:
+            self.hooks.close()
         if self._shell is not None:
             self._shell.close()
         if self.servers is not None:
@@ -138,8 +147,10 @@ class StandardAgent:
         if self.sandbox is not None:
             self.sandbox.close()
 
-    async def end_servers(self) -> None:
-        """Ends the MCP servers in the event loop that they were started in, before that ends."""
+    async def finish(self, seconds: float | None = None) -> None:
+        """Waits for hooks, as long as `seconds` say, and ends the MCP servers: in their event loop, before it ends."""
+        if self.hooks is not None:
+            await self.hooks.finish(seconds)
         if self.servers is not None:
             await self.servers.close()
 
@@ -168,7 +179,8 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     backend = None if sandbox is None or sandbox.backend == "off" else sandbox.backend
     chosen = choose_mode(settings, root, [tool.name for tool in tools], backend=backend, unkept=unkept)
     tools += extra
-    approvals = _approvals(options, rules, tools, redactor, chosen.mode)
+    hooks = _hooks(options, root, added, redactor, warnings)
+    approvals = _approvals(options, hooks, rules, tools, redactor, chosen.mode)
     skills = usable_skills(options.project) if settings.value("skills") and not is_small(model) else []
     if skills and "skill" not in rules.denied_tools:
         from swink_agent.skills import SkillTool  # on use: few folders have skills
@@ -182,7 +194,10 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     shared: dict[str, Any] = {
         "stream_fn": stream_fn,
         "stream_options": StreamOptions(
-            temperature=settings.value("temperature"), max_tokens=reply, extra=provider_options(model, settings)
+            temperature=settings.value("temperature"),
+            max_tokens=reply,
+            extra=provider_options(model, settings),
+            web_search=_searches(stream_fn, model, settings, tools, warnings),
         ),
         "get_api_key": _key_finder(credentials, redactor),
         "execution_root": root,
@@ -202,6 +217,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
                 *extra_policies(settings.value("extra_policies"), root),
                 *_policies(root, added, settings, rules, is_attended=False, max_cost=None),
                 *options.policies,
+                *_hook_policies(hooks, "task"),
             ],
             **shared,
         )
@@ -216,12 +232,14 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         system_prompt=system,
         tools=tools if servers is None else _with_servers(tools, servers, rules),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
-        # Policies of packages come first: what they rewrite is then compared and counted as it will be sent.
+        # Policies of packages come first: what they rewrite is then compared and counted as it will be sent. Hooks
+        # come last: they take long, and are told only of calls that nothing else refuses.
         policies=[
             *watching,
             *limits,
             *_claim_check(model, settings, tools),
             *options.policies,
+            *_hook_policies(hooks),
         ],
         approve=approvals,
         approval_mode=ApprovalMode.WHERE_REQUIRED,
@@ -239,6 +257,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         shell=_shell_among(tools),
         warnings=tuple(warnings),
         servers=servers,
+        hooks=hooks,
     )
 
 
@@ -271,6 +290,23 @@ def _system_prompt(root: Path, model: ModelSpec, options: AgentOptions, skills: 
         notes=notes,
         skills=skills_prompt(skills) if skills else "",
     )
+
+
+def _searches(
+    stream_fn: StreamFn, model: ModelSpec, settings: Settings, tools: Sequence[AgentTool], warnings: list[str]
+) -> bool:
+    """Whether the model searches the web by its provider. Warns if that is wanted and cannot be."""
+    if not settings.value("web_search"):
+        return False
+    searches: Callable[[ModelSpec, bool], bool] | None = getattr(stream_fn, "searches_web", None)
+    if searches is not None and searches(model, bool(tools)):
+        return True
+    beside = " next to tools" if searches is not None and searches(model, False) else ""
+    warnings.append(
+        f"web_search is not used: {model} cannot search the web by its provider{beside}; anthropic, openai-responses "
+        "and gemini have models that can"
+    )
+    return False
 
 
 def _key_finder(credentials: Credentials, redactor: Redactor) -> Callable[[str], str | None]:
@@ -368,15 +404,46 @@ def _rules(root: Path, settings: Settings) -> CallRules:
     return CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"))
 
 
+def _hooks(
+    options: AgentOptions, root: Path, added: tuple[Path, ...], redactor: Redactor, warnings: list[str]
+) -> Hooks | None:
+    """The hooks, if there are any. Warns if they are off because a hook started this program."""
+    found = [hook for hook in options.settings.hooks if hook.enabled]
+    if not found or not options.uses_hooks:
+        return None
+    from .hook_process import HOOK_VARIABLE
+    from .hooks import Hooks
+
+    if HOOK_VARIABLE in os.environ:
+        warnings.append(f"hooks are not used here: a hook started this ({HOOK_VARIABLE} is set)")
+        return None
+
+    def outside() -> list[str]:
+        from swink_agent.sandbox import repository_folders
+
+        return [str(root), *repository_folders(str(root)), *map(str, added)]
+
+    return Hooks(found, folder=root, redactor=redactor, outside=outside)
+
+
+def _hook_policies(hooks: Hooks | None, *delegates: str) -> list[HookPolicy]:
+    return [] if hooks is None else [hooks.policy(*delegates)]
+
+
 def _approvals(
-    options: AgentOptions, rules: CallRules, tools: list[AgentTool], redactor: Redactor, mode: ApprovalsMode
+    options: AgentOptions,
+    hooks: Hooks | None,
+    rules: CallRules,
+    tools: list[AgentTool],
+    redactor: Redactor,
+    mode: ApprovalsMode,
 ) -> Approvals:
     from swink_agent.approvals import Approvals
     from swink_agent.tools import change_preview
 
     preview = change_preview(tools, redactor)
     return Approvals(
-        options.ask,
+        options.ask if options.ask is None or hooks is None else hooks.telling(options.ask),
         mode=mode,
         calls=rules,
         preview=preview,

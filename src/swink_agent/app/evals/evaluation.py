@@ -6,10 +6,7 @@ user: the case's folder and the sandbox limit what the tools may do.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +21,7 @@ from ..agent.models import choose_model, local_fetch, model_of_settings, named_m
 from ..agent.standard import AgentOptions, StandardAgent, standard_agent
 from ..errors import UsageProblem
 from ..keys.credentials import Credentials
+from ..own_code import object_named
 from ..settings.paths import data_folder
 from ..settings.settings import Settings, load_settings
 from .recorded_cases import SESSION_FIELD, recorded_replies
@@ -309,7 +307,7 @@ class _OtherAgent:
 
 def factory_named(name: str, folder: Path) -> MakeAgentFn:
     """The factory that `module:function` or `path/to/file.py:function` names. Raises `UsageProblem`."""
-    return cast("MakeAgentFn", _named(name, folder, "factory"))
+    return cast("MakeAgentFn", _callable(name, folder, "factory"))
 
 
 def agent_named(text: str) -> tuple[str, str]:
@@ -327,41 +325,14 @@ def evaluators_named(names: Sequence[str], folder: Path, judge: JudgeEvaluator |
     registry = EvaluatorRegistry.standard(judge)
     for name in names:
         try:
-            registry.register(_named(name, folder, "evaluator"))
+            registry.register(_callable(name, folder, "evaluator"))
         except (TypeError, ValueError) as error:
             raise UsageProblem(f"{name!r} is not an evaluator that can be added: {error}") from error
     return registry
 
 
-def _named(name: str, folder: Path, noun: str) -> Any:
-    """The object that the user names in their own code, and wants to be run.
-
-    So a module is also looked for in `folder`, after all other places.
-    """
-    module_name, colon, attribute = name.rpartition(":")
-    if not colon or not module_name or not attribute:
-        raise UsageProblem(f"{name!r} names no {noun}: write module:function, or path/to/file.py:function")
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-    try:
-        found: Any = _from_file(folder / module_name) if module_name.endswith(".py") else import_module(module_name)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except Exception as error:
-        raise UsageProblem(f"{name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+def _callable(name: str, folder: Path, noun: str) -> Any:
+    found = object_named(name, folder, noun, "function")
     if not callable(found) and not callable(getattr(found, "evaluate", None)):
         raise UsageProblem(f"{name!r} is a {type(found).__name__}, which cannot be called")
     return found
-
-
-def _from_file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(f"{path} is not a file")
-    loaded = sys.modules.get(spec.name)
-    if loaded is not None and getattr(loaded, "__file__", None) == spec.origin:
-        return loaded
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # as an import would, for code that looks up its own module
-    spec.loader.exec_module(module)
-    return module

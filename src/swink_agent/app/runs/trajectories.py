@@ -13,6 +13,8 @@ from swink_agent.memory.sessions.store import SessionStore
 
 from ..errors import UsageProblem
 
+_LONGEST_NAME = 200
+
 
 def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor) -> tuple[str, tuple[str, ...]]:
     """Records a trajectory as a session; returns its id, and what was left out. Raises `UsageProblem`."""
@@ -23,7 +25,8 @@ def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor)
     if not read.messages:
         raise UsageProblem(f"{name} cannot be imported: it contains no messages of a user or an agent")
     agent = Agent(read.model, stream_fn=_nobody, messages=read.messages, redactor=redactor)
-    with store.create(title=read.title, metadata={"imported_from": read.agent or "ATIF"}) as session:
+    about = {"imported_from": redactor.redact(read.agent[:_LONGEST_NAME]) or "ATIF"}
+    with store.create(title=redactor.redact(read.title)[:_LONGEST_NAME], metadata=about) as session:
         session.attach(agent)
         session.detach()
         return session.id, read.left_out

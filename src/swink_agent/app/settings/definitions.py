@@ -12,6 +12,7 @@ from swink_agent.core.values.value import Value
 
 from ..agent.providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
 from ..errors import SettingsError
+from .key_bindings import ACTIONS, KEYS, action_named
 
 STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search", "task", "todo")
 TOOLS_OF_BASH = ("bash_output", "bash_stop")
@@ -34,6 +35,8 @@ Kind: TypeAlias = Literal[
     "folder",
     "rules",
     "hosts",
+    "keys",
+    "command",
 ]
 InProject: TypeAlias = Literal["free", "stricter", "never"]
 
@@ -109,6 +112,13 @@ DEFINITIONS = (
     _setting(
         "extra_tools", "names", "additional tools, by name: web_fetch, and those of installed packages", default=()
     ),
+    _setting(
+        "web_search",
+        "switch",
+        "whether the model may search the web by its provider's own search, which costs extra",
+        default=False,
+        in_project="stricter",
+    ),
     _setting("skills", "switch", "whether the model can read skills", default=True, in_project="stricter"),
     _setting("web_private", "names", "private addresses that web_fetch may ask: 127.0.0.1:8080", default=()),
     _setting("extra_policies", "names", "policies of installed packages, by name, that watch every run", default=()),
@@ -170,6 +180,19 @@ DEFINITIONS = (
         choices=("auto", "bell", "off"),
     ),
     _setting("notify_after", "amount", "seconds after which a run counts as long for that", default=20.0),
+    _setting(
+        "status_line",
+        "command",
+        "a program of yours that prints the last row of the terminal UI: a list of words, or none",
+        default=(),
+    ),
+    _setting("vim", "switch", "whether the input line of the terminal UI has the keys of vim", default=False),
+    Definition(
+        name="durable.url",
+        kind="text",
+        help="the store of durable runs: sqlite:///path or postgresql://user@host/database",
+        variable="SWINK_DURABLE_URL",
+    ),
     _setting("models_dir", "folder", "where local models are kept, instead of the cache folder"),
     *[_address_of(provider) for provider in PROVIDERS if provider.url_variables],
 )
@@ -192,18 +215,23 @@ def definition_of(name: str, place: str = "") -> Definition:
         return _BY_NAME[name]
     if name.startswith(_ALIAS):
         return _alias(name, place)
+    if name.startswith(KEYS):
+        return _binding(name, place)
     if name.startswith(_ADDRESS):
         installed = provider_named(name.removeprefix(_ADDRESS))
         if installed is not None and installed.url_variables:
             return _address_of(installed)
-    if name == "mcp" or name.startswith("mcp."):
-        raise SettingsError(f"{place + ': ' if place else ''}{name} is set by hand: [mcp.servers.NAME] in the file")
+    for table, header in (("mcp", "[mcp.servers.NAME]"), ("hooks", "[hooks.NAME]")):
+        if name == table or name.startswith(f"{table}."):
+            raise SettingsError(f"{place + ': ' if place else ''}{name} is set by hand: {header} in the file")
     from swink_agent.core.texts.likeness import close_names
 
     names = [definition.name for definition in all_definitions()] if name.startswith(_ADDRESS) else list(_BY_NAME)
     near = close_names(name, names)
     if name == _ALIAS.rstrip("."):
         hint = f"write {_ALIAS}NAME, such as {_ALIAS}fast"
+    elif name == KEYS.rstrip("."):
+        hint = f"write {KEYS}ACTION, such as {KEYS}search"
     else:
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join([*names, f'{_ALIAS}NAME'])}"
     raise SettingsError(f"{place + ': ' if place else ''}no setting is called {name or repr(name)}; {hint}")
@@ -225,6 +253,24 @@ def _alias(name: str, place: str) -> Definition:
     if problem:
         raise SettingsError(f"{place + ': ' if place else ''}{name} cannot be set: {problem}")
     return Definition(name=name, kind="alias", help="a short name for a model", variable="")
+
+
+def bound_action(name: str) -> str | None:
+    """The action whose keys the setting of that name gives, or `None`."""
+    return name.removeprefix(KEYS) if name.startswith(KEYS) else None
+
+
+def _binding(name: str, place: str) -> Definition:
+    """The setting that gives an action of the terminal UI its keys. Raises `SettingsError` for an unknown action."""
+    action = action_named(name.removeprefix(KEYS))
+    if action is not None:
+        return Definition(name=name, kind="keys", help=action.help, variable="", default=action.keys)
+    from swink_agent.core.texts.likeness import close_names
+
+    names = [known.name for known in ACTIONS]
+    near = close_names(name.removeprefix(KEYS), names)
+    hint = f"did you mean {KEYS}{near[0]}?" if near else f"there are: {', '.join(names)}"
+    raise SettingsError(f"{place + ': ' if place else ''}{name} is not a setting: no action has that name; {hint}")
 
 
 def _declared() -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -22,9 +23,12 @@ from .definitions import (
     STANDARD_TOOLS,
     Definition,
     alias_of,
+    bound_action,
     definition_in_file,
     definition_of,
 )
+from .hooks import HookSettings, notes_on_project, read_hooks
+from .key_bindings import KEYS, KeyMap, action_named, conflict_in, read_key
 from .mcp_servers import ServerSettings, expanded, joined_servers, read_servers
 from .paths import config_folder, write_whole
 from .toml_file import LARGEST as LARGEST_FILE
@@ -55,6 +59,8 @@ class SettingsFile(Value, frozen=True):
     """Invalid addresses, each with the reason: they disable one provider, not the program."""
     servers: Mapping[str, ServerSettings] = {}
     """The MCP servers by name."""
+    hooks: Mapping[str, HookSettings] = {}
+    """The hooks by name."""
 
     def source(self, name: str) -> str:
         return f"{self.path}:{self.lines.get(name, 1)}"
@@ -70,9 +76,12 @@ class Settings:
         *,
         environ: Mapping[str, str] | None = None,
         servers: Mapping[str, ServerSettings] | None = None,
+        hooks: Iterable[HookSettings] = (),
     ) -> None:
         self._values = dict(values)
         self._servers = dict(servers or {})
+        self.hooks = tuple(hooks)
+        """The user's hooks, in the order of the file."""
         self._environ: Mapping[str, str] = {} if environ is None else environ
         self.notes = tuple(notes)
 
@@ -93,11 +102,21 @@ class Settings:
 
     def replaced(self, name: str, item: SourcedValue) -> Settings:
         """The same settings with another value for one of them."""
-        return Settings({**self._values, name: item}, self.notes, environ=self._environ)
+        values = {**self._values, name: item}
+        return Settings(values, self.notes, environ=self._environ, servers=self._servers, hooks=self.hooks)
 
     def aliases(self) -> dict[str, SourcedValue]:
         """The aliases, each with the model or the other alias that it refers to."""
         return {alias: item for name, item in self._values.items() if (alias := alias_of(name)) is not None}
+
+    def bindings(self) -> dict[str, SourcedValue]:
+        """The keys that the user gave to actions of the terminal UI, by the name of the action."""
+        found = {action: item for name, item in self._values.items() if (action := bound_action(name)) is not None}
+        return {action: item for action, item in found.items() if item.source != "default"}
+
+    def key_map(self) -> KeyMap:
+        """Which key does what in the terminal UI."""
+        return KeyMap({action: item.value for action, item in self.bindings().items()})
 
     def servers(self) -> tuple[list[ServerSettings], list[str]]:
         """The MCP servers, with what they take from the environment put in, and those values: they are secret."""
@@ -141,6 +160,7 @@ def load_settings(
     projects = (project,) if isinstance(project, SettingsFile) else tuple(project or ())
     for file in projects:
         _add_project(values, file, notes)
+        notes += notes_on_project(file.hooks)
     servers = joined_servers({} if user is None else user.servers, [(file.path, file.servers) for file in projects])
     for definition in [definition_of(name, item.source) for name, item in values.items() if alias_of(name) is None]:
         given = _in_environment(definition, environ)
@@ -152,7 +172,8 @@ def load_settings(
             definition = definition_of(name)
             checked = parse_value(definition, value, flag) if isinstance(value, str) else check(definition, value, flag)
             values[name] = _joined(definition, values[name], SourcedValue(checked, f"flag {flag}"))
-    return Settings(values, notes, environ=environ, servers=servers)
+    hooks = () if user is None else user.hooks.values()
+    return Settings(values, notes, environ=environ, servers=servers, hooks=hooks)
 
 
 def _in_environment(definition: Definition, environ: Mapping[str, str]) -> SourcedValue | None:
@@ -212,10 +233,11 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
     lines = {name: found.get(name, 1) for name in file.values}
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
-    tables = file.table("mcp")
+    tables, of_hooks = file.table("mcp"), file.table("hooks")
     servers = {} if tables is None else read_servers(path, tables, file.line_near)
+    hooks = {} if of_hooks is None else read_hooks(path, of_hooks, file.line_near)
     for name, value in file.values.items():
-        if name.startswith("mcp."):
+        if name.startswith(("mcp.", "hooks.")):
             continue
         place = f"{path}, line {lines[name]}"
         definition = definition_in_file(name, place)
@@ -226,7 +248,14 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
                 raise
             problems[name] = str(error)
     _refuse_circles(path, values, lines)
-    return SettingsFile(path, values, lines, problems, servers)
+    if conflict := conflict_in(_bindings(values)):
+        name = f"{KEYS}{conflict[0]}"
+        raise SettingsError(f"{path}, line {lines.get(name, 1)}: {name}: {conflict[1]}")
+    return SettingsFile(path, values, lines, problems, servers, hooks)
+
+
+def _bindings(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    return {action: value for name, value in values.items() if (action := bound_action(name)) is not None}
 
 
 def _refuse_circles(path: str, values: Mapping[str, Any], lines: Mapping[str, int]) -> None:
@@ -347,6 +376,15 @@ def parse_value(definition: Definition, text: str, place: str) -> Any:
         case "names":
             names = () if text.lower() == "none" else [name.strip() for name in text.split(",") if name.strip()]
             return check(definition, list(names), place)
+        case "command":
+            try:
+                words = [] if text.lower() == "none" else shlex.split(text)
+            except ValueError as error:
+                raise SettingsError(f"{place}: {definition.name} is not a command: {error}") from error
+            return check(definition, words, place)
+        case "keys":
+            keys = [] if text.lower() == "none" else [key.strip() for key in text.split(",") if key.strip()]
+            return check(definition, keys, place)
         case "hosts":
             hosts = [] if text.lower() == "none" else re.split(r"[\s,]+", text)
             return check(definition, [host for host in hosts if host], place)
@@ -366,6 +404,10 @@ def check(definition: Definition, value: object, place: str) -> Any:
         raise SettingsError(f"{where} cannot be {_shown(value)}: it is {wanted}")
     if definition.kind == "rules":
         _check_rules(definition, cast("list[str]", value), place)
+    if definition.kind == "command":
+        return tuple(cast("list[str]", value))
+    if definition.kind == "keys":
+        return _read_keys(definition, cast("str | list[str]", value), place)
     if definition.kind == "hosts":
         return _hosts(cast("list[str]", value), place)
     if definition.kind in ("names", "rules"):
@@ -409,6 +451,14 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
                 isinstance(rule, str) for rule in cast("list[object]", value)
             )
             return fits, "a list of rules, such as 'bash: pytest *'"
+        case "command":
+            words = cast("list[object]", value) if isinstance(value, (list, tuple)) else None
+            fits = words is not None and all(isinstance(word, str) and "\0" not in word for word in words)
+            return fits and (not words or bool(str(words[0]).strip())), "a list: a program and its arguments"
+        case "keys":
+            keys = [value] if isinstance(value, str) else value
+            fits = isinstance(keys, (list, tuple)) and all(isinstance(key, str) for key in cast("list[object]", keys))
+            return fits, "a key, such as 'ctrl+x', or a list of keys"
         case "hosts":
             fits = isinstance(value, (list, tuple)) and all(isinstance(h, str) for h in cast("list[object]", value))
             return fits, "a list of hosts, such as 'pypi.org'"
@@ -424,6 +474,16 @@ def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
         CallRules(os.sep, tools=_tools_in(rules), allow=rules if is_allowing else (), deny=() if is_allowing else rules)
     except ValueError as error:
         raise SettingsError(f"{place}: {error}") from error
+
+
+def _read_keys(definition: Definition, given: str | list[str], place: str) -> tuple[str, ...]:
+    """The keys of an action in their usual form. Raises `SettingsError`."""
+    action = action_named(definition.name.removeprefix(KEYS))
+    assert action is not None
+    try:
+        return tuple(dict.fromkeys([read_key(key, action) for key in ([given] if isinstance(given, str) else given)]))
+    except ValueError as error:
+        raise SettingsError(f"{place}: {definition.name}: {error}") from error
 
 
 def _hosts(hosts: list[str], place: str) -> tuple[str, ...]:

@@ -23,18 +23,23 @@ def found_prompt_files(folder: Path) -> dict[str, ProjectFile]:
     """The files by their paths in the project. Those that cannot be read say why."""
     paths = [f"{place}/{name}/{FILE}" for place in _SKILL_FOLDERS for name in _names(folder / place)]
     paths += [f"{COMMAND_FOLDER}/{name}" for name in _names(folder / COMMAND_FOLDER) if name.endswith(".md")]
-    found = {path: read_project_file(folder, path, MOST_FILE) for path in paths}
+    found = {path: _read(folder, path) for path in paths}
     return {path: file for path, file in found.items() if file.is_there}
 
 
+def _read(folder: Path, path: str) -> ProjectFile:
+    file = read_project_file(folder, path, MOST_FILE)
+    if file.is_there and any(character.isspace() for character in path):
+        return ProjectFile(problem=f"{folder / path} has a space in its name")  # words of the record end at spaces
+    return file
+
+
 def _names(place: Path) -> list[str]:
-    """The names in a folder. One with a space is not used: the record separates its words by spaces."""
     try:
         with os.scandir(place) as entries:
-            names = sorted([entry.name for entry in entries])[:_MOST]
+            return sorted([entry.name for entry in entries])[:_MOST]
     except OSError:
         return []
-    return [name for name in names if not any(character.isspace() for character in name)]
 
 
 def prompt_record(files: Mapping[str, bytes]) -> list[str]:

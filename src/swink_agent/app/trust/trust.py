@@ -54,6 +54,8 @@ class Project(Value, frozen=True):
     """The trusted skills and commands by their paths: exactly the bytes that were trusted."""
     unused_prompts: tuple[str, ...] = ()
     """The paths of those that are not trusted, or have changed since."""
+    prompt_problems: dict[str, str] = {}
+    """Why others cannot be used at all, by their paths."""
     problems: tuple[str, ...] = ()
     """Why existing files cannot be used at all."""
     above: Project | None = None
@@ -277,6 +279,7 @@ def _project(place: Path, record: str | None, above: Project | None) -> Project 
                 if file.data is not None and (not is_trusted or file.digest != known.get(path))
             ]
         ),
+        prompt_problems={path: file.problem for path, file in skills.items() if file.problem},
         problems=tuple([file.problem for file in (settings, notes) if file.problem]),
         above=above,
     )
@@ -289,7 +292,14 @@ def _guard(project: Project | None, above: Project | None) -> Project | None:
         return above
     settings = None if project.settings is None else only_stricter(project.settings)
     return structs.replace(
-        project, settings=settings, has_notes=False, notes=None, prompts={}, unused_prompts=(), above=above
+        project,
+        settings=settings,
+        has_notes=False,
+        notes=None,
+        prompts={},
+        unused_prompts=(),
+        prompt_problems={},
+        above=above,
     )
 
 

@@ -153,7 +153,7 @@ class CommandRules:
         else:
             decision = self._forbid(command) or self._permit(command, tuple(trusted), folder)
         if decision.verdict == "ask" and not attended:
-            return Decision("deny", f"{decision.reason}, and there is nobody to ask")
+            return Decision("deny", f"{decision.reason}, and no one can answer a question here")
         return decision
 
     def only_reads(self, command: str, trusted: Iterable[tuple[str, ...]] = ()) -> bool:

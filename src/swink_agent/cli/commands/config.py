@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -86,7 +87,10 @@ def _masked(value: Any) -> Any:
 def _plain(name: str, value: Any) -> str:
     """The value as `set` would take it."""
     if isinstance(value, tuple):
-        between = "; " if definition_of(name).kind == "rules" else ","
+        kind = definition_of(name).kind
+        if kind == "command":
+            return shlex.join(cast("tuple[str, ...]", value)) or "none"
+        between = "; " if kind == "rules" else ","
         return between.join(cast("tuple[str, ...]", value)) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -99,15 +103,21 @@ def show(as_json: bool = False) -> None:
     settings = _with_mode(settings)
     everything = {definition.name: settings[definition.name] for definition in all_definitions()}
     everything |= {f"aliases.{alias}": item for alias, item in settings.aliases().items()}
+    everything |= {f"keys.{action}": item for action, item in settings.bindings().items()}
     problems = settings_problems(settings, everything)
     if as_json:
-        click.echo(json.dumps({name: _object(name, item, problems) for name, item in everything.items()}, indent=2))
+        shown = {name: _object(name, item, problems) for name, item in everything.items()}
+        hooks = {
+            f"hooks.{hook.name}": {"value": _masked(hook.summary), "source": hook.source} for hook in settings.hooks
+        }
+        click.echo(json.dumps({**shown, **hooks}, indent=2))
         return
     rows = [
         (name, "cannot be used" if item.problem else _shown(name, item.value), item.source)
         for name, item in everything.items()
         if not name.startswith("base_url.") or item.value is not None or item.problem
     ]
+    rows += [(f"hooks.{hook.name}", safe_display(_masked(hook.summary), 100), hook.source) for hook in settings.hooks]
     click.echo(table(rows))
     screen = Screen(sys.stderr)
     for problem in problems.values():

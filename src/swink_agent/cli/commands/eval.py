@@ -192,9 +192,9 @@ def eval_group() -> None:
 def run_command(**options: Any) -> int:
     """Run a set of cases, and keep the result.
 
-    Each case has its own folder, and the standard agent works in it: its built-in tools, confined to the folder, with
-    nobody to ask. The report goes to stdout, the progress to stderr. Ctrl+C ends it cleanly, and --resume continues.
-    The exit code is 1 if a case failed.
+    Each case has its own folder, and the standard agent works in it with its built-in tools, confined to the folder. No
+    one is asked anything. The report goes to stdout, the progress to stderr. Ctrl+C ends it cleanly, and --resume
+    continues. The exit code is 1 if a case failed.
     """
     from .eval_run import run_set
 

@@ -42,6 +42,8 @@ def mcp(ctx: click.Context) -> None:
         ctx.invoke(list_servers)
 
 
+_CLOSING = 3.0
+"""Seconds in which hooks can end after the last call."""
 _CWD = click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
 
 
@@ -78,7 +80,7 @@ def list_servers(as_json: bool = False, cwd: str | None = None) -> None:
 
 
 @mcp.command("test")
-@click.argument("name")
+@click.argument("name", shell_complete=offered("mcp_servers"))
 @click.option("--json", "as_json", is_flag=True, help="As one object.")
 @_CWD
 def test_server(name: str, as_json: bool, cwd: str | None) -> int:
@@ -163,9 +165,11 @@ async def _serve(opening: Opening) -> int:
     with made:
         tools = [tool for tool in made.agent.tools if tool.name != "task" or has_model]
         served = made.agent.replaced(tools=[*tools, ServedAgent(opening)])
-        serving = loop.create_task(serve_stdio(served, redactor=redactor))
+        watch = None if made.hooks is None else made.hooks.watch_call
+        serving = loop.create_task(serve_stdio(served, redactor=redactor, watch=watch))
         stopping = loop.create_task(ended.wait())
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        await made.finish(_CLOSING)
     if not serving.done():
         # A thread waits for the next line of stdin, and nothing but that line would end it.
         os._exit(int(ExitCode.INTERRUPTED))

@@ -364,7 +364,10 @@ def prune(limit: str, dry_run: bool, yes: bool) -> int:
     count = _counted(len(old), "session")
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageProblem(f"there is nobody to ask: add --yes to delete the {count}, or --dry-run to see them")
+            raise UsageProblem(
+                f"stdin is not a terminal, so no one can confirm: add --yes to delete the {count}, or --dry-run to "
+                "see them"
+            )
         confirm(f"Delete {count}?")
     with session_problems():
         still_old = {info.id for info in _unused_since(store, oldest)}  # the user may have taken long to answer

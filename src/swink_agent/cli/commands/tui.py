@@ -51,8 +51,8 @@ def run_talk(options: Mapping[str, Any], prompt: str) -> int:
         picture(name)  # an unusable file is reported here, not in the middle of a conversation
     for name in options["file"]:
         attachment(name)
+    from swink_agent.app.talk.options import TalkOptions
     from swink_agent.tui import run_tui
-    from swink_agent.tui.talk.options import TalkOptions
 
     images = (*options["image"], *options["file"])
     if options["command"] is not None:

@@ -161,7 +161,10 @@ def _ask(count: int, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageProblem("there is nobody to ask: add --yes to put it back, or --dry-run to see what that means")
+        raise UsageProblem(
+            "stdin is not a terminal, so no one can confirm: add --yes to put it back, or --dry-run to see what that "
+            "means"
+        )
     confirm(f"Put {_paths(count)} back?")
 
 

@@ -1,4 +1,5 @@
-"""What a shell offers for a half-typed word: files, folders, models, providers, tools, settings, sessions.
+"""What a shell offers for a half-typed word: files, folders, models, providers, tools, settings, sessions, skills,
+commands of one's own, MCP servers.
 
 Nothing is loaded before a shell asks. How each shell is answered is in `scripts`.
 """
@@ -6,10 +7,14 @@ Nothing is loaded before a shell asks. How each shell is answered is in `scripts
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from swink_agent.app.trust.trust import Project
 
 Candidates: TypeAlias = Iterable[str | CompletionItem]
 
@@ -120,6 +125,38 @@ def _settings(ctx: click.Context, incomplete: str) -> Candidates:
     return [CompletionItem(item.name, help=item.help) for item in all_definitions() if item.name.startswith(incomplete)]
 
 
+def _mcp_servers(ctx: click.Context, incomplete: str) -> Candidates:
+    """The servers of the settings, each with its command line or address. None is started."""
+    from swink_agent.app.settings.settings import load_settings
+
+    project = _project(ctx)
+    found, _ = load_settings(project=None if project is None else project.settings_files).servers()
+    return [
+        CompletionItem(server.name, help=server.target[:60]) for server in found if server.name.startswith(incomplete)
+    ]
+
+
+def _skills(ctx: click.Context, incomplete: str) -> Candidates:
+    from swink_agent.app.agent.skills import usable_skills
+
+    found = usable_skills(_project(ctx))
+    return [CompletionItem(one.name, help=one.description) for one in found if one.name.startswith(incomplete)]
+
+
+def _prompt_commands(ctx: click.Context, incomplete: str) -> Candidates:
+    from swink_agent.app.agent.prompt_commands import prompt_commands
+
+    found = prompt_commands(_project(ctx)).values()
+    return [CompletionItem(one.name, help=one.description) for one in found if one.name.startswith(incomplete)]
+
+
+def _project(ctx: click.Context) -> Project | None:
+    """The project of the folder that the line names before, or of the current one."""
+    from swink_agent.app.trust.trust import TrustStore, find_project
+
+    return find_project(Path(ctx.params.get("cwd") or ".").absolute(), TrustStore())
+
+
 def _setting_values(ctx: click.Context, incomplete: str) -> Candidates:
     """The values of the setting named before."""
     from swink_agent.app.settings.definitions import DEFINITIONS
@@ -174,12 +211,15 @@ _KINDS: dict[str, Callable[[click.Context, str], Candidates]] = {
     "files": _files,
     "folders": _folders,
     "local_models": _local_models,
+    "mcp_servers": _mcp_servers,
     "models": _models,
+    "prompt_commands": _prompt_commands,
     "providers": _providers,
     "results": _results,
     "rules": _rules,
     "sessions": _sessions,
     "setting_values": _setting_values,
     "settings": _settings,
+    "skills": _skills,
     "tools": _tools,
 }

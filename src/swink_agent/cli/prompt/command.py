@@ -44,8 +44,8 @@ from .reporter import Loudness, Reporter
 
 _UNATTENDED = (
     "there is nobody here to ask; --approve all allows such calls, confined to the folder, --approve auto those that "
-    "can be taken back, and --allow, with a rule such as 'bash: pytest *', some of them; --allow-host lets commands "
-    "reach a host"
+    "can be taken back, and --allow, with a rule such as 'bash: pytest *', some of them; access beyond the sandbox "
+    "needs a person, but --allow-host opens a host and --add-dir a folder to every command"
 )
 
 
@@ -189,7 +189,7 @@ class _Prompt:
                     await asyncio.to_thread(made.tasks.close)
                 return outcome
             finally:
-                await made.end_servers()
+                await made.finish()
 
         with made.agent.subscribe(reporter.on_event), made.agent.subscribe(output.on_event):
             return asyncio.run(wakeable(run_all()))

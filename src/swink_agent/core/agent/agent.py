@@ -14,6 +14,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping, MutableMappi
 from contextlib import contextmanager, suppress
 from typing import Any, SupportsIndex, Unpack
 
+from msgspec.structs import replace
+
 from ..approval import ApprovalMode, ApproveFn
 from ..checks import is_function, is_not
 from ..config import (
@@ -43,8 +45,8 @@ from ..types import (
 )
 from ..values import hints
 from ..values.parameters import Deps
-from ..values.value import copy_json
-from .arguments import Prompt, as_history, as_model, policies_by_slot, stream_fns
+from ..values.value import FrozenDict, copy_json
+from .arguments import POLICY_SLOTS, Prompt, as_history, as_model, policies_by_slot, stream_fns
 from .claim import Claims
 from .given import (
     OverrideOptions,
@@ -58,6 +60,8 @@ from .subscriptions import Subscription
 from .value_runs import ValueRuns
 
 log = logging.getLogger("swink_agent")
+_OPTIONS = StreamOptions(headers=FrozenDict(), extra=FrozenDict())
+"""The options of all agents that are given none."""
 
 
 class Agent(ValueRuns[Deps]):
@@ -114,7 +118,7 @@ class Agent(ValueRuns[Deps]):
         config = AgentLoopConfig(
             model=spec,
             stream_fn=ask,
-            stream_options=stream_options or StreamOptions(),
+            stream_options=_OPTIONS if stream_options is None else stream_options,
             retry_strategy=retry_strategy or DefaultRetryStrategy(),
             fallbacks=others,
             convert_to_llm=convert_to_llm or default_convert_to_llm,
@@ -328,13 +332,25 @@ class Agent(ValueRuns[Deps]):
         self._last_error = self._last_result = None
         self.clear_queues()
 
+    def add_policy(self, policy: Policy) -> None:
+        """Adds a policy behind the others, for agents that were made elsewhere. It holds for the runs from now on.
+
+        Raises `TypeError` for an object that is not a policy, and `AlreadyRunning` during a run.
+        """
+        with self._changing_history():
+            added = policies_by_slot([policy], **{name: getattr(self._config, name) for name in POLICY_SLOTS})
+            self._config = replace(self._config, **added)
+
     # -- recording and observing -------------------------------------------------------------------------------
 
-    def attach_journal(self, journal: hints.Journal, past: hints.Past | None = None) -> None:
+    def attach_journal(
+        self, journal: hints.Journal, past: hints.Past | None = None, *, keep_model: bool = False
+    ) -> None:
         """Records what the agent does from now on.
 
         With a past, the agent continues from it: it takes the history, the context, the state, and the model if its
-        `stream_fn` serves that. Without one, everything that the agent has so far is recorded.
+        `stream_fn` serves that. With `keep_model` its own model stays. Without a past, everything that the agent has so
+        far is recorded.
 
         Raises `AlreadyRunning` during a run.
         """
@@ -346,7 +362,7 @@ class Agent(ValueRuns[Deps]):
                 if past.context is not None:
                     self._transcript.adopt(past.context)
                 self._replace_state(past.state)
-                if past.model is not None:
+                if past.model is not None and not keep_model:
                     with suppress(ProviderMismatch):
                         self.model = past.model
             start_recording(self._transcript, journal, past, self._config, self.state)

@@ -22,7 +22,7 @@ from ..turn import Tools, TurnTools, as_toolbox
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage
 from ..values import hints
 from ..values.parameters import Deps
-from ..values.value import copy_json
+from ..values.value import FrozenDict, copy_json
 from .arguments import as_history, as_model, check_provider
 from .claim import Claims
 from .history import History
@@ -30,6 +30,7 @@ from .queues import MessageQueues
 from .subscriptions import Subscriptions
 
 _NOTHING = Usage(), Cost()
+_NO_STATE: dict[str, Any] = FrozenDict()
 
 
 class AgentState(Generic[Deps]):
@@ -78,7 +79,8 @@ class AgentState(Generic[Deps]):
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         """JSON data that tools share and policies can read."""
         self._transcript = self._new_transcript(messages)
-        self._initial = (config.model, system_prompt, toolbox, messages, copy_json(dict(self.state)))
+        initial_state = copy_json(dict(self.state)) if self.state else _NO_STATE
+        self._initial = (config.model, system_prompt, toolbox, messages, initial_state)
         """What `reset` restores, and what copies of the agent begin with."""
 
     @property
@@ -232,7 +234,8 @@ class AgentState(Generic[Deps]):
             self._run = None
             usage, cost = self._spent
             spent = run.spent
-            self._spent = (usage + spent[0], cost + spent[1])
+            if spent != _NOTHING:
+                self._spent = (usage + spent[0], cost + spent[1])
 
     @property
     def has_queued_messages(self) -> bool:

@@ -19,7 +19,7 @@ from .queues import MessageQueues
 
 Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
 
-_SLOTS = ("pre_turn_policies", "pre_dispatch_policies", "post_turn_policies", "post_loop_policies")
+POLICY_SLOTS = ("pre_turn_policies", "pre_dispatch_policies", "post_turn_policies", "post_loop_policies")
 _NOT_ARGUMENTS = ("stream_fn", "fallbacks", "message_provider", "state")
 """Fields of a configuration that differ from the constructor argument of the same name."""
 
@@ -134,7 +134,7 @@ def arguments_of(
     if "stream_fn" in given:
         arguments |= {"fallbacks": (), "get_api_key": None}
     if "policies" in given:
-        arguments |= dict.fromkeys(_SLOTS, ())
+        arguments |= dict.fromkeys(POLICY_SLOTS, ())
     return arguments | dict(given)
 
 

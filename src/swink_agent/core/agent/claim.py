@@ -21,7 +21,7 @@ class Claim:
     __slots__ = ("_lock", "is_left", "is_over", "loop", "made_idle", "predecessor", "token")
 
     def __init__(self, predecessor: Claim | None, lock: AbstractContextManager[object]) -> None:
-        self.token = CancellationToken()
+        self.token = CancellationToken(lock=lock)
         self._lock = lock
         self.made_idle: Signal | None = None
         """`idle`, if anybody has asked for it."""

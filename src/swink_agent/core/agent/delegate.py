@@ -106,7 +106,7 @@ class Delegate:
             ctx.has_invalid_arguments = True
             return AgentToolResult.error("the prompt has no content: say what is to be done")
         cancel = ctx.cancel
-        waited = None if caller is None else caller.inside.pop(ctx.call_id, None)
+        waited = None if caller is None or caller.inside is None else caller.inside.pop(ctx.call_id, None)
         channel = None if caller is None or caller.channel is None else Branch(caller.channel)
 
         def make(config: AgentLoopConfig, messages: Sequence[AgentMessage], given: Mapping[str, Any]) -> Run:

@@ -5,13 +5,14 @@ Owns the two queues and the order in which a run takes from them. Any thread may
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, TypeAlias
 
 from ..checks import is_not
 from ..config import MessageProvider
 from ..types import AgentMessage
+from ..values import hints
 
 QueueMode: TypeAlias = Literal["one_at_a_time", "all"]
 QueueName: TypeAlias = Literal["steering", "follow_up"]
@@ -23,7 +24,7 @@ class MessageQueues:
     `lock` guards the queues: any thread may add to them.
     """
 
-    __slots__ = ("_follow_ups", "_lock", "follow_up_mode", "on_steering", "provider", "steering", "steering_mode")
+    __slots__ = ("_follow_ups", "_lock", "follow_up_mode", "provider", "steering", "steering_mode", "woken")
 
     def __init__(
         self,
@@ -44,8 +45,8 @@ class MessageQueues:
         self._follow_ups: list[AgentMessage] = []
         self._lock = lock
         self.provider = provider
-        self.on_steering: Callable[[], None] | None = None
-        """Called in any thread when steering arrives; the current run sets it."""
+        self.woken: hints.Supervisor | None = None
+        """That of the current run: it is woken, from any thread, when steering arrives."""
 
     def _queue(self, name: QueueName) -> list[AgentMessage]:
         return self.steering if name == "steering" else self._follow_ups
@@ -53,9 +54,9 @@ class MessageQueues:
     def add(self, name: QueueName, messages: Sequence[AgentMessage]) -> None:
         with self._lock:
             self._queue(name).extend(messages)
-            on_steering = self.on_steering
-        if name == "steering" and messages and on_steering is not None:
-            on_steering()
+            woken = self.woken
+        if name == "steering" and messages and woken is not None:
+            woken.wake_soon()
 
     def put_back(self, name: QueueName, messages: Sequence[AgentMessage]) -> None:
         """Returns messages to the head of their queue."""

@@ -11,13 +11,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import nullcontext
 from math import inf
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..agent.subscriptions import Subscriptions
 from ..cancel import CancellationToken, call_in
 from ..errors import Aborted
 from ..events import AgentEvent
 from ..types import AgentResult
+
+if TYPE_CHECKING:
+    from .relay import Relay
 
 _MOST_EVENTS = 256
 _ABSENCE = 0.03
@@ -35,6 +38,7 @@ class Channel:
         "_has_left",
         "_readers",
         "_writers",
+        "backlog",
         "branches",
         "events",
         "is_closed",
@@ -58,6 +62,8 @@ class Channel:
         """The readers that wait for an event, usually one."""
         self._writers: list[asyncio.Future[None]] = []
         """The runs that wait for room: the run itself, or its delegates."""
+        self.backlog: dict[Relay, None] = {}
+        """The relays of running tools with updates that did not fit."""
         self.branches: tuple[Channel, ...] = ()
         """Those of the delegates that are running."""
         self._has_left = False

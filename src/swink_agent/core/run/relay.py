@@ -86,10 +86,11 @@ class Relay:
         channel = self._run.channel
         while self._buffer and not (channel is not None and channel.is_full):
             self._emit_first()
-        if self._buffer:
-            self._run.backlog[self] = None
-        else:
-            self._run.backlog.pop(self, None)
+        if channel is not None:
+            if self._buffer:
+                channel.backlog[self] = None
+            else:
+                channel.backlog.pop(self, None)
 
     def close(self) -> None:
         """Emits the rest, even if the channel is full: it must come before the call's end."""
@@ -97,7 +98,8 @@ class Relay:
             self._is_closed = True
         while self._buffer:
             self._emit_first()
-        self._run.backlog.pop(self, None)
+        if self._run.channel is not None:
+            self._run.channel.backlog.pop(self, None)
         if self._text is not None and (rest := self._text.finish()):
             self._emit(AgentToolResult.text(rest))
 

@@ -21,9 +21,9 @@ from ..pending import LOST, Answer, Pending, WaitingCall, decoded_messages, pend
 from ..tool import AgentToolResult
 from ..types import AssistantMessage, ToolOutcome, ToolResultMessage
 from ..values.value import frozen_json, show
+from .approving import act_on, tell_answer
 from .pending import release_injected
 from .state import Run
-from .supervisor import Interrupted
 from .tool_call import CallState
 
 _REJECTED = ToolOutcome.REJECTED
@@ -59,17 +59,9 @@ class Resumption:
         """
         run = self._run
         batch = _AnsweredBatch(run, self.message, self._answered)
-        try:
-            await batch.answer()
-            await batch.execute()
-        except Interrupted:
-            pass
-        if not batch.is_complete:
-            await batch.leave()
-        run.inside.clear()  # of calls that did not run: a later one with the same id begins anew
-        if run.delegations is not None:
-            run.delegations.settle([call.spent for call in batch.calls])
-        if batch.was_steered:
+        _, was_steered = await batch.results()
+        run.inside = None  # of calls that did not run: a later one with the same id begins anew
+        if was_steered:
             batch.cancel_others(self._others)
         results: list[ToolResultMessage] = []
         for call, one in batch.waited.items():
@@ -79,7 +71,7 @@ class Resumption:
         run.places = tuple([one.position for one in batch.waited.values()])
         run.is_waiting = bool(waiting_calls(run.transcript.history)[1])
         release_injected(run, batch.waited.values())
-        return tuple(results), batch.was_steered
+        return tuple(results), was_steered
 
 
 class _AnsweredBatch(Batch):
@@ -91,6 +83,7 @@ class _AnsweredBatch(Batch):
         self, run: Run, message: AssistantMessage, answered: list[tuple[WaitingCall, dict[str, Answer]]]
     ) -> None:
         super().__init__(run, message, ())
+        self.needs_approval = True  # its answers are there
         self.waited: dict[CallState, WaitingCall] = {}
         self._answers: dict[CallState, dict[str, Answer]] = {}
         for one, answers in answered:
@@ -101,7 +94,7 @@ class _AnsweredBatch(Batch):
         tool = run.toolbox.find(asked.name)
         arguments = frozen_json(one.pending.arguments)
         call = CallState(run, tool, one.index, asked.id, asked.name, asked.arguments, arguments)
-        call.options = run.toolbox.options.get(asked.name)
+        call.options = None if run.toolbox.options is None else run.toolbox.options.get(asked.name)
         call.note = one.pending.note
         self.calls.append(call)
         self.waited[call] = one
@@ -110,10 +103,10 @@ class _AnsweredBatch(Batch):
     def cancel_others(self, others: list[WaitingCall]) -> None:
         """Cancels the calls that have no answer, since steering came."""
         for one in others:
-            self._cancel(self._add(one), "steering")
+            self.cancel(self._add(one), "steering")
         self.waited = dict(sorted(self.waited.items(), key=lambda item: item[1].index))
 
-    async def answer(self) -> None:
+    async def prepare(self) -> None:
         """Tells the answers, and resolves the calls that do not run. The others are ready to run afterwards."""
         approved: list[tuple[CallState, Approve | ApproveWith]] = []
         for call, answers in self._answers.items():
@@ -123,14 +116,14 @@ class _AnsweredBatch(Batch):
                 self._go_on_inside(call, one, answers)
                 continue
             if one.pending.kind == "approval":
-                self._tell_answer(call, answer if isinstance(answer, (ApproveWith, Reject)) else Approve())
+                tell_answer(self, call, answer if isinstance(answer, (ApproveWith, Reject)) else Approve())
             match answer:
                 case AgentToolResult():
-                    self._resolve(call, answer, ToolOutcome.FAILED if answer.is_error else ToolOutcome.RAN)
+                    self.resolve(call, answer, ToolOutcome.FAILED if answer.is_error else ToolOutcome.RAN)
                 case Approve() | ApproveWith():
                     approved.append((call, answer))
                 case _:
-                    await self._act_on(call, answer if isinstance(answer, Reject) else Reject(), {})
+                    await act_on(self, call, answer if isinstance(answer, Reject) else Reject(), {})
         await self._screen_approved(approved)
 
     def _go_on_inside(self, call: CallState, one: WaitingCall, answers: dict[str, Answer]) -> None:
@@ -139,18 +132,21 @@ class _AnsweredBatch(Batch):
             self._refuse_unknown(call)
             return
         if getattr(call.tool, "is_delegate", False) is not True:  # nobody approved a call of this tool
-            self._refuse(call, f"tool call rejected: {_NOT_A_DELEGATE}", _REJECTED, _NOT_A_DELEGATE)
+            self.refuse(call, f"tool call rejected: {_NOT_A_DELEGATE}", _REJECTED, _NOT_A_DELEGATE)
             return
         inner = _inside(one, answers)
+        if self.run.inside is None:
+            self.run.inside = {}
         self.run.inside[call.id] = decoded_messages(one.pending.messages) or (), inner, one.pending.state
 
     def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
         """Also records, for a delegate in which calls wait on, what holds if the program ends inside it."""
         super()._record_starts(group, recorder)
+        inside = self.run.inside or {}
         for call in group:
-            if call.is_checked and call.id in self.run.inside:
+            if call.is_checked and call.id in inside:
                 one = self.waited[call]
-                kept = _if_it_ends_inside(one.pending, self.run.inside[call.id][1])
+                kept = _if_it_ends_inside(one.pending, inside[call.id][1])
                 if kept is not None:
                     message = replace(one.result, details=kept.as_details())
                     recorder.resolved(message, call.index, self.run.state)
@@ -164,22 +160,22 @@ class _AnsweredBatch(Batch):
             if call.tool is None:
                 self._refuse_unknown(call)
             elif isinstance(answer, Approve) and pending.is_masked:
-                self._refuse(call, f"tool call rejected: {_MASKED}", _REJECTED, _MASKED)
+                self.refuse(call, f"tool call rejected: {_MASKED}", _REJECTED, _MASKED)
             elif isinstance(answer, Approve) and snapshot is not None:
                 before, queued = call.arguments, len(self.run.pending)
-                await self._screen_one(call, snapshot)
+                await self.screen_one(call, snapshot)
                 del self.run.pending[queued:]  # what policies inject for this call was kept when it was deferred
                 if call.message is None and call.arguments is not before:
-                    self._refuse(call, f"tool call rejected: {_CHANGED}", _REJECTED, _CHANGED)
+                    self.refuse(call, f"tool call rejected: {_CHANGED}", _REJECTED, _CHANGED)
             if call.message is None and self.run.stopped_by is None:
-                await self._act_on(call, answer, pending.scope)
+                await act_on(self, call, answer, pending.scope)
             if self.run.stopped_by is not None:
                 return
 
     def _refuse_unknown(self, call: CallState) -> None:
         names = ", ".join(self.run.toolbox) or "none"
         problem = f"unknown tool {show(call.name)}"
-        self._refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
+        self.refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
 
 
 def _own(one: WaitingCall, answers: Mapping[str, Answer]) -> dict[str, Answer]:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ..secrets.redaction import Redactor
     from ..structured import StructuredOutput
     from .announcing import Announcer
-    from .relay import Relay
     from .slots import RunningCall, Slots
     from .threads import WorkerThreads
 
@@ -78,7 +77,6 @@ class Run:
         "answers",
         "assembler",
         "audience",
-        "backlog",
         "cancel",
         "channel",
         "config",
@@ -174,7 +172,7 @@ class Run:
         provider = config.message_provider
         self._queues = provider if type(provider) is MessageQueues else None
         if self._queues is not None:
-            self._queues.on_steering = self.supervisor.wake_soon
+            self._queues.woken = self.supervisor
         self.steering: Collection[AgentMessage] = () if self._queues is None else self._queues.steering
         """The queued steering messages: most turns only check that it is empty."""
         self.has_to_poll = provider is not None and (self._queues is None or self._queues.provider is not None)
@@ -185,7 +183,7 @@ class Run:
         """The calls that lead to this run, if it is a delegate's, outermost first."""
         self.answers: dict[str, Answer] | None = None
         """The answers to calls that wait, if the run brings any."""
-        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, Answer], dict[str, Any]]] = {}
+        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, Answer], dict[str, Any]]] | None = None
         """For calls whose delegates have waiting calls: the delegate's messages, and the answers for it."""
         self.places: tuple[int, ...] = ()
         """Where the results stand that took the places of pending ones."""
@@ -196,8 +194,6 @@ class Run:
         """Messages that lead the next turn."""
         self.executing: dict[str, None] = {}
         """The ids of the calls that run."""
-        self.backlog: dict[Relay, None] = {}
-        """The relays of running tools with updates that did not fit into the channel."""
         self.assembler: MessageAssembler | None = None
         """The reply that is being streamed, if one is."""
         self.turn_index = 0
@@ -244,7 +240,7 @@ class Run:
         if self._threads is not None:
             self._threads.close()
         if self._queues is not None:
-            self._queues.on_steering = None
+            self._queues.woken = None
         tell_run_over(self.config.pre_turn_policies, self.id)
         if self.channel is not None:
             self.channel.on_demand = _nothing

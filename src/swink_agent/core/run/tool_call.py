@@ -69,7 +69,8 @@ class CallState(msgspec.Struct, eq=False):
     has_slot: bool = False
     """Whether it counts among the calls of a tool with `max_concurrent`."""
     has_timed_out: bool = False
-    relays: dict[str, Relay] = {}
+    relay: Relay | None = None
+    """Passes its partial results on, if there were any."""
 
     @property
     def is_done(self) -> bool:
@@ -123,17 +124,17 @@ class CallState(msgspec.Struct, eq=False):
         """Takes a partial result, from any thread."""
         if self.context is None:
             return  # it is over
-        # Most tools report nothing. Of two threads that report at once, `setdefault` gives both the same relay.
-        relay = self.relays.get("relay")
-        if relay is None:
-            relay = self.relays.setdefault("relay", Relay(self.id, self.name, self.run))
-        relay.post(update)
+        if self.relay is None:
+            with self.run.cancel.lock:  # two threads that report at once get the same relay
+                if self.relay is None:
+                    self.relay = Relay(self.id, self.name, self.run)
+        self.relay.post(update)
 
     def close(self) -> None:
         """Emits the buffered updates, and accepts no more."""
         self.context = None  # it refers to this object: without the cycle, no garbage collection is needed
-        for relay in self.relays.values():
-            relay.close()
+        if self.relay is not None:
+            self.relay.close()
 
 
 def not_an_object(text: str) -> str:

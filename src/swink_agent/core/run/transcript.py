@@ -69,7 +69,7 @@ class Transcript:
         """Forgets what was converted, since the context has changed."""
         self._converted = 0
         self._llm: list[LlmMessage] = []
-        self._sent: list[LlmMessage] = []
+        self._sent = self._llm  # the same list, until a repair makes it another
         self._answered = 0
         """How many of the sent messages came before a reply that failed and is not sent itself."""
         self._checked = 0
@@ -203,7 +203,8 @@ class Transcript:
                     return False
         if waiting:
             return False
-        self._sent.extend(fresh)
+        if self._sent is not self._llm:
+            self._sent.extend(fresh)
         self._checked = len(self._llm)
         return True
 
@@ -213,6 +214,8 @@ class Transcript:
         while end and type(last := self._llm[end - 1]) is AssistantMessage and last.is_failed:
             end -= 1
         repaired = repair_pairs(self._llm[:end])
+        if self._sent is self._llm:
+            self._sent = self._llm[: self._checked]
         if self._sent != repaired[: len(self._sent)]:
             self._sent = []  # a new list: snapshots of the old one stay as they are
         self._sent.extend(repaired[len(self._sent) :])

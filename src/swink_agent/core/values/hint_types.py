@@ -13,6 +13,7 @@ from ..pending import Answer as Answer
 from ..policy import Policy as Policy
 from ..run.announcing import Announcer as Announcer
 from ..run.state import Run as Run
+from ..run.supervisor import Supervisor as Supervisor
 from ..run.threads import WorkerThreads as WorkerThreads
 from ..run.views import TextStream as TextStream
 from ..run.views import ValueStream as ValueStream

@@ -159,7 +159,7 @@ def frozen_json(value: Any) -> Any:
 
 
 def _refuse(self: object, *_: Any, **__: Any) -> Any:
-    raise TypeError("the arguments of a tool call do not change; copy them, or assign others where a hook may")
+    raise TypeError("this data is shared and cannot be changed; copy it, or assign other data where a hook may")
 
 
 class FrozenDict(dict[Any, Any]):
@@ -292,3 +292,19 @@ def _is_default(content: Any, default: Any) -> bool:
     if isinstance(content, (tuple, list, dict)):
         return not content and default is not None
     return type(content) is type(default) and isinstance(content, (str, int, float, bool)) and content == default
+
+
+def is_same_json(some: Any, others: Any) -> bool:
+    """Whether something is the same JSON as `others`, in which `1`, `1.0` and `true` are three things."""
+    if isinstance(others, dict):
+        known = cast("dict[str, Any]", others)
+        return (
+            isinstance(some, dict)
+            and some.keys() == known.keys()
+            and all(is_same_json(value, known[name]) for name, value in cast("dict[str, Any]", some).items())
+        )
+    if isinstance(others, list):
+        items = cast("list[Any]", others)
+        is_as_long = isinstance(some, list) and len(cast("list[Any]", some)) == len(items)
+        return is_as_long and all(map(is_same_json, cast("list[Any]", some), items))
+    return type(some) is type(others) and some == others

@@ -1,12 +1,15 @@
 """Sessions as trajectories, and trajectories as messages: the Agent Trajectory Interchange Format, ATIF v1.7.
 
 Public benchmarks and viewers of agents read this JSON. Owns both directions. What ATIF has no field for is in `extra`,
-so that a session that was exported and imported again has the same messages. Thinking signatures and image data are
-left out.
+so that a session that was exported and imported again has the same messages. Several texts of one message become one;
+thinking signatures and image data are left out. A file that is imported may be hostile: no call of it waits for an
+answer, and reading takes time in proportion to its length.
 """
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
@@ -38,6 +41,10 @@ from swink_agent.rendering.turns import LabelAt, NoteAt
 
 VERSION = "ATIF-v1.7"
 _KNOWN = "ATIF-v1."
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
+_NOTHING_SAID = "(the session has no messages)"
+"""A trajectory has at least one step."""
 _NO_RESULT = "(the trajectory has no result of this call)"
 
 
@@ -68,22 +75,23 @@ def export_atif(
 
 def _steps(messages: Sequence[AgentMessage]) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
+    reply: dict[str, Any] = {}
     open_calls: list[str] = []
     for message in messages:
         if isinstance(message, UserMessage):
             steps.append({**_when(message.timestamp), "source": "user", "message": _words(message.content)})
         elif isinstance(message, AssistantMessage):
-            steps.append(_reply(message))
+            steps.append(reply := _reply(message))
             open_calls = [call.id for call in message.tool_calls]
-        elif isinstance(message, ToolResultMessage) and steps and message.tool_call_id in open_calls:
+        elif isinstance(message, ToolResultMessage) and message.tool_call_id in open_calls:
             open_calls.remove(message.tool_call_id)
-            observation = steps[-1].setdefault("observation", {"results": []})
+            observation = reply.setdefault("observation", {"results": []})
             observation["results"].append(_result(message))
         elif isinstance(message, ToolResultMessage):  # without its call: what was left when a history was cut
             steps.append({**_when(message.timestamp), "source": "system", "message": _words(message.content)})
         else:
             steps.append({"source": "system", "message": _described(message)})
-    return steps
+    return steps or [{"source": "system", "message": _NOTHING_SAID}]
 
 
 def _reply(message: AssistantMessage) -> dict[str, Any]:
@@ -202,14 +210,14 @@ class Trajectory(NamedTuple):
 
 class _Content(msgspec.Struct):
     type: str = "text"
-    text: str = ""
-    source: dict[str, Any] = {}
+    text: str | None = None
+    source: dict[str, Any] | None = None
 
 
 class _Call(msgspec.Struct):
     tool_call_id: str
     function_name: str
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
 
 
@@ -220,7 +228,7 @@ class _ObservedResult(msgspec.Struct):
 
 
 class _Observation(msgspec.Struct):
-    results: list[_ObservedResult] = []
+    results: list[_ObservedResult] | None = None
 
 
 class _Metrics(msgspec.Struct):
@@ -244,7 +252,7 @@ class _Step(msgspec.Struct):
 
 
 class _Agent(msgspec.Struct):
-    name: str = ""
+    name: str | None = None
     version: str | None = None
     model_name: str | None = None
 
@@ -272,6 +280,7 @@ def read_atif(text: str | bytes) -> Trajectory:
             system += 1
         elif step.source == "user":
             messages.append(UserMessage(_text(step.message) or "(nothing)", **_timed(step)))
+            messages += _remarks(_observed(step), step)
         elif step.source == "agent":
             messages += _messages_of(step, document.agent.model_name)
         else:
@@ -292,6 +301,7 @@ def read_atif(text: str | bytes) -> Trajectory:
 def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
     """The reply, the results of its calls, and what else was observed after it."""
     calls = step.tool_calls or []
+    ids = _unique_ids(calls)
     name = step.model_name or usual_model
     model = ModelSpec("", "") if name is None else _model(name)
     extra = step.extra or {}
@@ -300,9 +310,9 @@ def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
         content.append(Thinking(step.reasoning_content))
     if said := _text(step.message):
         content.append(Text(said))
-    content += [_tool_call(call) for call in calls]
+    content += [_tool_call(call, id_) for call, id_ in zip(calls, ids, strict=True)]
     reply = AssistantMessage(
-        content=tuple(content or [Text("(nothing)")]),
+        content=tuple(content),
         provider=model.provider,
         model_id=model.model_id,
         usage=_usage(step.metrics),
@@ -311,45 +321,68 @@ def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
         error_message=extra["error"] if isinstance(extra.get("error"), str) else None,
         **cast("Any", _timed(step)),
     )
-    observed = list(step.observation.results) if step.observation is not None else []
-    results = [_tool_result(call, _taken(observed, call, position), step) for position, call in enumerate(calls)]
-    others = [UserMessage(said, **_timed(step)) for result in observed if (said := _text(result.content))]
-    return [reply, *results, *others]
+    observed = _observed(step)
+    by_id: dict[str | None, deque[int]] = {}
+    for place, result in enumerate(observed):
+        by_id.setdefault(result.source_call_id, deque()).append(place)
+    results: list[ToolResultMessage] = []
+    taken: set[int] = set()
+    for call, id_ in zip(calls, ids, strict=True):  # its result is the next with its id, else the next without one
+        places = by_id.get(call.tool_call_id) or by_id.get(None)
+        place = places.popleft() if places else None
+        results.append(_tool_result(call, id_, None if place is None else observed[place], step))
+        taken.update(() if place is None else (place,))
+    return [reply, *results, *_remarks([one for place, one in enumerate(observed) if place not in taken], step)]
 
 
-def _taken(observed: list[_ObservedResult], call: _Call, position: int) -> _ObservedResult | None:
-    """Takes the result of a call from those observed: by its id, else the next one without an id."""
-    for result in observed:
-        if result.source_call_id == call.tool_call_id:
-            observed.remove(result)
-            return result
-    nameless = [result for result in observed if result.source_call_id is None]
-    if nameless:
-        observed.remove(nameless[0])
-        return nameless[0]
-    return None
+def _observed(step: _Step) -> Sequence[_ObservedResult]:
+    return (step.observation.results or ()) if step.observation is not None else ()
 
 
-def _tool_result(call: _Call, result: _ObservedResult | None, step: _Step) -> ToolResultMessage:
+def _remarks(observed: Iterable[_ObservedResult], step: _Step) -> list[UserMessage]:
+    """What was observed without a call, as messages."""
+    return [UserMessage(said, **_timed(step)) for result in observed if (said := _text(result.content))]
+
+
+def _unique_ids(calls: Sequence[_Call]) -> list[str]:
+    """The ids of the calls of a reply. Providers take no two that are the same, and no empty one."""
+    seen: dict[str, int] = {}
+    ids: list[str] = []
+    for call in calls:
+        wanted = id_ = call.tool_call_id or "call"
+        while id_ in seen:
+            seen[wanted] += 1
+            id_ = f"{wanted}-{seen[wanted]}"
+        seen[id_] = 1
+        ids.append(id_)
+    return ids
+
+
+def _tool_name(call: _Call) -> str:
+    """A name that every provider takes, so that the session can be continued."""
+    return _NOT_IN_NAMES.sub("_", call.function_name)[:_LONGEST_NAME] or "tool"
+
+
+def _tool_result(call: _Call, id_: str, result: _ObservedResult | None, step: _Step) -> ToolResultMessage:
     extra = {} if result is None else result.extra or {}
     outcome = ToolOutcome.LOST if result is None else ToolOutcome.RAN
     if extra.get("outcome") in tuple(ToolOutcome):
         outcome = ToolOutcome(extra["outcome"])
+    if outcome is ToolOutcome.PENDING:
+        outcome = ToolOutcome.NEVER_RAN  # else going on with the session would run a call that a file asks for
     return ToolResultMessage(
-        call.tool_call_id,
+        id_,
         (Text(_NO_RESULT if result is None else _text(result.content)),),
         is_error=result is None or extra.get("is_error") is True,
-        tool_name=call.function_name,
+        tool_name=_tool_name(call),
         outcome=outcome,
         **(_moment(extra.get("timestamp")) or _timed(step)),
     )
 
 
-def _tool_call(call: _Call) -> ToolCall:
+def _tool_call(call: _Call, id_: str) -> ToolCall:
     partial = (call.extra or {}).get("partial_json")
-    return ToolCall(
-        call.tool_call_id, call.function_name, call.arguments, partial if isinstance(partial, str) else None
-    )
+    return ToolCall(id_, _tool_name(call), call.arguments or {}, partial if isinstance(partial, str) else None)
 
 
 def _stop_reason(given: object, has_calls: bool) -> StopReason:
@@ -373,7 +406,9 @@ def _text(content: str | Iterable[_Content] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     return "\n".join(
-        part.text if part.type == "text" else f"[{part.type} {part.source.get('path', '')}]".replace(" ]", "]")
+        part.text or ""
+        if part.type == "text"
+        else f"[{part.type} {(part.source or {}).get('path', '')}]".replace(" ]", "]")
         for part in content
     )
 

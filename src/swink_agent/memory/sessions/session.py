@@ -23,12 +23,13 @@ from swink_agent.core.errors import AlreadyRunning
 from swink_agent.core.journal import decoded_state
 from swink_agent.core.record import RunRecord
 from swink_agent.core.secrets.placeholders import holds_placeholder
-from swink_agent.core.types import AgentMessage
+from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.nesting import is_too_deep, too_deep
 from swink_agent.core.values.value import copy_json
 
 from ..errors import SessionError
 from ..log.fold import Fold
+from ..log.reading import read_records
 from ..log.records import LabelAdded, NoteAdded, SessionRecord, SessionStarted, TitleChanged
 from ..log.runs import run_records
 from ..log.session_log import SessionLog
@@ -126,6 +127,20 @@ class LoadedSession(_SessionView):
     def records(self) -> tuple[SessionRecord, ...]:
         """All that is on record, in order."""
         return tuple(self._contents.reading.records)
+
+
+def session_from_lines(
+    session_id: str, data: bytes, start: SessionStarted, types: Sequence[type[CustomMessage]] = (), *, place: Path
+) -> LoadedSession:
+    """A session whose records are kept elsewhere, to look at: `data` are its lines, `start` what it is.
+
+    `place` names where the lines are kept. No line needs to be a `SessionStarted`.
+    """
+    reading = read_records(data, types, is_whole=False)
+    fold = Fold()
+    for record in reading.records:
+        fold.add(record.number, record.entry, record.at)
+    return LoadedSession(LogName(session_id, place, is_shared=True), SessionOnDisk(reading, fold, start))
 
 
 class Session(_SessionView):

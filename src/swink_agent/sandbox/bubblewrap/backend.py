@@ -117,7 +117,8 @@ class BubblewrapSandbox(Sandbox):
         self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
         look = await self._before_command()
         self._check_open()
-        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write=self.profile.write)
+        write = (*self.profile.write, self._private.path)
+        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write=write)
         try:
             is_alone = await self._presence.enter()
         except BaseException:
@@ -131,6 +132,7 @@ class BubblewrapSandbox(Sandbox):
                 is_listed = True
                 self._check_open()  # from here on, closing the sandbox kills the command
                 command.expect_none_of(absent)
+                command.folders.is_alone = is_alone
                 if not self.profile.network:
                     command.entrance = self._network.entrance()
                     command.keeps = self._network if background else None
@@ -140,7 +142,7 @@ class BubblewrapSandbox(Sandbox):
             if self._helper is not None:
                 from .proxied import CommandProxy
 
-                command.proxy = CommandProxy(self._helper, self._new_proxy())
+                command.proxy = CommandProxy(self._helper, self.profile.proxied_hosts, self.ways_out)
             proxy = None if command.proxy is None else command.proxy.variables
             variables = self.child_environment(self._temporary, environment, proxy)
             if self._asks and (settings := settings_among(held, self.profile)):
@@ -214,7 +216,7 @@ class BubblewrapSandbox(Sandbox):
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         mounts += ["--share-net"] if profile.network else []
         mounts += [] if command.entrance is None else command.entrance.arguments
-        outer, inner = _outer_and_inner(profile.read or ())
+        outer, inner = _outer_and_inner([path for path in self._seen(hidden) if command.folders.expect(path)])
         mounts += ["--ro-bind", "/", "/"] if profile.read is None or "/" in outer else _system_folders()
         for folder in outer:
             mounts += ["--ro-bind-try", folder, folder]
@@ -226,6 +228,8 @@ class BubblewrapSandbox(Sandbox):
         for folder in inner:
             mounts += ["--ro-bind-try", folder, folder]
         for root in sorted(profile.write):
+            if not command.folders.expect(root, is_root=True):
+                raise SandboxError(f"the write root {root!r} is missing, or leads through a link by now", remedy="")
             mounts += ["--ro-bind" if _is_sealed(root) else "--bind", root, root]
         if self._temporary != _TMP:
             mounts += ["--bind", self._private.path, self._private.path]
@@ -237,6 +241,12 @@ class BubblewrapSandbox(Sandbox):
         for path in hidden:
             mounts += self._cover(path)
         return mounts
+
+    def _seen(self, hidden: Sequence[str]) -> list[str]:
+        """The folders to read that nothing else covers: neither a root, which they are in, nor what hides them."""
+        covers = (*self.profile.write, *hidden)
+        seen = [path for path in self.profile.read or () if path not in ("/dev", "/proc")]
+        return [path for path in seen if not any(is_beneath(path, other) for other in covers)]
 
     def _holds(self, hidden: Sequence[str], everything: bool) -> tuple[Hold, ...]:
         """The paths that every sandbox protects and, if it is safe, those that only this one knows of."""

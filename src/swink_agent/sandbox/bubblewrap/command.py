@@ -26,6 +26,7 @@ from ..kernel.usage import Usage, offer_to_the_kernel
 from ..process import SandboxedProcess
 from ..profile import ProcessLimits
 from ..starting import start_program
+from .mounted import MountedFolders
 from .placeholders import Placeholder, is_placeholder
 from .renames import Renames
 from .shared_network import Entrance, SharedNetwork
@@ -42,6 +43,7 @@ _TASKS_TO_PROCESSES = 4  # threads count too, and every other program has some
 _LOOK_AT_FILES_AGAIN = 0.05
 _FIRST_LOOK = 0.004  # for the command, which starts when everything is mounted
 _BETWEEN_LOOKS = 0.002
+_BETWEEN_MOUNTS = 0.001
 
 # What bubblewrap reports if it may not make namespaces; all other messages are about paths.
 _OF_THE_MACHINE = re.compile(
@@ -61,6 +63,8 @@ class BubblewrapCommand:
         write: Sequence[str] = (),
     ) -> None:
         self.placeholders: list[Placeholder] = []
+        self.folders = MountedFolders()
+        """The folders that it sees, which are compared before it starts."""
         self.renames: Renames | None = None
         """Starts the command and answers its renames, if anything does."""
         self.proxy: CommandProxy | None = None
@@ -131,6 +135,8 @@ class BubblewrapCommand:
             reached = None if self.proxy is None else self.proxy.log
             self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill, reached)
             self._watch.add(self, self._look, self._end_because)
+            async with asyncio.timeout(_START_DEADLINE):
+                await self._mounts_made()
             self._check_wanted()
             os.write(go, b"x")
         except (OSError, ValueError) as error:
@@ -309,6 +315,14 @@ class BubblewrapCommand:
             self._told = None
             if not self._is_over:
                 self._loop.remove_reader(self._status)
+
+    async def _mounts_made(self) -> None:
+        """Waits until everything is mounted. Raises if it is not what the profile names, or bubblewrap gave up."""
+        while not self.folders.are_mounted(self._first_pid):
+            self._check_wanted()
+            if _has_ended(self._first):
+                raise ValueError("it ended without a message")
+            await asyncio.sleep(_BETWEEN_MOUNTS)
 
     def _find_command(self) -> None:
         """Opens a descriptor of the command as soon as it exists. A command that ended at once has none."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..errors import SandboxError
 from ..network.entering import NamespaceHelper, free_port
 from ..network.proxy import Proxy, proxy_variables
 from ..network.reached import ReachedLog
 from ..network.serving import ProxyServer
+from ..network.ways_out import WaysOut
 
 
 class CommandProxy:
     """Serves one command, and notes what it reached."""
 
-    def __init__(self, helper: NamespaceHelper, proxy: Proxy) -> None:
+    def __init__(self, helper: NamespaceHelper, hosts: Iterable[str], ways_out: WaysOut) -> None:
         self._helper = helper
-        self._proxy = proxy
+        self._proxy = Proxy(hosts, resolve=ways_out.resolve, connect=ways_out.connect)
         self._port = free_port()
         self._server: ProxyServer | None = None
         self.log = ReachedLog()

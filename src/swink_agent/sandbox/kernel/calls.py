@@ -12,6 +12,7 @@ import fcntl
 import functools
 import os
 import platform
+import stat
 import struct
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -299,6 +300,24 @@ class Openat2:
         if descriptor < 0:
             fail()
         return descriptor
+
+
+def open_without_links(path: str, root: str = "/") -> int:
+    """An `O_PATH` descriptor of an absolute path, beneath `root`, that does not lead through a link.
+
+    Raises `OSError` if a part is missing, or a link.
+    """
+    folder = os.open(root, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in filter(None, path.split("/")):
+        try:
+            inner = os.open(part, O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = inner
+        if stat.S_ISLNK(os.fstat(folder).st_mode):
+            os.close(folder)
+            raise OSError(errno.ELOOP, "it leads through a link", path)
+    return folder
 
 
 def rename(old_folder: int, old: bytes, new_folder: int, new: bytes, flags: int) -> None:

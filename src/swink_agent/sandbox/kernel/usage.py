@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 
 from swink_agent.sandbox.kernel.headcount import children_of
 
@@ -80,6 +80,29 @@ def offer_to_the_kernel(pid: int | str) -> None:
             os.write(descriptor, _FIRST_TO_GO)
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def offering_children_to_the_kernel() -> Generator[None]:
+    """Does the same for what this process forks meanwhile, which inherits it, and not for this process.
+
+    A child under Landlock cannot do that itself: it may not open the file. One that is open can still be written.
+    """
+    try:
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        yield
+        return
+    try:
+        before = os.pread(descriptor, 16, 0)
+        if int(before) < int(_FIRST_TO_GO):
+            with suppress(OSError):
+                os.pwrite(descriptor, _FIRST_TO_GO, 0)
+        yield
+        with suppress(OSError):
+            os.pwrite(descriptor, before, 0)
+    finally:
+        os.close(descriptor)
 
 
 def _may_be_used(most: int) -> bool:

@@ -137,7 +137,7 @@ class LandlockSandbox(Sandbox):
             from ..network.serving import SharedProxy
 
             token = "" if self._launcher.has_loopback else secrets.token_urlsafe(24)
-            self._proxy = SharedProxy(self._new_proxy(token), self._launcher.proxy, token)
+            self._proxy = SharedProxy(self.profile.proxied_hosts, self.ways_out, self._launcher.proxy, token)
         return self._proxy
 
     def _protected_now(self) -> list[str]:

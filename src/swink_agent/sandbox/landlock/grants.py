@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -88,7 +89,8 @@ def find_grants(access: Access) -> Grants:
     hidden_inside = tuple(sorted(path for path in places if is_in(path, access.write)))
     hidden = places.difference(hidden_inside).union(_NEVER)
     above = {folder for path in hidden for folder in _ancestors(path)}
-    tops = ("/",) if access.read is None else tuple(dict.fromkeys(map(os.path.realpath, (*SYSTEM, *access.read))))
+    # Those of the profile are real: one that leads through a link by now is not the folder that it names.
+    tops = ("/",) if access.read is None else tuple(dict.fromkeys((*map(os.path.realpath, SYSTEM), *access.read)))
     listable_parents: dict[str, os.stat_result] = {}
     taken = time.time_ns()
     paths: list[str] = []
@@ -126,10 +128,14 @@ def _beside(
 def open_roots(access: Access) -> tuple[int, ...]:
     """Descriptors of the writable folders as they are now: later, a path might lead elsewhere.
 
-    Raises `OSError` for a root that does not exist or is not a folder.
+    Raises `OSError` for a root that does not exist, is not a folder or is behind a link.
     """
-    flags = kernel.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    return tuple(os.open(path, flags) for path in (*access.write, *access.private))
+    roots: list[int] = []
+    for path in (*access.write, *access.private):
+        roots.append(kernel.open_without_links(path))
+        if not stat.S_ISDIR(os.fstat(roots[-1]).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    return tuple(roots)
 
 
 def make_rulesets(
@@ -152,8 +158,8 @@ def make_rulesets(
     devices = reads | kernel.WRITE_FILE | kernel.TRUNCATE | kernel.IOCTL_DEV
     for path, rights in (*((path, reads) for path in grants.paths), *((path, devices) for path in DEVICES)):
         try:
-            descriptor = os.open(path, kernel.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:  # it does not exist
+            descriptor = kernel.open_without_links(path)
+        except OSError:  # it does not exist, or became a link
             continue
         try:
             _add_for_child(child, descriptor, rights & every & kernel.IOCTL_DEV)

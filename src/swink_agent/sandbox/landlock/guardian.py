@@ -24,7 +24,7 @@ from typing import NamedTuple, NoReturn
 from swink_agent.sandbox.kernel import calls as kernel
 from swink_agent.sandbox.kernel.headcount import LOOK_AGAIN, Headcount, tasks_of_machine
 from swink_agent.sandbox.kernel.mounts import is_in
-from swink_agent.sandbox.kernel.usage import Usage, offer_to_the_kernel
+from swink_agent.sandbox.kernel.usage import Usage, offering_children_to_the_kernel
 from swink_agent.sandbox.landlock.caller import CallServices, Umasks
 from swink_agent.sandbox.landlock.grants import Rulesets
 from swink_agent.sandbox.landlock.opens import Opens
@@ -121,15 +121,16 @@ class _Guardian:
         confinement = self._confinement
         _set_limits({"file_size": confinement.limits["file_size"]})  # also for files that it writes for a child
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        kernel.restrict_self(confinement.rulesets.guardian)
-        self._memory = kernel.ForeignMemory()
         self._child, theirs = socket.socketpair()
         guardian = os.getpid()
-        self._main = os.fork()
-        if self._main == 0:
-            self._child.close()
-            line.close()
-            become(theirs, guardian, confinement)
+        with offering_children_to_the_kernel():
+            kernel.restrict_self(confinement.rulesets.guardian)
+            self._memory = kernel.ForeignMemory()
+            self._main = os.fork()
+            if self._main == 0:
+                self._child.close()
+                line.close()
+                become(theirs, guardian, confinement)
         theirs.close()
         confinement.rulesets.close()
         data, descriptors, _, _ = socket.recv_fds(self._child, 1, 1, socket.MSG_CMSG_CLOEXEC)
@@ -203,7 +204,8 @@ class _Guardian:
             os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
         limits = confinement.limits
         headcount = Headcount(os.getpid(), limits["processes"], reap=self._tree.reap)
-        usage = Usage(os.getpid(), memory=limits["memory"], disk=limits["disk_left"], folders=confinement.write)
+        folders = (*confinement.write, *confinement.private)
+        usage = Usage(os.getpid(), memory=limits["memory"], disk=limits["disk_left"], folders=folders)
         look_at = 0.0
         while True:
             ready = dict(poll.poll(1000 * (_RETRY if opens.waits else LOOK_AGAIN)))
@@ -286,7 +288,6 @@ def become(line: socket.socket, guardian: int, confinement: Confinement) -> NoRe
         resource.setrlimit(resource.RLIMIT_NICE, confinement.nice_limit)
         _set_limits({name: confinement.limits[name] for name in _LIMITS})
         _limit_tasks(confinement.limits["processes"])
-        offer_to_the_kernel("self")
         step = "be confined"
         kernel.restrict_self(confinement.rulesets.child)
         kernel.install_filter(confinement.base)

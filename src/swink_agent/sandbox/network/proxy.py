@@ -18,6 +18,8 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from swink_agent.core.run.threads import WorkerThreads
+
 from .addresses import Address, read_address
 from .client_hello import HelloGate, OtherHost
 from .hosts import Hosts
@@ -176,7 +178,12 @@ def proxy_variables(port: int, token: str = "") -> dict[str, str]:
 
 async def resolve_by_system(host: str, port: int) -> list[str]:
     """The addresses of a host, by the system's resolver."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # Not in the loop's few threads, which others need: a server of names that does not answer holds a thread for long.
+    thread = WorkerThreads(most=1)
+    try:
+        found = await thread.run(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    finally:
+        thread.close()
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterable
 
 from .proxy import Proxy, proxy_variables
 from .reached import Reached, ReachedLog
+from .ways_out import WaysOut
 
 _MOST_CONNECTIONS = 128
 """At once; more wait. Each takes two descriptors of this process."""
@@ -79,8 +81,9 @@ class ProxyServer:
 class SharedProxy:
     """One listener for all commands of a sandbox, which share a network. Served in each loop that runs some of them."""
 
-    def __init__(self, proxy: Proxy, listener: socket.socket, token: str = "") -> None:
-        self._proxy = proxy
+    def __init__(self, hosts: Iterable[str], ways_out: WaysOut, listener: socket.socket, token: str = "") -> None:
+        """`token`: the password that commands give, where others can reach the listener too."""
+        self._proxy = Proxy(hosts, resolve=ways_out.resolve, connect=ways_out.connect, token=token)
         self._listener = listener
         self._servers: dict[asyncio.AbstractEventLoop, ProxyServer] = {}
         self.variables = proxy_variables(listener.getsockname()[1], token)

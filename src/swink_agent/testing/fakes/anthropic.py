@@ -152,6 +152,7 @@ def _check_messages(body: dict[str, Any], found: list[str]) -> None:
     for where, message in messages:
         _MESSAGE.check(message, where, found)
         _check_content(message, where, found)
+        _check_searches(message, where, found)
     if messages[0][1].get("role") == "assistant":
         found.append("messages: the first message must be the user's")
     if messages[-1][1].get("role") == "assistant":
@@ -161,6 +162,15 @@ def _check_messages(body: dict[str, Any], found: list[str]) -> None:
     _check_last_reply(body, messages, found)
     if not body.get("tools") and any(_has_tools(message) for _, message in messages):
         found.append("tools: requests with tool_use or tool_result blocks must define tools")
+
+
+def _check_searches(message: dict[str, Any], where: str, found: list[str]) -> None:
+    """Checks that a search and its results come together."""
+    content = [mapping(block) for block in items(message.get("content"))]
+    asked = {string(block.get("id")) for block in content if block.get("type") == "server_tool_use"}
+    given = {string(block.get("tool_use_id")) for block in content if block.get("type") == "web_search_tool_result"}
+    found += [f"{where}: server tool use with id {one} was found without its result block" for one in asked - given]
+    found += [f"{where}: a result for {one}, which was not asked for" for one in given - asked]
 
 
 def _turn(where: str, message: dict[str, Any]) -> Turn:

@@ -104,6 +104,7 @@ def problems(body: dict[str, Any], model: str = "gemini-3-pro-preview") -> list[
     _BODY.check(body, "", found)
     _check_generation(_camel(mapping(body.get("generationConfig"))), bool(body.get("tools")), model, found)
     _check_tools(body.get("tools"), found)
+    _check_search(body, model, found)
     if body.get("systemInstruction") is not None:
         _check_parts(mapping(body["systemInstruction"]), "systemInstruction", found)
     contents = list(objects(body.get("contents"), "contents", found))
@@ -161,6 +162,19 @@ def _check_tools(tools: object, found: list[str]) -> None:
             if "parameters" in declaration:
                 _check_schema(declaration["parameters"], f"{path}.parameters", found)
     check_names(named, _NAME, found)
+
+
+def _check_search(body: dict[str, Any], model: str, found: list[str]) -> None:
+    """Checks Google's own search next to other tools."""
+    names = {name for tool in items(body.get("tools")) for name in _camel(mapping(tool))}
+    if not {"googleSearch", "functionDeclarations"} <= names:
+        return
+    if not model.startswith("gemini-3"):
+        found.append("tools: built-in tools with function calling are unsupported by this model")
+    elif _camel(mapping(body.get("toolConfig"))).get("includeServerSideToolInvocations") is not True:
+        found.append(
+            "toolConfig: please enable includeServerSideToolInvocations to use built-in tools with function calling"
+        )
 
 
 def _check_schema(schema: object, where: str, found: list[str]) -> None:

@@ -38,6 +38,7 @@ class ForegroundCommand:
         sandbox: Sandbox,
         folder: str,
         asking: Asking,
+        command: str,
     ) -> None:
         self._process = process
         self._ctx = ctx
@@ -46,6 +47,7 @@ class ForegroundCommand:
         self._sandbox = sandbox
         self._folder = folder
         self._asking = asking
+        self._command = command
         self._loop = asyncio.get_running_loop()
         self._output = Output()
         self._live = LiveText()
@@ -111,7 +113,9 @@ class ForegroundCommand:
         met: list[LimitMet] = []
         if end.code and backend != "off":
             profile, is_known = self._sandbox.profile, bool(refused)
-            met = limits_met(text, profile, self._folder, self._asking, is_known=is_known)
+            met = limits_met(
+                text, profile, self._folder, self._asking, is_known=is_known, command=self._command, code=end.code
+            )
         endings += [f"sandbox: {limit}" for limit in met]
         walls = [limit.what for limit in (*refused, *met)]
         if endings:

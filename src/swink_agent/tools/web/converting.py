@@ -7,6 +7,7 @@ The process is ended after a few seconds; the page is then shown as plain text, 
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from html import unescape
@@ -18,10 +19,17 @@ from . import html_process
 
 CONVERTER = "html_to_markdown"
 SECONDS = 5.0
-_SILENT = ("script", "style", "template", "noscript", "head", "svg", "iframe", "object")
+_SILENT = frozenset({"script", "style", "template", "noscript", "svg", "iframe", "object"})
 _LOWER = str.maketrans({letter: letter.lower() for letter in ascii_uppercase})
 """`str.lower` changes the length of some texts."""
-_BREAKS = ("p", "div", "br", "li", "tr", "table", "section", "article", "h1", "h2", "h3", "h4", "h5", "h6", "pre")
+_BREAKS = frozenset(
+    {*("p", "div", "br", "li", "tr", "table", "section", "article", "title"), *(f"h{n}" for n in range(1, 7)), "pre"}
+)
+_EMPTY = frozenset({"br", "hr", "img", "input", "link", "meta", "area", "base", "col", "embed", "source", "wbr"})
+"""Elements that have no end."""
+_TAG = re.compile(r"<(/?)([a-z][^\s/>]*)|<[!?/]")
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+_HIDDEN = re.compile(r"[\s/]hidden(?![^\s/=])")
 
 
 async def as_markdown(html: str, url: str) -> str | None:
@@ -36,30 +44,56 @@ async def as_markdown(html: str, url: str) -> str | None:
 
 
 def plain_text(html: str) -> str:
-    """The text of a page, without its tags: one pass, whatever the page is."""
+    """The text of a page, without its tags and its hidden elements: one pass, whatever the page is."""
     parts: list[str] = []
     lower = html.translate(_LOWER)
+    ends = _TagEnds(html)
+    hidden, depth = "", 0  # the name of the hidden element that this is in, and how many of that name are open
     place = 0
-    while True:
-        start = html.find("<", place)
-        if start < 0:
-            parts.append(html[place:])
-            break
-        parts.append(html[place:start])
+    while (start := html.find("<", place)) >= 0:
+        found = _TAG.match(lower, start)
+        if not hidden:
+            parts.append(html[place : start if found else start + 1])
+        place = start + 1
         if lower.startswith("<!--", start):
             place = _after(lower, "-->", start + 4)
-            continue
-        end = html.find(">", start)
-        if end < 0:
-            break
-        name = lower[start + 1 : end].strip("/").partition(" ")[0].strip()
-        place = end + 1
-        if name in _SILENT and lower[start + 1] != "/":
-            place = _after(lower, ">", lower.find(f"</{name}", place))
-        elif name in _BREAKS:
-            parts.append("\n")
+        elif found:
+            closing, name = found[1], found[2]
+            if (end := ends.after(found.end())) < 0:
+                break
+            place = end + 1
+            if name in _SILENT and not closing:
+                place = _after(lower, ">", lower.find(f"</{name}", place))
+            elif hidden:
+                depth += (name == hidden) * (-1 if closing else 1)
+                hidden = hidden if depth else ""
+            elif name and not closing and name not in _EMPTY and _HIDDEN.search(_QUOTED.sub("", lower[start:end])):
+                hidden, depth = name, 1
+            elif name in _BREAKS:
+                parts.append("\n")
+    else:
+        parts.append("" if hidden else html[place:])
     lines = [" ".join(line.split()) for line in unescape("".join(parts)).splitlines()]
     return "\n".join(line for line in lines if line)
+
+
+class _TagEnds:
+    """Where tags end: at the first `>` outside quotes. Each quote that is never closed is looked for once."""
+
+    def __init__(self, html: str) -> None:
+        self._html = html
+        self._quotes = "\"'"
+
+    def after(self, place: int) -> int:
+        """The place of the `>`, or -1."""
+        while found := re.compile(f"[>{self._quotes}]").search(self._html, place):
+            if found[0] == ">":
+                return found.start()
+            closed = self._html.find(found[0], found.end())
+            if closed < 0:
+                self._quotes = self._quotes.replace(found[0], "")
+            place = found.end() if closed < 0 else closed + 1
+        return -1
 
 
 def _after(text: str, wanted: str, place: int) -> int:

@@ -1,7 +1,7 @@
 """Gets one URL: resolves its host once, connects only to what was checked, and reads no more than a limit.
 
 Owns the defence against requests into private networks, redirects, time and size. What the answer means is in
-`reading`.
+`web_fetch`. No error quotes what a server sent: such a text would stand outside the marks around a page.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from urllib.parse import urljoin
 
 from swink_agent.approvals.web_hosts import WebPlace, read_url
 from swink_agent.core.errors import ToolError
+from swink_agent.core.run.threads import WorkerThreads
 from swink_agent.sandbox.network.addresses import Address, is_metadata, is_public, read_address
 
 if TYPE_CHECKING:
@@ -135,8 +136,12 @@ def _normal(text: str) -> Address:
 
 
 async def _system_addresses(host: str, port: int) -> Sequence[str]:
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # Not in the loop's few threads, which others need: a server of names that does not answer holds a thread for long.
+    thread = WorkerThreads(most=1)
+    try:
+        found = await thread.run(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    finally:
+        thread.close()
     return list(dict.fromkeys([str(item[4][0]).partition("%")[0] for item in found]))
 
 
@@ -157,10 +162,15 @@ async def _ask(place: WebPlace, addresses: list[str]) -> tuple[Answer, str | Non
         async with session, session.get(_encoded(place.url), allow_redirects=False) as response:
             if response.status in _REDIRECTS and (location := response.headers.get("Location")):
                 return _answer(place, response, b"", True), location
-            body, is_whole = await _body(response)
+            body, is_whole = await _body(response, place.name)
             return _answer(place, response, body, is_whole), None
+    except aiohttp.ClientConnectorError as error:
+        raise ToolError(f"{place.name} could not be reached: {error}") from error
+    except aiohttp.ServerDisconnectedError as error:
+        raise ToolError(f"{place.name} could not be read: it closed the connection") from error
     except aiohttp.ClientError as error:
-        raise ToolError(f"{place.name} could not be read: {str(error) or type(error).__name__}") from error
+        why = "its answer is cut off" if isinstance(error, aiohttp.ClientPayloadError) else "its answer is not HTTP"
+        raise ToolError(f"{place.name} could not be read: {why}") from error
 
 
 def _encoded(url: str) -> Any:
@@ -207,12 +217,12 @@ def _answer(place: WebPlace, response: aiohttp.ClientResponse, body: bytes, is_w
     )
 
 
-async def _body(response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
+async def _body(response: aiohttp.ClientResponse, name: str) -> tuple[bytes, bool]:
     """Reads and unpacks the body, up to the limit; returns whether that is all. Raises `ToolError`."""
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise ToolError(f"the server packed its answer with {encoding[:40]!r}, which was not asked for")
-    unpack = None if encoding in ("", "identity") else _Unpacking()
+        raise ToolError(f"{name} could not be read: it packed its answer in a way that was not asked for")
+    unpack = None if encoding in ("", "identity") else _Unpacking(name)
     parts: list[bytes] = []
     size = 0
     async for chunk in response.content.iter_chunked(_CHUNK):
@@ -227,7 +237,8 @@ async def _body(response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
 class _Unpacking:
     """Unpacks gzip and deflate in pieces, each no larger than it is told: a small answer may unpack to gigabytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
         self._is_first = True
 
@@ -241,6 +252,6 @@ class _Unpacking:
                     return self._inflate.decompress(data, most)
                 except zlib.error:
                     pass
-            raise ToolError(f"the answer cannot be unpacked: {error}") from error
+            raise ToolError(f"{self._name} could not be read: its answer cannot be unpacked") from error
         finally:
             self._is_first = False

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from heapq import nsmallest
-from typing import NamedTuple
+
+from swink_agent.app.talk.front import PickItem
 
 _LONGEST = 60
 _AT_ONCE = 2000
@@ -70,14 +71,6 @@ def _scattered(names: Sequence[str], typed: str, most: int, goes_on: Callable[[]
         if len(found) >= _MOST_SCATTERED:
             break
     return [names[number] for _, number in nsmallest(most, found)]
-
-
-class PickItem(NamedTuple):
-    """An item to pick: its key, its label, and a few words about it."""
-
-    key: str
-    label: str
-    detail: str = ""
 
 
 def matching(items: Sequence[PickItem], typed: str) -> list[PickItem]:

@@ -8,22 +8,18 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import stat
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+
+from swink_agent.app.talk.prompts import sendable_file
 
 MOST_LINES = 10
 """A paste of more lines is folded."""
 MOST_CHARACTERS = 4000
 """So is one of more characters, which may be a single line."""
-_KINDS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
 _LONGEST_NAMES = 8000
 _MOST_IMAGES = 20
 _NAMED = re.compile(r"\.(?:png|jpe?g|gif|webp|pdf)[\"']?\s*$", re.IGNORECASE)
-_MENTIONED = re.compile(
-    r"""(?:^|(?<=[\s(\[{<,;:"']))@(?:"([^"\n]+\.pdf)"|([^\s"]+\.pdf)(?=[)\]}>,;:.!?"']*(?:\s|$)))""", re.IGNORECASE
-)
 
 
 def folded_label(text: str) -> str | None:
@@ -55,16 +51,10 @@ def image_files(text: str, folder: Path) -> list[str]:
     for names in _readings(text.strip()):
         if not 0 < len(names) <= _MOST_IMAGES:
             continue
-        paths = [_path_of(name, folder) for name in names]
+        paths = [sendable_file(name, folder) for name in names]
         if all(path is not None for path in paths):
             return [str(path) for path in paths if path is not None]
     return []
-
-
-def mentioned_documents(text: str, folder: Path) -> list[str]:
-    """The PDF files that the text mentions with `@`, as the composer completes them; looks at the disk."""
-    found = [_path_of(quoted or plain, folder) for quoted, plain in _MENTIONED.findall(text)] if "@" in text else []
-    return list(dict.fromkeys([str(path) for path in found if path is not None]))
 
 
 def _readings(text: str) -> Sequence[list[str]]:
@@ -74,18 +64,3 @@ def _readings(text: str) -> Sequence[list[str]]:
     except ValueError:  # an apostrophe in a name
         words = []
     return ([text], lines, words)
-
-
-def _path_of(name: str, folder: Path) -> Path | None:
-    if name.lower().startswith("file:"):
-        address = urlsplit(name)
-        if address.netloc not in ("", "localhost"):
-            return None
-        name = unquote(address.path)
-    if not name.lower().endswith(_KINDS):
-        return None
-    try:
-        path = folder / os.path.expanduser(name)
-        return path if stat.S_ISREG(path.stat().st_mode) else None
-    except (OSError, ValueError, RuntimeError):
-        return None

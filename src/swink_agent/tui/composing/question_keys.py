@@ -11,15 +11,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from swink_agent.approvals.access import to_remember
-from swink_agent.approvals.answers import ANSWER_KEYS, offered_answers
+from swink_agent.approvals.answers import ANSWER_KEYS, kept_rule, offered_answers
 from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
-from swink_agent.approvals.commands.prefixes import has_known_options
 from swink_agent.rendering.cells import cell_width, cut_middle, wrap
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
-_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./@+=-]+( [A-Za-z0-9_./@+=-]+)*")
-_KEPT_TOOLS = ("edit_file", "write_file")
-"""Tools without a command whose rule may be kept: they change files of the folder, and none that programs execute."""
 _TWO_COLUMNS = 64
 _YES = tuple(choice for choice in ApprovalChoice if choice != ApprovalChoice.NO)
 _SHORT = {answer.means: answer.short for answer in ANSWER_KEYS}
@@ -58,22 +54,6 @@ def choices_of(question: ApprovalQuestion, name: str, *, has_hunks: bool) -> dic
         if answer.means != "view"
     ]
     return {key: choice for choice in choices for key in (choice.number, choice.letter) if key}
-
-
-def kept_rule(question: ApprovalQuestion) -> str:
-    """The rule that would allow calls like this one from now on; nothing where one would allow too much or too little.
-
-    Of a tool that runs commands, only commands that begin with the same plain words.
-    """
-    tool = question.request.name
-    if not _NAME.fullmatch(tool):
-        return ""
-    if question.command is not None:
-        prefix = question.prefix if ApprovalChoice.SESSION_PREFIX in question.choices else None
-        if not prefix or not _PLAIN_WORDS.fullmatch(prefix) or has_known_options(tuple(prefix.split(" "))):
-            return ""  # a rule would cover options that trust does not: `go vet -vettool=…`
-        return f"{tool}: {prefix} *"
-    return tool if ApprovalChoice.SESSION_TOOL in question.choices and tool in _KEPT_TOOLS else ""
 
 
 def _named(name: str) -> str:

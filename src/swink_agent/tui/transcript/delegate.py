@@ -1,6 +1,6 @@
 """A delegate under the call that runs it: one row with its progress and cost, or all of its calls.
 
-Owns what is shown of a delegate. `talk/narration` fills it from events, and `tool` draws it inside the call's block.
+Owns what is shown of a delegate. `narration` fills it from events, and `tool` draws it inside the call's block.
 """
 
 from __future__ import annotations

@@ -124,6 +124,8 @@ class TodoPanel(Widget, can_focus=False):
         self._lay_out()
 
     def _lay_out(self) -> None:
+        if not self.is_attached:
+            return  # the program is ending
         before = len(self._lines)
         is_open = self._is_open and self.screen.size.height >= _LOW
         self._lines = todo_lines(self._items, self.screen.size.width or _UNSEEN, is_open=is_open, hint=self._hint)

@@ -7,7 +7,7 @@ choosing a completion. It posts prompts as messages and runs nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -16,21 +16,23 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 
+from swink_agent.app.settings.key_bindings import KeyMap
 from swink_agent.rendering.cells import cut
 
 from ..composing.completer import Completer, Completion, TypedWord
 from ..composing.draft import Draft, plain_text
 from ..composing.pasting import folded_label, image_files, image_label, may_name_images
 from ..composing.prompt_history import HistorySearch, HistoryWalk, PromptHistory
+from ..composing.vim import Vim
 from .completion_list import CompletionList
 from .draft_view import DraftView
 
 _NEW_LINE = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "alt+shift+enter"})
+_CHOOSING = frozenset({"escape", "up", "ctrl+p", "down", "ctrl+n", "enter", "tab"})
 _IMAGE_CHECK_SECONDS = 1.0
 """The most seconds to check on the disk whether a pasted name is a picture."""
 _PLACEHOLDER = "Ask, or describe a task   ·   @ files   / commands   ! shell"
 _SIGN = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
-_RUNNING = "Enter steers · Tab queues · Esc stops"
 
 
 class Composer(Vertical):
@@ -82,8 +84,20 @@ class Composer(Vertical):
     class ClipboardWanted(Message):
         """The user pressed Ctrl+V to paste the picture or the text on the clipboard."""
 
-    def __init__(self, *, history: PromptHistory, completer: Completer) -> None:
+    def __init__(
+        self,
+        *,
+        history: PromptHistory,
+        completer: Completer,
+        keys: KeyMap | None = None,
+        vim: Vim | None = None,
+        on_vim: Callable[[], None] | None = None,
+    ) -> None:
+        """`vim` gives the input the keys of vim; `on_vim` is called when its mode has changed."""
         super().__init__()
+        self._vim = vim
+        self._on_vim = on_vim
+        self._keys = KeyMap() if keys is None else keys
         self.chips = 0
         """The number of queued messages, which the user can take back."""
         self._history = history
@@ -134,8 +148,19 @@ class Composer(Vertical):
 
     @property
     def takes_escape(self) -> bool:
-        """Whether Escape would close the completions or the history search."""
-        return self._list.is_open or self._search is not None
+        """Whether Escape would close the completions or the history search, or is a key of vim here."""
+        is_vims = self._vim is not None and self._vim.takes_escape
+        return is_vims or self._list.is_open or self._search is not None
+
+    @property
+    def vim_mode(self) -> str:
+        """The mode of the keys of vim; empty without them."""
+        return "" if self._vim is None else self._vim.mode
+
+    def takes_raw(self, key: str) -> bool:
+        """Whether the completions or the history search need the key as it is, whatever the user bound it to."""
+        is_redo = self.vim_mode == "NORMAL" and key == "ctrl+r"
+        return is_redo or self._search is not None or (self._list.is_open and key in _CHOOSING)
 
     def _room_for_list(self) -> int:
         """Returns the rows of the window without the draft, its frame, the status bar and one row of conversation."""
@@ -226,10 +251,14 @@ class Composer(Vertical):
             sign = "no such prompt" if search.has_failed else "history"
             # `Content`, because Textual would read a plain string as markup.
             self._view.border_title = Content(f"{sign}: {cut(search.query, 40)}▏")
-            self._view.border_subtitle = "Enter takes it · Ctrl+R older · Esc back"
+            self._view.border_subtitle = f"Enter takes it · {self._keys.shown('history') or 'Up'} older · Esc back"
             return
         self._view.border_title = "Plan" if self._mode == "Plan" else ""
-        self._view.border_subtitle = _RUNNING if self._is_running else ""
+        self._view.border_subtitle = self._running_hint() if self._is_running else ""
+
+    def _running_hint(self) -> str:
+        words = [(self._keys.shown("send"), "steers"), (self._keys.shown("queue"), "queues"), ("Esc", "stops")]
+        return " · ".join([f"{key} {does}" for key, does in words if key])
 
     # -- keys --------------------------------------------------------------------------------------------------
 
@@ -238,6 +267,8 @@ class Composer(Vertical):
         if self._search is not None:
             return self._search_key(event)
         key = event.key
+        if self._vim is not None and self._vim_key(self._vim, event):
+            return True
         if self._list.is_open and self._choice_key(key):
             return True
         if key == "enter":
@@ -264,6 +295,24 @@ class Composer(Vertical):
             return False
         return True
 
+    def _vim_changed(self) -> None:
+        if self._on_vim is not None:
+            self._on_vim()
+
+    def _vim_key(self, vim: Vim, event: events.Key) -> bool:
+        """Gives a key to vim; returns whether it was one of its keys."""
+        mode = vim.mode
+        taken = vim.press(event.key, event.character if event.is_printable else None, self._view.draft)
+        if taken in ("up", "down"):
+            (self._up if taken == "up" else self._down)(taken)
+            vim.clamp(self._view.draft)
+            self._view.update()
+        elif taken == "done":
+            self._view.changed()
+        if vim.mode != mode:
+            self._vim_changed()
+        return taken != "pass"
+
     def _send(self, kind: type[Submitted]) -> None:
         text, images = self._view.draft.sent()
         text = text.strip("\n").rstrip()
@@ -273,6 +322,9 @@ class Composer(Vertical):
         may_be_command = not draft.begins_with_token and (draft.is_start_typed or self._view.is_start_in_sight)
         self._history.add(text)
         draft.clear()
+        if self._vim is not None:
+            self._vim.reset()
+            self._vim_changed()
         self._walk = self._saved_draft = None
         self._view.changed()
         self.post_message(kind(text, images, may_be_command=may_be_command))
@@ -323,6 +375,8 @@ class Composer(Vertical):
         """Replaces the draft and closes the completions."""
         if not keeps_walk:
             self._walk = self._saved_draft = None
+        if self._vim is not None:
+            self._vim.drop(self._view.draft)
         self._view.draft = draft
         self._walked = draft.text
         self._close_list(remember=True)
@@ -351,7 +405,7 @@ class Composer(Vertical):
         if key in ("escape", "ctrl+g", "ctrl+c"):
             self._end_search(takes=False)
             return True
-        if key in ("ctrl+r", "up"):
+        if key == "up" or key in self._keys.keys_of("history"):
             search.older()
         elif key in ("ctrl+s", "down"):
             search.newer()
@@ -382,7 +436,8 @@ class Composer(Vertical):
 
     def _complete(self, *, is_asked: bool = False) -> None:
         draft = self._view.draft
-        wanted = None if draft.selection else self._completer.wanted(draft.text, draft.cursor)
+        is_moving = self.vim_mode not in ("", "INSERT")
+        wanted = None if draft.selection or is_moving else self._completer.wanted(draft.text, draft.cursor)
         if wanted is None:
             self._closed_at = None
             self._close_list()
@@ -457,6 +512,8 @@ class Composer(Vertical):
 
     async def _paste(self, text: str) -> None:
         self._end_search()
+        if self._vim is not None:
+            self._vim.leave_visual(self._view.draft)
         text = plain_text(text)  # most terminals paste line ends as carriage returns
         if may_name_images(text):
             try:

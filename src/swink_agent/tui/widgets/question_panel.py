@@ -20,6 +20,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from swink_agent.app.talk.questions import hunk_answer, kept_answer, offered_hunks
 from swink_agent.approvals.answers import reason_for
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView, Row, hunk_rows
@@ -193,9 +194,7 @@ class QuestionPanel(Widget, can_focus=True):
 
     def _prepare(self) -> tuple[QuestionView, ChangeHunks | None, Change | None]:
         asked = self._question
-        hunks = ChangeHunks.of(asked.request, asked.details)
-        several = hunks if hunks is not None and len(hunks.hunks) > 1 else None
-        return QuestionView(asked, self._redact), several, self._change_of(asked.details)
+        return QuestionView(asked, self._redact), offered_hunks(asked), self._change_of(asked.details)
 
     def _change_of(self, details: Mapping[str, Any] | None) -> Change | None:
         """Returns the change as the transcript will draw it, or `None` if it is too long or changes nothing."""
@@ -439,8 +438,7 @@ class QuestionPanel(Widget, can_focus=True):
             return True
         elif choice.means == "keep":
             self.kept = choice.foreign
-            by_prefix = self._question.command is not None
-            self._answer(ApprovalAnswer(ApprovalChoice.SESSION_PREFIX if by_prefix else ApprovalChoice.SESSION_TOOL))
+            self._answer(kept_answer(self._question))
             return True
         else:
             reason = reason_for("") if choice.means == ApprovalChoice.NO else ""
@@ -491,7 +489,7 @@ class QuestionPanel(Widget, can_focus=True):
             return True
         if self._hunk == total:
             self._hunk = None
-            self._answer(_answer_of(hunks, self._accepted))
+            self._answer(hunk_answer(hunks, self._accepted))
             return True
         self._rows.clear()
         self.refresh(layout=True)
@@ -511,18 +509,6 @@ class QuestionPanel(Widget, can_focus=True):
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self._scroll(3)
-
-
-def _answer_of(hunks: ChangeHunks, accepted: set[int]) -> ApprovalAnswer:
-    """Returns a yes to the accepted hunks, with arguments that make only those changes."""
-    if not accepted:
-        return ApprovalAnswer(ApprovalChoice.NO, reason_for("none of the changes was accepted"))
-    if len(accepted) == len(hunks.hunks):
-        return ApprovalAnswer(ApprovalChoice.ONCE)
-    arguments = hunks.arguments(accepted)
-    if arguments is None:
-        return ApprovalAnswer(ApprovalChoice.NO, reason_for("only a part of it was accepted: make smaller edits"))
-    return ApprovalAnswer(ApprovalChoice.ONCE, hunks.told(accepted), arguments)
 
 
 def _size(question: ApprovalQuestion) -> int:

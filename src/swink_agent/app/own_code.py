@@ -1,0 +1,46 @@
+"""Finds what a user names in code of their own: `module:name`, or `path/to/file.py:name`.
+
+Owns the looking up and its errors. What is found is for the caller to check.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .errors import UsageProblem
+
+
+def object_named(name: str, folder: Path, noun: str, kind: str) -> Any:
+    """The object of that name, whose module is loaded. Raises `UsageProblem`, which calls it `noun` and `kind`.
+
+    The user names the code, and wants it to run. So a module is also looked for in `folder`, after all other places.
+    """
+    module_name, colon, attribute = name.rpartition(":")
+    if not colon or not module_name or not attribute:
+        raise UsageProblem(f"{name!r} does not name a {noun}: write module:{kind}, or path/to/file.py:{kind}")
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    try:
+        found: Any = _from_file(folder / module_name) if module_name.endswith(".py") else import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise UsageProblem(f"{name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    return found
+
+
+def _from_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file")
+    loaded = sys.modules.get(spec.name)
+    if loaded is not None and getattr(loaded, "__file__", None) == spec.origin:
+        return loaded
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # as an import would, for code that looks up its own module
+    spec.loader.exec_module(module)
+    return module

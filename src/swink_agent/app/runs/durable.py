@@ -1,0 +1,58 @@
+"""Durable runs for the commands: which store or application is meant, and errors as a user reads them.
+
+Owns how `module:name` and an address become a `Durable`. The runs themselves are in `swink_agent.durable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from swink_agent.core.errors import NotPending
+
+from ..errors import ApplicationError, UsageProblem
+from ..own_code import object_named
+
+if TYPE_CHECKING:
+    from swink_agent.durable import Durable, FleetStats
+
+
+def durable_named(name: str, folder: Path) -> Durable:
+    """The `Durable` that `module:name` or `path/to/file.py:name` names. Raises `UsageProblem`."""
+    from swink_agent.durable import Durable
+
+    found = object_named(name, folder, "Durable", "durable")
+    if not isinstance(found, Durable):
+        raise UsageProblem(f"{name!r} is a {type(found).__name__}, not a swink_agent.durable.Durable")
+    return found
+
+
+def durable_at(url: str | None) -> Durable:
+    """The store at this address; `None` is the usual one. Raises `UsageProblem`."""
+    from swink_agent.durable import Durable
+
+    try:
+        return Durable(url)
+    except ValueError as error:
+        raise UsageProblem(str(error)) from error
+
+
+@contextmanager
+def durable_problems() -> Generator[None]:
+    """Turns errors of durable runs into errors that the command shows as one line."""
+    from swink_agent.durable import DurableError
+
+    try:
+        yield
+    except (DurableError, NotPending) as error:
+        raise ApplicationError(str(error)) from error
+    except (TypeError, ValueError) as error:
+        raise UsageProblem(str(error)) from error
+
+
+def unserved(stats: FleetStats) -> dict[str, int]:
+    """The agents with queued runs that no worker has, and how many runs."""
+    served = {agent for one in stats.workers for agent in one.agents}
+    return {agent: count for agent, count in sorted(stats.queued_agents.items()) if agent not in served}

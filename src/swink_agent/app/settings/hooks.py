@@ -1,0 +1,129 @@
+"""The tables `[hooks.NAME]` of the user's settings file: programs that `swink` runs at certain moments of a run.
+
+Owns what such a table may say. A project's file may not have one. Running them is in `agent.hooks`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from swink_agent.core.values.value import Value
+
+from ..errors import SettingsError
+
+HookEvent: TypeAlias = Literal["run_start", "waits", "run_end", "before_tool", "after_tool"]
+_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+_OF_A_TOOL: tuple[HookEvent, ...] = ("waits", "before_tool", "after_tool")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_SECONDS = 30.0
+
+
+class HookSettings(Value, frozen=True, kw_only=True):
+    """One hook, as the file describes it."""
+
+    name: str
+    source: str
+    """The file and the line of its table."""
+    event: HookEvent
+    command: tuple[str, ...]
+    """The program and its arguments. There is no shell; `~/` is the home folder."""
+    tools: tuple[str, ...] = ()
+    """The tools that it is for, with `*` for any characters; none means all."""
+    timeout: float = _SECONDS
+    enabled: bool = True
+
+    def is_for(self, event: HookEvent, tool: str = "") -> bool:
+        """Whether it runs at this event, for this tool."""
+        if not self.enabled or self.event != event:
+            return False
+        return not self.tools or any(fnmatchcase(tool, pattern) for pattern in self.tools)
+
+    @property
+    def argv(self) -> list[str]:
+        """The command line, with the home folder put in."""
+        return [os.path.expanduser(word) if word.startswith("~/") else word for word in self.command]
+
+    @property
+    def summary(self) -> str:
+        """The hook in one line."""
+        tools = f" of {', '.join(self.tools)}" if self.tools else ""
+        return f"{self.event}{tools}: {' '.join(self.command)}{'' if self.enabled else ' (off)'}"
+
+
+def read_hooks(path: str, tables: object, line_of: Callable[[str], int]) -> dict[str, HookSettings]:
+    """The hooks of a file. `tables` is its table `hooks`. Raises `SettingsError` with the file and the line."""
+
+    def refuse(key: str, problem: str) -> SettingsError:
+        return SettingsError(f"{path}, line {line_of(key)}: {key} {problem}")
+
+    if not isinstance(tables, dict):
+        raise refuse("hooks", "is a table for each hook: [hooks.NAME]")
+    found: dict[str, HookSettings] = {}
+    for name, table in cast("dict[str, Any]", tables).items():
+        place = f"hooks.{name}"
+        if not _NAME.fullmatch(name):
+            raise refuse(place, "cannot be used: a hook's name has 1 to 40 letters, digits, '-' and '_'")
+        if not isinstance(table, dict):
+            raise refuse(place, "is a table with event and command")
+        values: dict[str, Any] = {}
+        for key, value in cast("dict[str, Any]", table).items():
+            try:
+                values[key] = _checked(key, value)
+            except ValueError as error:
+                raise refuse(f"{place}.{key}", str(error)) from None
+        for key in ("event", "command"):
+            if key not in values:
+                raise refuse(place, f"needs {key}: {_KINDS[key][1]}")
+        if "tools" in values and values["event"] not in _OF_A_TOOL:
+            raise refuse(f"{place}.tools", f"does not go with {values['event']}")
+        found[name] = HookSettings(name=name, source=f"{path}:{line_of(place)}", **values)
+    return found
+
+
+def notes_on_project(hooks: Mapping[str, HookSettings]) -> list[str]:
+    """What the user reads about hooks in a project's file, none of which is used."""
+    why = "so that is not used; it belongs into your own settings"
+    return [f"{hook.source}: a project may not set hooks.{hook.name}, {why}" for hook in hooks.values()]
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def _are_texts(value: object) -> bool:
+    items = cast("list[object]", value) if isinstance(value, list) else None
+    return bool(items) and all(isinstance(item, str) and "\0" not in item for item in items)
+
+
+def _is_command(value: object) -> bool:
+    return _are_texts(value) and bool(cast("list[str]", value)[0].strip())
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 3600
+
+
+_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "event": (lambda value: value in _EVENTS, f"one of {', '.join(_EVENTS)}"),
+    "command": (_is_command, 'a list: the program, then its arguments, such as ["notify-send", "done"]'),
+    "tools": (_are_texts, 'a list of tools, such as ["bash", "mcp__git__*"]'),
+    "timeout": (_is_seconds, "a number of seconds, above 0, at most 3600"),
+    "enabled": (lambda value: isinstance(value, bool), "true or false"),
+}
+
+
+def _checked(key: str, value: object) -> Any:
+    """The value, if a hook can have it. Raises `ValueError`."""
+    if key not in _KINDS:
+        from swink_agent.core.texts.likeness import close_names
+
+        near = close_names(key, list(_KINDS))
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_KINDS)}"
+        raise ValueError(f"is not a setting of a hook; {hint}")
+    fits, wanted = _KINDS[key]
+    if not fits(value):
+        raise ValueError(f"must be {wanted}")
+    return tuple(cast("list[str]", value)) if isinstance(value, list) else value

@@ -1,0 +1,140 @@
+"""The commands that a user may type instead of a prompt: `/model`, `#help` and others.
+
+Owns the table of commands, which help, completion and dispatch use, and the rule for what is a command. The other
+modules of this package implement the commands; each is imported when its first command runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from swink_agent.app.agent.prompt_commands import PromptCommand
+
+    from ..conversation import Conversation
+
+__all__ = ["COMMANDS", "Command", "command_in", "commands", "is_command", "run_command"]
+
+_COMMAND = re.compile(r"([/#][A-Za-z][A-Za-z-]*)(?:[ \t]+(.*))?", re.DOTALL)
+
+
+class Command(NamedTuple):
+    """One command. `usage` describes its arguments. With `is_for_rest` it is allowed only between runs."""
+
+    name: str
+    usage: str
+    help: str
+    action: str
+    """The module in this package and its function, as `module:function`."""
+    is_for_rest: bool = False
+
+
+COMMANDS = (
+    Command("#help", "", "keys and commands", "viewing:show_help"),
+    Command("/bindings", "", "keys, and how to change them", "viewing:show_bindings"),
+    Command("#clear", "", "clear the view; the conversation stays", "viewing:clear"),
+    Command("#info", "", "model, session, folder, tools and limits", "viewing:show_info"),
+    Command("#copy", "", "copy the last answer", "viewing:copy_answer"),
+    Command("#sessions", "", "the sessions of this folder", "sessions:list_sessions"),
+    Command("#save", "[title]", "name this session; it is always saved", "sessions:save"),
+    Command("#load", "id|title", "continue another session", "sessions:load", is_for_rest=True),
+    Command("#keys", "", "list the keys that are set", "keys:list_keys"),
+    Command("#key", "[provider]", "store the key of a provider", "keys:store_key"),
+    Command("#approve", "auto|smart|on|off", "which calls you are asked about", "modes:approve"),
+    Command("/work", "yes|no", "whether commands and edits in this folder run unasked", "modes:work"),
+    Command("#answer", "", "answer the calls that wait", "modes:answer", is_for_rest=True),
+    Command("#trust", "", "look at this folder's own settings and notes, and trust them", "trusting:trust", True),
+    Command("/model", "[provider:model]", "switch to another model", "models:choose_model", is_for_rest=True),
+    Command("/thinking", "[level]", "how much the model reasons", "models:choose_thinking", is_for_rest=True),
+    Command("/system", "[text]", "show or replace the instructions", "models:system", is_for_rest=True),
+    Command("/plan", "", "switch plan mode on or off", "modes:plan", is_for_rest=True),
+    Command("/skill", "[name] [text]", "send a prompt with a skill before it; alone, list them", "skills:use_skill"),
+    Command("/editor", "[text]", "write a prompt in your own editor", "modes:editor"),
+    Command("/queue", "text", "a follow-up, after the run", "modes:queue"),
+    Command("/compact", "[instructions]", "summarise the history to save space", "sessions:compact", is_for_rest=True),
+    Command("/tasks", "[stop id|all]", "background commands: look at them, and stop them", "background:tasks"),
+    Command("/todo", "", "what the model has to do", "viewing:show_todo"),
+    Command("/mcp", "[restart name]", "MCP servers: state, tools, a fresh start", "servers:show_servers"),
+    Command("/usage", "", "tokens, cost and how full the window is", "viewing:show_usage"),
+    Command("/reset", "", "begin a new, empty session", "sessions:reset", is_for_rest=True),
+    Command("/resume", "[id]", "continue a session from a list", "sessions:resume", is_for_rest=True),
+    Command("/fork", "", "continue in a copy of this session", "sessions:fork", is_for_rest=True),
+    Command("/rewind", "", "go back to a message, with the files if you want", "rewind:rewind", is_for_rest=True),
+    Command("/export", "[html|markdown|json|atif] [file]", "write the session to a file", "sessions:export"),
+    Command("/theme", "[dark|light|contrast|plain]", "the colours", "viewing:theme"),
+    Command("/quit", "", "leave", "modes:leave"),
+    Command("/q", "", "leave", "modes:leave"),
+)
+commands = COMMANDS
+_BY_NAME = {command.name: command for command in COMMANDS}
+_OTHER_SIGN = {"/": "#", "#": "/"}
+
+
+def command_in(text: str) -> tuple[str, str] | None:
+    """Returns the name and the arguments of a text that looks like a command; `None` for a prompt.
+
+    A command may be given with the other sign: `/help` is `#help`. A path (`/usr/bin`), a heading (`# Title`), a number
+    (`#12`) and any text after a space are prompts.
+    """
+    found = _COMMAND.fullmatch(text.rstrip())
+    if found is None:
+        return None
+    name = found.group(1).lower()
+    other = _OTHER_SIGN[name[0]] + name[1:]
+    return other if name not in _BY_NAME and other in _BY_NAME else name, (found.group(2) or "").strip()
+
+
+def is_command(text: str) -> bool:
+    """Whether a text is not a prompt but a `/` or `#` command, or a shell command after `!`."""
+    return command_in(text) is not None or (text.startswith("!") and bool(text[1:].strip()))
+
+
+async def run_command(conversation: Conversation, name: str, rest: str) -> None:
+    """Runs a command; for an unknown name, suggests the nearest one."""
+    from swink_agent.app.errors import ApplicationError
+
+    command = _BY_NAME.get(name)
+    if command is None:
+        own = await asyncio.to_thread(_own_command, conversation, name)
+        if isinstance(own, str):
+            conversation.notice(own, "error")
+        else:
+            await conversation.prompt(own.prompt(rest))
+        return
+    if command.is_for_rest and conversation.is_running:
+        conversation.notice(f"{command.name} has to wait: a run is active, Esc stops it")
+        return
+    from importlib import import_module
+
+    module, _, function = command.action.partition(":")
+    try:
+        # No run may begin while such a command works.
+        with conversation.holding() if command.is_for_rest else nullcontext():
+            await getattr(import_module(f"{__name__}.{module}"), function)(conversation, rest)
+    except ApplicationError as error:
+        conversation.notice(str(error), "error")
+    except Exception as error:  # a bug: the conversation continues; the message may quote a secret and is not shown
+        conversation.notice(f"{command.name} failed because of a bug: {type(error).__name__}", "error")
+
+
+def _own_command(conversation: Conversation, name: str) -> PromptCommand | str:
+    """The command of the user's own, or of the trusted project, that a name means; or why there is none."""
+    from swink_agent.app.agent.prompt_commands import prompt_commands, why_unused
+
+    project = conversation.opening.project
+    if own := prompt_commands(project).get(name[1:]):
+        return own
+    why = why_unused(name[1:], project)
+    return f"{name[:60]} cannot be used: {why}" if why else _unknown(name)
+
+
+def _unknown(name: str) -> str:
+    from swink_agent.core.texts.likeness import close_names
+
+    near = close_names(name, _BY_NAME, n=1, cutoff=0.5) or close_names(name[1:], [known[1:] for known in _BY_NAME], n=1)
+    meant = next((known for known in _BY_NAME if near and known in (near[0], f"/{near[0]}", f"#{near[0]}")), "")
+    hint = f"did you mean {meant}?" if meant else "#help lists them;"
+    return f"no command is called {name[:60]}; {hint} A space before it sends it as a prompt"

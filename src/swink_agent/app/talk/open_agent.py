@@ -1,0 +1,167 @@
+"""Opens and closes an agent together with its session and redactor.
+
+If the agent cannot be created, the session is closed. Call this in a thread: it reads files, looks for a sandbox, and
+may unlock a keyring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from swink_agent.app.agent.opening import Opening
+from swink_agent.app.agent.standard import StandardAgent
+from swink_agent.app.runs.sessions import RunSession, WantedSession
+from swink_agent.core.agent.agent import Agent
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.stream import StreamFn
+from swink_agent.core.types import ModelSpec
+
+if TYPE_CHECKING:
+    from swink_agent.app.agent.servers import McpServers
+    from swink_agent.approvals import SessionTrust
+    from swink_agent.approvals.approvals import AskFn
+
+
+class SharedAgentOptions:
+    """Options that are the same for all agents of a conversation."""
+
+    def __init__(self, *, ask: AskFn, on_local_state: Callable[[Any], None], stream_fn: StreamFn | None = None) -> None:
+        self.ask = ask
+        self.on_local_state = on_local_state
+        self.stream_fn = stream_fn
+
+    def agent(
+        self,
+        opening: Opening,
+        session: RunSession,
+        redactor: Redactor,
+        *,
+        model: ModelSpec | None = None,
+        trust: SessionTrust | None = None,
+        servers: McpServers | None = None,
+    ) -> StandardAgent:
+        return opening.agent(
+            session,
+            redactor,
+            ask=self.ask,
+            is_attended=True,
+            on_local_state=self.on_local_state,
+            trust=trust,
+            model=model,
+            stream_fn=self.stream_fn,
+            servers=servers,
+        )
+
+
+class OpenAgent:
+    """The agent and the session of a conversation, until it changes the model or the session."""
+
+    def __init__(self, opening: Opening, session: RunSession, made: StandardAgent) -> None:
+        self.opening = opening
+        self.session = session
+        self.made = made
+
+        self.holds_session = True
+        """Whether the session is open, and this process its one writer."""
+
+    @property
+    def agent(self) -> Agent:
+        return self.made.agent
+
+    @property
+    def redactor(self) -> Redactor:
+        return self.made.redactor
+
+    @classmethod
+    def open(
+        cls,
+        opening: Opening,
+        around: SharedAgentOptions,
+        wanted: WantedSession | None = None,
+        session: RunSession | None = None,
+        *,
+        model: ModelSpec | None = None,
+        trust: SessionTrust | None = None,
+        servers: McpServers | None = None,
+    ) -> OpenAgent:
+        """Opens the session, unless an open one is given, and creates the agent. `servers` are those that run already.
+
+        Raises `ApplicationError`, and leaves nothing open then.
+        """
+        if session is None:
+            session = opening.session(wanted)
+            session.__enter__()
+        try:
+            redactor = opening.redactor(session)
+            made = around.agent(opening, session, redactor, model=model, trust=trust, servers=servers)
+            try:
+                session.attach(made.agent)
+            except BaseException:
+                made.servers = None if servers is not None else made.servers
+                made.close()
+                raise
+        except BaseException:
+            session.close()
+            raise
+        return cls(opening, session, made)
+
+    def with_agent(self, opening: Opening, around: SharedAgentOptions, model: ModelSpec | None) -> OpenAgent:
+        """Continues the same session and history with another agent, and closes this one.
+
+        Raises `ApplicationError`, and changes nothing then.
+        """
+        trust, servers = self.made.approvals.trust, self.made.servers
+        if servers is not None and servers.settings != tuple(opening.settings.servers()[0]):
+            servers = None  # the settings changed: others are started, and these end below
+        made = around.agent(opening, self.session, self.redactor, model=model, trust=trust, servers=servers)
+        made.approvals.mode = self.made.approvals.mode
+        before = list(self.agent.messages)
+        self.session.detach()
+        try:
+            self.session.attach(made.agent)
+        except BaseException:
+            made.servers = None if servers is not None else made.servers
+            made.close()
+            self.session.attach(self.agent)
+            raise
+        if len(made.agent.messages) != len(before):  # an unrecorded session could not supply them
+            made.agent.messages = before
+        if servers is not None:
+            self.made.servers = None  # the new agent has them
+        if made.hooks is not None and self.made.hooks is not None:
+            made.hooks.take_over(self.made.hooks)
+        self.made.close()
+        return OpenAgent(opening, self.session, made)
+
+    def let_go(self) -> str:
+        """Closes the session and keeps the agent; returns a message about what could not be written."""
+        if not self.holds_session or self.session.id is None:
+            return ""
+        self.session.detach()
+        self.holds_session = False
+        return self.session.close()
+
+    def take_up(self) -> bool:
+        """Opens the session again; returns whether another program added to it. Raises `ApplicationError`."""
+        before = _end_of(self.agent)
+        session = self.opening.session(WantedSession(id=self.session.id))
+        session.__enter__()
+        try:
+            session.attach(self.agent)
+        except BaseException:
+            session.close()
+            raise
+        self.session, self.holds_session = session, True
+        return _end_of(self.agent) != before
+
+    def close(self) -> str:
+        """Ends what tools started and closes the session; returns a message about what could not be written."""
+        self.made.close()
+        return self.session.close()
+
+
+def _end_of(agent: Agent) -> tuple[int, int]:
+    """How long a history is, and when its last message was made."""
+    messages = agent.messages
+    return len(messages), getattr(messages[-1], "timestamp", 0) if messages else 0

@@ -1,0 +1,107 @@
+"""An approval question as data, and the answer that a choice means, for every front end.
+
+Owns which choices a question has, the parts of a change that can be accepted one by one, and what each choice answers.
+A terminal lays it out in rows, a browser as a page. `approvals` decides what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from swink_agent.approvals.access import to_remember
+from swink_agent.approvals.answers import AnswerKey, kept_rule, offered_answers, reason_for
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.approvals.question import QuestionText
+from swink_agent.core.approval import Defer
+from swink_agent.tools.files.hunks import ChangeHunks
+
+
+class OfferedChoice(NamedTuple):
+    """An answer that a person can give: what it means, in our words, and what it would trust, in the model's."""
+
+    means: str
+    """An `ApprovalChoice`; or "because", "hunks", "keep" or "later"."""
+    label: str
+    foreign: str = ""
+
+
+class AskedQuestion:
+    """A question, ready to be shown and answered. Make it in a thread if the call is long: it compares texts."""
+
+    def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
+        self.question = question
+        self.text = QuestionText(question, redact)
+        self.hunks = offered_hunks(question)
+        """The parts of the change; `None` if it can only be accepted as a whole."""
+        self.rule = kept_rule(question)
+        """The rule that "keep" stores for the project; empty if it is not offered."""
+
+    @property
+    def choices(self) -> list[OfferedChoice]:
+        """The answers that are offered, in the order of the table of answers."""
+        foreign = {
+            ApprovalChoice.SESSION_PREFIX: self.question.prefix or "",
+            ApprovalChoice.ALWAYS: ", ".join(to_remember(self.question.access or {})),
+            "keep": self.rule,
+        }
+        extras = [*(["hunks"] if self.hunks is not None else []), *(["keep"] if self.rule else [])]
+        offered: list[AnswerKey] = offered_answers(self.question, *extras)
+        return [
+            OfferedChoice(str(each.means), each.label.format(name=self.text.name), foreign.get(each.means, ""))
+            for each in offered
+            if foreign.get(each.means) != ""
+        ]
+
+    def answer(self, choice: str, reason: str = "", hunks: Collection[int] | None = None) -> ApprovalAnswer | Defer:
+        """Returns the answer that a choice means, with the words of the person, or with the accepted parts by number.
+
+        Raises `ValueError` for a choice that is not offered, or parts that there are not.
+        """
+        if choice not in [each.means for each in self.choices]:
+            raise ValueError(f"{choice!r} is not among the choices of this question")
+        if choice == "hunks" or hunks is not None:
+            if choice not in ("hunks", ApprovalChoice.ONCE):
+                raise ValueError("only a yes can accept parts of a change")
+            return hunk_answer(self.hunks, hunks or ())
+        match choice:
+            case "later":
+                return Defer()
+            case "because" | ApprovalChoice.NO:
+                return ApprovalAnswer(ApprovalChoice.NO, reason_for(reason))
+            case "keep":
+                return kept_answer(self.question)
+            case _:
+                return ApprovalAnswer(ApprovalChoice(choice))
+
+
+def offered_hunks(question: ApprovalQuestion) -> ChangeHunks | None:
+    """Returns the parts of a change; `None` if it can only be accepted as a whole."""
+    hunks = ChangeHunks.of(question.request, question.details)
+    return hunks if hunks is not None and len(hunks.hunks) > 1 else None
+
+
+def kept_answer(question: ApprovalQuestion) -> ApprovalAnswer:
+    """Returns the answer for this session when a rule for the project is kept."""
+    by_prefix = question.command is not None
+    return ApprovalAnswer(ApprovalChoice.SESSION_PREFIX if by_prefix else ApprovalChoice.SESSION_TOOL)
+
+
+def hunk_answer(hunks: ChangeHunks | None, accepted: Collection[int]) -> ApprovalAnswer:
+    """Returns a yes to the accepted parts of a change, with arguments that make only those; a no if there are none.
+
+    Raises `ValueError` for a part that there is not.
+    """
+    if hunks is None:
+        raise ValueError("this call cannot be accepted in parts")
+    chosen = set(accepted)
+    if not chosen <= set(range(len(hunks.hunks))):
+        raise ValueError(f"the parts of this change have the numbers 0 to {len(hunks.hunks) - 1}")
+    if not chosen:
+        return ApprovalAnswer(ApprovalChoice.NO, reason_for("none of the changes was accepted"))
+    if len(chosen) == len(hunks.hunks):
+        return ApprovalAnswer(ApprovalChoice.ONCE)
+    arguments = hunks.arguments(chosen)
+    if arguments is None:
+        return ApprovalAnswer(ApprovalChoice.NO, reason_for("only a part of it was accepted: make smaller edits"))
+    return ApprovalAnswer(ApprovalChoice.ONCE, hunks.told(chosen), arguments)

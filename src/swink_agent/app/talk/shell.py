@@ -1,0 +1,223 @@
+"""`!command`: runs a shell command for the user, and reports it to the model with the next prompt.
+
+Such a command is not a tool: it needs no approval, runs outside the sandbox as in any shell, and no tool can start one.
+It runs in the working folder, in its own process group, without input. It is killed when the user stops it or the
+program ends. If the output is long, only its beginning and end are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.types import AgentMessage, Text, ToolOutcome, UserMessage
+from swink_agent.sandbox import find_program
+
+from .front import ShownCommand, View
+
+FROM_SHELL = "from the shell"
+"""The label of such a message in the transcript."""
+
+_MOST_KEPT = 60_000
+"""The most characters of output to keep, half of them from its beginning."""
+_MOST_REPORTED = 20_000
+_PIECE = 65_536
+_PATIENCE = 0.5
+"""Seconds between asking a command to end and killing it."""
+_BEGIN, _END = "<user_shell_command>", "</user_shell_command>"
+
+
+class ShellCommand:
+    """One command: its process, its output and how it is shown."""
+
+    def __init__(
+        self,
+        command: str,
+        folder: Path,
+        view: View,
+        redactor: Redactor | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.command = command
+        self._folder = folder
+        self._redactor = redactor
+        self._clock = clock
+        self._process: asyncio.subprocess.Process | None = None
+        self._was_stopped = False
+        self._output = _HeadAndTail(_MOST_KEPT)
+        self._shown: ShownCommand = view.show_command(self._masked(command))
+
+    async def run(self) -> UserMessage:
+        """Runs the command to its end; returns the message that reports it to the model."""
+        start = self._clock()
+        self._shown.begin()
+        code: int | None = None
+        try:
+            code = await self._run()
+        except OSError as error:
+            self._output.add(f"the command cannot be run: {error.strerror or error}")
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+        finally:
+            self.kill()
+            text = self._masked(self._output.text)
+            report = text if code == 0 else f"{text.rstrip()}\n[{self._ending(code)}]".lstrip()
+            self._shown.finish(
+                ToolOutcome.CANCELLED if self._was_stopped else ToolOutcome.RAN,
+                report,
+                is_error=code != 0,
+                details=None,
+                seconds=self._clock() - start,
+            )
+        return shell_message(self._masked(self.command), report)
+
+    async def _run(self) -> int:
+        process = self._process = await asyncio.create_subprocess_shell(
+            self.command,
+            cwd=self._folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            executable=_shell(str(self._folder)),
+        )
+        if self._was_stopped:
+            self.stop()
+        assert process.stdout is not None
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        masked = None if self._redactor is None else self._redactor.stream()
+        while piece := await process.stdout.read(_PIECE):
+            text = decoder.decode(piece)
+            self._output.add(text)
+            if shown := text if masked is None else masked.feed(text):
+                self._shown.hear(shown)
+        return await process.wait()
+
+    def stop(self) -> None:
+        """Asks the command to end, and kills it soon after."""
+        self._was_stopped = True
+        if self._process is not None:
+            self._signal(signal.SIGTERM)
+            asyncio.get_running_loop().call_later(_PATIENCE, self._signal, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Kills the remaining processes of the command."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # all its processes have ended
+
+    def _ending(self, code: int | None) -> str:
+        if self._was_stopped:
+            return "stopped by the user"
+        if code is None:
+            return "did not run"
+        if code < 0:
+            try:
+                return f"ended by {signal.Signals(-code).name}"
+            except ValueError:
+                return f"ended by signal {-code}"
+        return f"exit code {code}"
+
+    def _masked(self, text: str) -> str:
+        return text if self._redactor is None else self._redactor.redact(text)
+
+
+class Shells:
+    """The user's commands, and the messages that report them and are still to be sent to the model."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._running: list[ShellCommand] = []
+        self._unsent: list[UserMessage] = []
+
+    def run(self, command: str, folder: Path, redactor: Redactor | None) -> Coroutine[None, None, None]:
+        """Shows a command at once; returns the coroutine that runs it."""
+        shell = ShellCommand(command, folder, self._view, redactor)
+        self._running.append(shell)
+
+        async def work() -> None:
+            try:
+                self._unsent.append(await shell.run())
+            finally:
+                self._running.remove(shell)
+
+        return work()
+
+    def take(self) -> list[UserMessage]:
+        """Returns the messages to send before the next prompt, and removes them."""
+        taken, self._unsent = self._unsent, []
+        return taken
+
+    def put_back(self, messages: Iterable[AgentMessage]) -> None:
+        """Keeps messages that were taken but not sent for the next prompt."""
+        self._unsent = [*[message for message in messages if isinstance(message, UserMessage)], *self._unsent]
+
+    def forget(self) -> None:
+        """Drops the messages, so that the model does not get them."""
+        self._unsent = []
+
+    def stop(self) -> None:
+        for command in self._running:
+            command.stop()
+
+    def kill(self) -> None:
+        for command in self._running:
+            command.kill()
+
+
+def shell_message(command: str, output: str) -> UserMessage:
+    """Returns the message that reports a command and its output to the model."""
+    ends = _HeadAndTail(_MOST_REPORTED)
+    ends.add(output)
+    text = f"{_BEGIN}\n$ {command}\n{ends.text.rstrip()}\n{_END}\nI ran this myself, for you to see."
+    return UserMessage([Text(text)])
+
+
+def is_from_shell(text: str) -> bool:
+    """Whether a message with this text was made by `shell_message`."""
+    return text.startswith(f"{_BEGIN}\n")
+
+
+class _HeadAndTail:
+    """Keeps the beginning and the end of a text."""
+
+    def __init__(self, most: int) -> None:
+        self._half = most // 2
+        self._head = self._tail = ""
+        self._left_out = 0
+
+    def add(self, text: str) -> None:
+        free = self._half - len(self._head)
+        if free > 0:
+            self._head += text[:free]
+            text = text[free:]
+        if text:
+            tail = self._tail + text
+            self._left_out += max(len(tail) - self._half, 0)
+            self._tail = tail[-self._half :]
+
+    @property
+    def text(self) -> str:
+        gap = f"\n… [{self._left_out:,} characters left out] …\n" if self._left_out else ""
+        return f"{self._head}{gap}{self._tail}"
+
+
+def _shell(folder: str) -> str | None:
+    """Returns the user's own shell if it is known to take `-c` and is outside the folder; `None` for the system's."""
+    place, name = os.path.split(os.environ.get("SHELL", ""))
+    known = name in ("bash", "zsh", "sh", "dash", "ksh", "fish")
+    return find_program(name, folders=[place], outside=[folder]) if known else None

@@ -1,0 +1,159 @@
+"""`swink web`: the agent in a browser, and for programs over HTTP.
+
+Owns the flags, the token, the browser and the signals. The server is `swink_agent.web`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import click
+
+from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.errors import ExitCode, UsageProblem
+from swink_agent.app.runs.sessions import newest, open_store, session_problems
+from swink_agent.sandbox.starting import start_program
+
+from ..root import swink
+
+TOKEN_VARIABLE = "SWINK_WEB_TOKEN"
+_LEAST_TOKEN = 22
+"""Characters that 128 bits take in base 64."""
+_ENDING = 4.5
+_SHARED = (
+    *("model", "thinking", "temperature", "max_tokens", "system", "append_system", "tools", "approve", "allow", "deny"),
+    *("sandbox", "network", "otel", "masking", "unmask", "max_turns", "max_cost", "timeout", "no_mcp", "cwd"),
+    *("no_hooks", "web_search", "add_dir", "continue", "resume"),
+)
+"""The flags of the terminal UI."""
+_BROWSERS = {"darwin": (("open",),), "linux": (("xdg-open",), ("wslview",), ("gio", "open"), ("sensible-browser",))}
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  swink web                        opens the browser
+  swink web --no-open --port 0     prints the address, at a free port
+  swink web --host 192.168.1.7 --tls-cert cert.pem --tls-key key.pem""",
+)
+@click.option(
+    "--port", default=8377, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+)
+@click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@click.option("--host", metavar="ADDRESS", help="Listen at this address instead of this machine alone.")
+@click.option("--tls-cert", metavar="FILE", help="The certificate, for encrypted connections.")
+@click.option("--tls-key", metavar="FILE", help="The key of the certificate.")
+@click.option("--insecure", is_flag=True, help="Listen beyond this machine although nothing is encrypted.")
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="Also answer under this name, with or without a port. Repeatable.",
+)
+@click.option(
+    "--allow-origin", multiple=True, metavar="URL", help="Pages of this site may send requests too. Repeatable."
+)
+def web(**options: Any) -> int:
+    """Open the agent in a browser.
+
+    The address has a token that is made for this start, or taken from SWINK_WEB_TOKEN. Who has it can do what you can
+    do in the terminal UI. The server listens at this machine alone, unless --host says otherwise. Ctrl+C ends it.
+    """
+    from swink_agent.web.access import is_loopback
+    from swink_agent.web.serving import tls_context
+
+    host = options["host"]
+    if host is not None and not host.strip():
+        raise UsageProblem("an empty text is not an address to listen at (--host)")
+    if (options["tls_cert"] is None) != (options["tls_key"] is None):
+        raise UsageProblem("--tls-cert and --tls-key go together")
+    tls = None if options["tls_cert"] is None else tls_context(options["tls_cert"], options["tls_key"])
+    if host is not None and not is_loopback(host) and tls is None and not options["insecure"]:
+        raise UsageProblem(
+            f"{host} can be reached from outside: give --tls-cert and --tls-key, or --insecure, with which everybody "
+            "on the way can read the token and use the agent"
+        )
+    for origin in options["allow_origin"]:
+        if not origin.startswith(("http://", "https://")):
+            raise UsageProblem(f"{origin[:60]} is not the address of a site: https://example.org (--allow-origin)")
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if token and len(token) < _LEAST_TOKEN:
+        raise UsageProblem(f"{TOKEN_VARIABLE} has {len(token)} characters: a token needs at least {_LEAST_TOKEN}")
+    given = {name: options[name] for name in _SHARED}
+    opening = Opening(
+        OpeningOptions.of({**given, "output": None, "allow_hosts": (), "no_session": False}), credentials=None
+    )
+    if not opening.settings.value("sessions"):
+        raise UsageProblem(
+            "the setting sessions = false records nothing, and the browser shows sessions: set it to true"
+        )
+    return asyncio.run(_serve(opening, options, token or secrets.token_urlsafe(24), tls))
+
+
+web.params += [option for option in swink.params if option.name in _SHARED]
+
+
+async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any) -> int:
+    from swink_agent.web.access import Access
+    from swink_agent.web.serving import bound, hosts_of, served, standard_site
+
+    host = options["host"] or "127.0.0.1"
+    page = _first_page(opening, options)
+    listening = bound(host, options["port"])
+    port = listening.getsockname()[1]
+    hosts = hosts_of(host, options["allow_host"], port)
+    access = Access(token=token, hosts=hosts, origins=options["allow_origin"], port=port)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    name = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    url = f"{'https' if tls else 'http'}://{name}:{port}{page}?token={token}"
+    serving = served(standard_site(opening, access), listening, tls)
+    await serving.__aenter__()
+    try:
+        click.echo(url)
+        click.echo("Serving. Ctrl+C ends it.", err=True)
+        if not options["no_open"]:
+            await asyncio.to_thread(_open_browser, url, opening)
+        await ended.wait()
+    finally:
+        try:
+            await asyncio.wait_for(serving.__aexit__(None, None, None), _ENDING)
+        except TimeoutError:
+            os._exit(ExitCode.DONE)  # something does not end; everything that matters is on disk
+    return ExitCode.DONE
+
+
+def _first_page(opening: Opening, options: dict[str, Any]) -> str:
+    """The page to begin with: that of the session that the flags name, or the list."""
+    wanted = options["resume"]
+    if not wanted and not options["continue"]:
+        return "/"
+    with session_problems():
+        store = open_store(opening.settings)
+        found = newest(store, opening.folder.resolve()).id if options["continue"] else store.load(wanted).id
+    return f"/sessions/{found}"
+
+
+def _open_browser(url: str, opening: Opening) -> None:
+    for words in _BROWSERS.get(sys.platform, _BROWSERS["linux"]):
+        try:
+            start_program(
+                (*words, url),
+                environ=os.environ,
+                outside=opening.writable,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError:
+            continue
+        return
+    click.echo("no program was found that opens a browser: open the address above yourself", err=True)

@@ -1,0 +1,170 @@
+"""`swink worker` and `swink submit`: take durable runs of an application's agents, and queue them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from swink_agent.app.errors import ExitCode, UsageProblem
+from swink_agent.app.runs.durable import durable_named, durable_problems
+from swink_agent.approvals.display import safe_display
+from swink_agent.core.secrets.redaction import Redactor
+
+from ..prompt.reporter import Reporter
+from ..screen.run_pages import pending_rows
+from ..screen.screen import Screen, write_answer
+
+if TYPE_CHECKING:
+    from swink_agent.durable import Durable, RunInfo
+
+_APP = click.argument("app", metavar="MODULE:NAME")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  swink worker app:durable
+  swink worker path/to/app.py:durable --slots 32
+
+\b
+SIGTERM and Ctrl+C let each run end its turn and put it back; a second one leaves at once.""",
+)
+@_APP
+@click.option("--slots", type=click.IntRange(min=1), default=8, show_default=True, help="Runs at once.")
+@click.option("--poll", type=float, default=0.5, show_default=True, help="Seconds between two looks for runs.")
+@click.option(
+    "--lease", type=float, default=30, show_default=True, help="Seconds after which others take over if this one hangs."
+)
+@click.option("--drain", type=float, default=30, show_default=True, help="Seconds in which turns can end at the end.")
+def worker(app: str, slots: int, poll: float, lease: float, drain: float) -> int:
+    """Take durable runs of the agents that MODULE:NAME has, and run them.
+
+    MODULE:NAME is a Durable of your own code. Several workers, on one machine or many, share the runs of a store.
+    """
+    durable = durable_named(app, Path.cwd())
+    if not durable.agents:
+        raise UsageProblem(f"{safe_display(app, 80)} has no agents: register at least one with @durable.agent")
+    reporter = Reporter(Screen(sys.stderr), Redactor())
+    logging.getLogger("swink_agent").addHandler(reporter.log_handler())
+    with durable_problems():
+        asyncio.run(_work(durable, slots, poll, lease, drain))
+    return int(ExitCode.DONE)
+
+
+async def _work(durable: Durable, slots: int, poll: float, lease: float, drain: float) -> None:
+    loop = asyncio.get_running_loop()
+    is_told = is_hasty = False
+    made = durable.worker(slots=slots, poll=poll, lease=lease, drain=drain)
+
+    def abandon() -> None:
+        nonlocal is_hasty
+        is_hasty = True
+        made.abandon()
+
+    def stop() -> None:
+        nonlocal is_told
+        if is_told:
+            abandon()
+            return
+        is_told = True
+        made.drain()
+        loop.call_later(drain, abandon)
+        if made.running:
+            click.echo(f"{made.id} ends the turns of its {made.running} runs; once more leaves at once", err=True)
+
+    async with made:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+        click.echo(f"{made.id} serves {', '.join(made.agents)}", err=True)
+        await made.wait()
+    await durable.close()
+    if is_hasty:
+        # A tool that was abandoned may still run in a thread, for which Python would wait.
+        sys.stderr.flush()
+        os._exit(int(ExitCode.DONE))
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  swink submit app:durable support "Refund order 17" --id order-17
+  swink submit app:durable support - --wait < prompt.txt
+
+\b
+Exit codes with --wait: 0 done, 1 failed or cancelled, 4 not over in time, 5 waits for an answer.""",
+)
+@_APP
+@click.argument("agent")
+@click.argument("prompt")
+@click.option("--id", "run_id", metavar="ID", help="The run's id: the same id is the same run. Default: a new one.")
+@click.option("--key", default="", help="What limit_per_key counts by, such as a customer.")
+@click.option("--priority", type=int, default=0, show_default=True, help="0 comes first, 1000 last.")
+@click.option("--after", metavar="ID", help="Go on from the history of this run, which is over.")
+@click.option("--wait", is_flag=True, help="Wait until the run is over or waits, and print its answer.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Wait at most so long. The run goes on.")
+@click.option("--json", "as_json", is_flag=True, help="As one object.")
+def submit(
+    app: str,
+    agent: str,
+    prompt: str,
+    run_id: str | None,
+    key: str,
+    priority: int,
+    after: str | None,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Queue a run of an agent of MODULE:NAME, and print its id. PROMPT can be -, for stdin."""
+    if timeout is not None and not wait:
+        raise UsageProblem("--timeout is for --wait: without it the command does not wait")
+    durable = durable_named(app, Path.cwd())
+    text = sys.stdin.read() if prompt == "-" else prompt
+    options: dict[str, Any] = {"id": run_id, "key": key, "priority": priority, "after": after}
+    with durable_problems():
+        return asyncio.run(_submit(durable, agent, text, options, wait, timeout, as_json))
+
+
+async def _submit(
+    durable: Durable, agent: str, text: str, options: dict[str, Any], wait: bool, limit: float | None, as_json: bool
+) -> int:
+    async with durable:
+        run = await durable.submit(agent, text, **options)
+        if not wait:
+            info = await run.info()
+            click.echo(json.dumps(_object(info), indent=2) if as_json else info.id)
+            return int(ExitCode.DONE)
+        click.echo(f"{run.id} is queued", err=True)
+        try:
+            result = await run.result(limit)
+        except TimeoutError:
+            info = await run.info()
+            if as_json:
+                click.echo(json.dumps(_object(info), indent=2))
+            click.echo(f"{run.id} is {info.status} after {limit:g} s, and goes on: swink runs show {run.id}", err=True)
+            return int(ExitCode.LIMIT)
+        info = await run.info()
+    if as_json:
+        click.echo(json.dumps({**_object(info), "text": result.text}, indent=2))
+    elif info.status == "done":
+        write_answer(result.text if result.text.endswith("\n") else f"{result.text}\n")
+    if info.status == "waiting":
+        for row in pending_rows(info):
+            click.echo(row, err=True)
+        return int(ExitCode.WAITING)
+    if info.status != "done":
+        click.echo(safe_display(f"the run {info.id} {info.status}: {info.error}", None), err=True)
+    return int(ExitCode.DONE if info.status == "done" else ExitCode.FAILED)
+
+
+def _object(info: RunInfo) -> dict[str, Any]:
+    return msgspec.to_builtins(info)

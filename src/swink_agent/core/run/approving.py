@@ -1,0 +1,160 @@
+"""The approval of a batch of tool calls: who is asked, with what scope, and what the answer makes of a call.
+
+Owns the question and the answer. `dispatch` decides when calls are approved, and gives each call its result.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from ..approval import ApprovalMode, Approve, ApproveWith, Defer, Grant, ProposedCall, Reject
+from ..errors import ToolError
+from ..events import ToolApprovalRequested, ToolApprovalResolved
+from ..tool import error_result
+from ..types import ToolOutcome
+from ..values.value import copy_json, frozen_json, is_same_json
+from .supervisor import Interrupted
+
+if TYPE_CHECKING:
+    from ..dispatch import Batch
+    from .tool_call import CallState
+
+_NO_CALLBACK = "it needs approval, and the agent has no approve callback; give it one"
+_OTHER_ACCESS = "the answer changed the access that was asked about; make the call again to ask for other access"
+
+log = logging.getLogger("swink_agent")
+
+
+async def approve(batch: Batch) -> None:
+    """Asks about the calls that need approval, one after another, before any call runs."""
+    run = batch.run
+    for call in batch.unresolved:
+        if run.stopped_by is not None or run.is_interrupted:
+            return
+        if not _needs_approval(batch, call) or await _is_foreseen(batch, call):
+            continue
+        scope = await _scope(batch, call)
+        if scope is None:
+            continue
+        run.emit(ToolApprovalRequested(call.id, call.name, call.arguments, scope))
+        answer = Reject("aborted")
+        call.approval = "asked"
+        try:
+            answer = await _ask(batch, call, scope)
+        finally:
+            if not isinstance(answer, Defer):
+                tell_answer(batch, call, answer)
+        if isinstance(answer, Defer):
+            batch.defer(call, "approval", answer.reason, scope)
+        else:
+            await act_on(batch, call, answer, scope)
+
+
+async def act_on(batch: Batch, call: CallState, answer: Approve | ApproveWith | Reject, scope: dict[str, Any]) -> None:
+    """Rejects the call, or gives it the grant with which it runs."""
+    if isinstance(answer, Reject):
+        text = f"tool call rejected: {answer.reason}" if answer.reason else "tool call rejected"
+        batch.refuse(call, text, ToolOutcome.REJECTED, answer.reason)
+        return
+    granted: dict[str, Any] | None = scope
+    if isinstance(answer, ApproveWith):
+        call.arguments, call.note = answer.arguments, answer.note
+        if batch.run.config.pre_dispatch_policies:
+            await batch.screen_one(call, batch.run.policy_context())
+        granted = None if call.message is not None else await _scope(batch, call)
+        if granted is not None and not is_same_json(granted.get("access"), scope.get("access")):
+            batch.refuse(call, f"tool call rejected: {_OTHER_ACCESS}", ToolOutcome.REJECTED, _OTHER_ACCESS)
+            return
+    if granted is not None:
+        reads_only = isinstance(answer, Approve) and answer.reads_only
+        call.grant = Grant(call.name, call.arguments, granted, reads_only)
+
+
+def tell_answer(batch: Batch, call: CallState, answer: Approve | ApproveWith | Reject) -> None:
+    """Notes the answer, and reports it as an event."""
+    run = batch.run
+    call.approval = "rejected" if isinstance(answer, Reject) else "approved"
+    if not run.audience.all:
+        return
+    reason = run.redactor.redact(answer.reason) if isinstance(answer, Reject) else ""
+    note = run.redactor.redact(answer.note) if isinstance(answer, ApproveWith) else ""
+    run.emit(ToolApprovalResolved(call.id, call.name, not isinstance(answer, Reject), reason, note))
+
+
+def _needs_approval(batch: Batch, call: CallState) -> bool:
+    mode = batch.run.config.approval_mode
+    is_asked_for = mode == ApprovalMode.ENABLED or getattr(call.tool, "requires_approval", False)
+    return bool(is_asked_for) and mode != ApprovalMode.BYPASSED and call.name not in batch.run.unasked_tools
+
+
+async def _is_foreseen(batch: Batch, call: CallState) -> bool:
+    """Whether the tool foresees that it would refuse the call: then that is the result, and no one is asked."""
+    foresee, run = getattr(call.tool, "foresee", None), batch.run
+    if foresee is None or run.toolbox.problems(call.name, call.arguments) is not None:
+        return False
+    arguments, context = call.arguments, batch.context_for(call)
+    try:
+        refusal = await run.supervisor.wait(run.threads.run(lambda: foresee(arguments, context)))
+    except ToolError as error:
+        refusal = error_result(error)
+    except Exception:  # `foresee` is optional: the call itself reports what is wrong
+        log.debug("%s could not say whether it would act", call.name, exc_info=True)
+        return False
+    if refusal is not None:
+        batch.resolve(call, refusal, ToolOutcome.FAILED)
+    return refusal is not None
+
+
+async def _scope(batch: Batch, call: CallState) -> dict[str, Any] | None:
+    """Returns the tool's approval scope; `None` if the tool refused the call, which then has its result.
+
+    It runs in a thread, as it may read files or try a sandbox. If it fails, the scope matches nothing that the tool
+    does.
+    """
+    scope_of, run = getattr(call.tool, "approval_scope", None), batch.run
+    if scope_of is None:
+        return {}
+    arguments = call.arguments
+    try:
+        return frozen_json(await run.supervisor.wait(run.threads.run(lambda: scope_of(arguments))))
+    except ToolError as error:
+        batch.resolve(call, error_result(error), ToolOutcome.FAILED)
+        return None
+    except Exception as error:
+        log.debug("%s could not say where it would act", call.name, exc_info=True)
+        return frozen_json({"unknown": type(error).__name__})
+
+
+async def _ask(batch: Batch, call: CallState, scope: dict[str, Any]) -> Approve | ApproveWith | Reject | Defer:
+    """Returns the answer; anything but a clear yes is a rejection."""
+    run = batch.run
+    if run.is_interrupted:
+        raise Interrupted
+    if run.config.approve is None:
+        return Reject(_NO_CALLBACK)
+    # Copies: what the callback does to its request changes nothing.
+    request = ProposedCall(call.id, call.name, copy_json(call.arguments), copy_json(scope), run.delegates)
+    try:
+        answer: object = await run.supervisor.ask(run.config.approve, request)
+    except Exception as error:
+        log.exception("the approval callback failed: the call of %s is rejected", call.name)
+        return Reject(f"the approval callback failed: {type(error).__name__}")
+    match answer:
+        case Approve() | Reject() | Defer():
+            return answer
+        case ApproveWith():
+            if not isinstance(cast("object", answer.arguments), dict):
+                kind = type(answer.arguments).__name__
+                return Reject(f"the arguments in the callback's ApproveWith are a {kind}, and not a dict")
+            try:
+                arguments = frozen_json(answer.arguments)
+            except RecursionError:
+                return Reject("the approval callback answered arguments that contain themselves")
+            return ApproveWith(arguments, answer.note if isinstance(cast("object", answer.note), str) else "")
+        case True:
+            return Approve()
+        case False:
+            return Reject()
+        case _:
+            return Reject(f"the approval callback answered {type(answer).__name__}, which is not an approval")

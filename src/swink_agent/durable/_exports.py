@@ -1,0 +1,16 @@
+"""The public names of durable runs, one line each, and where they live: the one list, which `core/lazy.py` reads."""
+
+from swink_agent.core.errors import NotPending as NotPending
+
+from .durable import Durable as Durable
+from .errors import DurableError as DurableError
+from .errors import RunConflict as RunConflict
+from .errors import RunNotFound as RunNotFound
+from .errors import RunOver as RunOver
+from .errors import StoreUnavailable as StoreUnavailable
+from .info import FleetStats as FleetStats
+from .info import RunInfo as RunInfo
+from .info import RunStatus as RunStatus
+from .info import WorkerInfo as WorkerInfo
+from .run import DurableRun as DurableRun
+from .worker import Worker as Worker

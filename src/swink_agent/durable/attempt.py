@@ -1,0 +1,307 @@
+"""One attempt at a run: makes the agent, gives it the past, and goes on where the log ends.
+
+    the prompt is not on record    prompt
+    calls wait, some answered      resume, with the answers
+    calls wait, none answered      the run waits on
+    the last reply is answered     the run is done: it ended before somebody wrote that down
+    else                           continue
+
+Model, prompt, tools and policies are the factory's, today; history, state and compacted context are the log's.
+
+Owns this choice, and what the end of an agent's run means for the durable run. `journal` writes the records, `worker`
+starts attempts and ends them early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from swink_agent.core.agent.agent import Agent
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.codec import decode_message
+from swink_agent.core.context.context import is_answered
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.journal import ContextReplaced, MessageAdded, StateChanged
+from swink_agent.core.policy import PolicyContext, Stop
+from swink_agent.core.types import AgentMessage, AgentResult, CustomMessage, UserMessage, extract_text
+from swink_agent.memory import EntryDecoder, Fold, NoteAdded, past_of
+
+from .errors import DurableError
+from .journal import RunCancelled, RunJournal
+from .registry import AgentEntry
+from .store.store import Claim, Store
+from .store.writing import Ending, RecordTooLarge, RunLost
+from .waiting import answer_to, decoded_answers, encoded_questions, note_of, questions_in
+
+log = logging.getLogger("swink_agent")
+
+_UNREACHABLE = frozenset({ErrorKind.THROTTLED, ErrorKind.NETWORK})
+_LONGEST_BACK_OFF = 3600.0
+
+
+class DrainPolicy:
+    """Stops a run before its next request when its worker takes nothing more."""
+
+    def __init__(self, is_draining: Callable[[], bool]) -> None:
+        self._is_draining = is_draining
+        self.has_stopped = False
+
+    def pre_turn(self, ctx: PolicyContext, /) -> Stop | None:
+        if self._is_draining():
+            self.has_stopped = True
+            return Stop("the worker stops: another goes on")
+        return None
+
+
+class Attempt:
+    """An attempt under way. `run` returns when the run has another state, or is lost."""
+
+    def __init__(
+        self,
+        store: Store,
+        claim: Claim,
+        entry: AgentEntry,
+        *,
+        types: Sequence[type[CustomMessage]],
+        clock: Callable[[], int],
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self.claim = claim
+        self.entry = entry
+        self._store = store
+        self._types = tuple(types)
+        self._clock = clock
+        self._drain = DrainPolicy(is_draining)
+        self._agent: Agent[Any] | None = None
+        self._token = CancellationToken()
+        self._is_over = False
+        self.journal: RunJournal | None = None
+
+    @property
+    def progressed(self) -> float:
+        """When something was last recorded, by the event loop's clock; 0 before the log is read."""
+        return 0.0 if self.journal is None else self.journal.progressed
+
+    def abort(self) -> None:
+        """Ends the agent's run: the run was cancelled, or cannot be written."""
+        self._token.cancel()
+        if self._agent is not None:
+            self._agent.abort()
+
+    def leave(self) -> None:
+        """Ends the attempt without another record: the run is handed on."""
+        self._is_over = True
+        if self.journal is not None:
+            self.journal.close()
+        self.abort()
+
+    async def run(self) -> bool:
+        """Whether the run was left in order. Else its row still says that it is running, if it is still ours."""
+        try:
+            ending = await self._ending()
+            if ending is None or self._is_over or self.journal is None:
+                return self._is_over
+            await self.journal.finish(ending)
+        except RecordTooLarge as error:
+            return await self._fail(str(error))
+        except RunLost:
+            log.info("run %s was taken over", self.claim.id)
+        except Exception as error:
+            log.warning("the attempt at run %s ended early: %s", self.claim.id, error)
+            return False
+        return True
+
+    async def _ending(self) -> Ending | None:
+        """Runs the agent, and says how the attempt ends; `None` if nothing can be written about it."""
+        claim, entry = self.claim, self.entry
+        fold = await self._folded(claim.id)
+        loop = asyncio.get_running_loop()
+        journal = self.journal = RunJournal(
+            self._store.writer, claim.id, claim.epoch, fold, claim.position, self._clock
+        )
+        journal.on_failure = self.abort
+        if self._is_over:
+            return None
+        if claim.fruitless > entry.max_attempts:
+            return _gave_up(entry)
+        journal.progressed = loop.time()
+        try:
+            ending = await self._job(journal) if entry.job is not None else await self._agents(journal)
+        except (RunLost, RunCancelled):
+            raise
+        except Exception as error:
+            ending = Ending(status="failed", error=_words(error))
+        failure = journal.failure
+        if failure is not None and not isinstance(failure, RunCancelled):
+            raise failure
+        return ending
+
+    async def _fail(self, words: str) -> bool:
+        """Ends a run of which a record was refused for good, as it is on record. Whether that could be written."""
+        try:
+            info = await self._store_call(self._store.info, self.claim.id)
+            fold = await self._folded(self.claim.id)
+            journal = RunJournal(self._store.writer, self.claim.id, self.claim.epoch, fold, info.position, self._clock)
+            await journal.finish(Ending(status="failed", error=words))
+        except DurableError as error:
+            log.warning("run %s cannot be ended: %s", self.claim.id, error)
+            return False
+        return True
+
+    async def _folded(self, run_id: str) -> Fold:
+        fold = Fold()
+        decoder = EntryDecoder(self._types)
+        for line in await self._store_call(self._store.lines, run_id):
+            number, at = _stamp(line)
+            fold.add(number, decoder.decode(line, number), at)
+        return fold
+
+    async def _store_call(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._store.threads, lambda: method(*arguments))
+
+    # -- an agent ----------------------------------------------------------------------------------------------
+
+    async def _agents(self, journal: RunJournal) -> Ending:
+        claim, entry = self.claim, self.entry
+        assert entry.factory is not None
+        made = entry.factory()
+        agent = await made if inspect.isawaitable(made) else made
+        if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"the factory of agent {entry.name!r} gave a {type(agent).__name__}, not an Agent")
+        if claim.position == 0 and claim.after is not None:
+            await self._inherit(journal, claim.after)
+        has_past = journal.fold.has_messages or bool(journal.fold.state)
+        agent.attach_journal(journal, past_of(journal) if has_past else None, keep_model=True)
+        agent.add_policy(self._drain)
+        self._agent = agent
+        if self._is_over or journal.failure is not None:
+            return Ending(status="queued")
+        result = await self._go_on(agent, journal)
+        return self._judged(agent, journal, result)
+
+    async def _inherit(self, journal: RunJournal, earlier: str) -> None:
+        """Begins with the history, the context and the state of a run that is over."""
+        past = await self._folded(earlier)
+        if not past.has_messages:
+            await self._store_call(self._store.info, earlier)  # it may be gone
+        numbers: dict[int, int] = {}
+        for message in past.messages:
+            numbers[id(message)] = journal.record(MessageAdded(message, "given"))
+        if past.context is not None:
+            journal.record(ContextReplaced(tuple([numbers.get(id(message), message) for message in past.context])))
+        if past.state:
+            journal.record(StateChanged(past.state))
+
+    async def _go_on(self, agent: Agent[Any], journal: RunJournal) -> AgentResult | None:
+        """Runs the agent; `None` if there is nothing to do."""
+        if self.claim.prompt is not None:
+            return await agent.prompt(decoded_prompt(self.claim.prompt, self._types))
+        questions = questions_in(journal.fold)
+        if questions:
+            answers = decoded_answers(self.claim.answers)
+            given = {one.call.call_id: (one, answer) for one in questions if (answer := answer_to(one, answers))}
+            if not given:
+                return None
+            for question, answer in given.values():
+                journal.record(NoteAdded("answer", note_of(question, answer)), agent.redactor)
+            return await agent.resume({call_id: answer.answer for call_id, (_, answer) in given.items()})
+        if is_answered(agent.messages):
+            return None
+        return await agent.continue_loop()
+
+    def _judged(self, agent: Agent[Any], journal: RunJournal, result: AgentResult | None) -> Ending:
+        """What the end of the agent's run means for the run."""
+        if agent.pending and (result is None or (result.error is None and result.stopped_by is None)):
+            questions = questions_in(journal.fold)
+            asked = frozenset([(question.reply, question.call.call_id) for question in questions])
+            return Ending(status="waiting", pending=encoded_questions(questions), asked=asked)
+        if result is None:
+            return Ending(status="done")
+        if result.error is not None:
+            if result.error_kind in _UNREACHABLE:
+                return self._back_off(journal, result.error)
+            return Ending(status="failed", error=_clean(result.error))
+        if result.stopped_by is not None:
+            if self._drain.has_stopped:
+                return Ending(status="queued", is_free=True)
+            return Ending(status="failed", error=_clean(f"{result.stopped_by.policy}: {result.stopped_by.reason}"))
+        return Ending(status="done")
+
+    def _back_off(self, journal: RunJournal, error: str) -> Ending:
+        fruitless = 1 if journal.has_replied else self.claim.fruitless
+        failures = 0 if journal.has_replied else self.claim.failures
+        if fruitless >= self.entry.max_attempts:
+            return Ending(status="failed", error=_clean(f"{error} (in {fruitless} attempts in a row)"))
+        delay = min(self.entry.back_off * 2 ** min(failures, 20), _LONGEST_BACK_OFF)
+        return Ending(status="queued", error=_clean(error), delay=delay, has_failed=True)
+
+    # -- a job -------------------------------------------------------------------------------------------------
+
+    async def _job(self, journal: RunJournal) -> Ending:
+        assert self.entry.job is not None
+        prompt = decoded_prompt(self.claim.prompt or "[]", self._types)
+        text = "".join(extract_text(message.content) for message in prompt if isinstance(message, UserMessage))
+        work = asyncio.ensure_future(self.entry.job(_Job(self.claim.id, text, self._token, journal)))
+        cancelled = asyncio.ensure_future(self._token.wait())
+        try:
+            await asyncio.wait({work, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            cancelled.cancel()
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work})
+        if work.cancelled():
+            return Ending(status="queued")
+        journal.record(NoteAdded("result", work.result()))
+        return Ending(status="done")
+
+
+class _Job:
+    """What a job is given."""
+
+    def __init__(self, run_id: str, text: str, cancel: CancellationToken, journal: RunJournal) -> None:
+        self.id = run_id
+        self.text = text
+        self.cancel = cancel
+        self._journal = journal
+
+    async def note(self, kind: str, data: Any) -> None:
+        self._journal.record(NoteAdded(kind, data))
+        await self._journal.durable()
+
+
+def decoded_prompt(text: str, types: Sequence[type[CustomMessage]]) -> list[AgentMessage]:
+    return [decode_message(bytes(raw), types) for raw in msgspec.json.decode(text, type=list[msgspec.Raw])]
+
+
+def _gave_up(entry: AgentEntry) -> Ending:
+    return Ending(status="failed", error=f"{entry.max_attempts} attempts in a row brought no new reply")
+
+
+def _words(error: Exception) -> str:
+    return _clean(str(error) or type(error).__name__)
+
+
+def _clean(words: str) -> str:
+    """A text that every store takes."""
+    return words.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+class _Stamp(msgspec.Struct):
+    seq: int
+    at: int
+
+
+def _stamp(line: bytes) -> tuple[int, int]:
+    """The number and the time of a record."""
+    stamp = _STAMPS.decode(line)
+    return stamp.seq, stamp.at
+
+
+_STAMPS = msgspec.json.Decoder(_Stamp)

@@ -1,0 +1,291 @@
+"""`Durable`: registers agents, submits runs, finds them again, and makes workers.
+
+Owns what an application calls. Making one, and registering agents, loads no engine and touches no store: both are
+loaded with the first call that needs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from swink_agent.core.agent.arguments import Prompt
+from swink_agent.core.codec import checked_types, encode_message
+from swink_agent.core.secrets.messages import masked_message
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.types import AgentMessage, CustomMessage, as_prompts
+
+from .info import STATUSES, FleetStats, RunInfo, RunStatus
+from .registry import AgentEntry, AgentFactory, checked_entry, checked_id, checked_key, checked_name
+from .run import DurableRun
+from .urls import store_address
+
+if TYPE_CHECKING:
+    from .store.store import Store
+    from .worker import Worker
+
+T = TypeVar("T")
+Factory = TypeVar("Factory", bound=AgentFactory)
+
+
+class Durable:
+    """A store of durable runs, and the agents that this program has for them. Safe from any thread and event loop."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        types: Sequence[type[CustomMessage]] = (),
+        keep_days: float | None = 30,
+        redactor: Redactor | None = None,
+    ) -> None:
+        """`url` is `sqlite:///path` or `postgresql://…`. By default it is `SWINK_DURABLE_URL`, else the user's setting
+        of that name (durable.url), else an SQLite file in the data folder.
+
+        `types` are the application's own messages. Workers delete runs that have been over for `keep_days`; `None`
+        keeps them. `redactor` masks prompts, metadata, answers and reasons before they are stored.
+
+        Raises `ValueError` for an address of another kind.
+        """
+        if keep_days is not None and not keep_days >= 0:
+            raise ValueError(f"keep_days must be a number of days, or None, not {keep_days!r}")
+        self._address = store_address(url)
+        self._types = checked_types(types)
+        self._keep_days = keep_days
+        self._redactor = redactor
+        self._entries: dict[str, AgentEntry] = {}
+        self._store: Store | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Durable {self._address.shown}, {len(self._entries)} agents>"
+
+    async def __aenter__(self) -> Durable:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections. The next call opens others."""
+        with self._lock:
+            store, self._store = self._store, None
+        if store is not None:
+            await asyncio.to_thread(store.close)
+
+    @property
+    def url(self) -> str:
+        """The address of the store, without its password."""
+        return self._address.shown
+
+    @property
+    def agents(self) -> Mapping[str, AgentEntry]:
+        """What is registered, by name."""
+        return MappingProxyType(self._entries)
+
+    @property
+    def types(self) -> tuple[type[CustomMessage], ...]:
+        """The application's own messages."""
+        return self._types
+
+    # -- registering -------------------------------------------------------------------------------------------
+
+    def agent(
+        self,
+        name: str,
+        *,
+        limit: int | None = None,
+        limit_per_key: int | None = None,
+        rate: tuple[int, float] | None = None,
+        progress: float = 3600,
+        max_attempts: int = 10,
+        back_off: float = 30,
+    ) -> Callable[[Factory], Factory]:
+        """Registers a function that makes an agent, plain or async. It is called for each attempt, in a worker.
+
+        At once in all workers: `limit` runs of the agent, and `limit_per_key` of each key. `rate=(n, seconds)` limits
+        how many runs start in that time. A run that records nothing for `progress` seconds is handed on. A model that
+        cannot be reached is asked again after `back_off` seconds, doubling to an hour. After `max_attempts` in a row
+        without a new reply the run has failed.
+
+        Raises `ValueError` for a name that is taken, or that no agent can have, and for limits that are not positive.
+        """
+        entry = AgentEntry(
+            name=name,
+            limit=limit,
+            limit_per_key=limit_per_key,
+            rate=rate,
+            progress=progress,
+            max_attempts=max_attempts,
+            back_off=back_off,
+        )
+        checked_entry(entry)
+        self._check_free(name)
+
+        def registered(factory: Factory) -> Factory:
+            if not callable(factory):
+                raise TypeError(f"agent {name!r} needs a function that makes the agent, not {type(factory).__name__}")
+            self.register(msgspec.structs.replace(entry, factory=factory))
+            return factory
+
+        return registered
+
+    def register(self, entry: AgentEntry) -> None:
+        """Registers an entry as it is. Raises `ValueError` as `agent` does."""
+        checked_entry(entry)
+        self._check_free(entry.name)
+        self._entries[entry.name] = entry
+
+    def _check_free(self, name: str) -> None:
+        if name in self._entries:
+            raise ValueError(f"there is an agent {name!r} already: a name can be registered once")
+
+    # -- runs --------------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        agent: str,
+        prompt: Prompt,
+        *,
+        id: str | None = None,  # noqa: A002 - the specification's name
+        key: str = "",
+        priority: int = 0,
+        metadata: Mapping[str, Any] = {},
+        after: str | None = None,
+    ) -> DurableRun:
+        """Queues a run; it is in the store when this returns. The same `id` with the same agent, prompt and `after` is
+        the same run.
+
+        `key` is what `limit_per_key` counts by. Runs of `priority` 0 come first, those of 1000 last. `after` is the id
+        of a run that is over, whose history and state this one begins with.
+
+        Raises `ValueError` for an id, key, priority or agent that cannot be, `RunConflict` if the id belongs to another
+        run or the run before is not over, `RunNotFound` if there is no such run before, and `StoreUnavailable`.
+        """
+        from .store.store import NewRun
+
+        checked_name(agent)
+        if self._entries and agent not in self._entries:
+            known = ", ".join(sorted(self._entries))
+            raise ValueError(f"there is no agent {agent!r} here; there are {known}")
+        run_id = _new_id() if id is None else checked_id(id)
+        if type(priority) is not int or not 0 <= priority <= 1000:
+            raise ValueError(f"priority is a number from 0, which comes first, to 1000, not {priority!r}")
+        if after is not None:
+            checked_id(after)
+        prompts = as_prompts(prompt)
+        if self._redactor is not None:
+            prompts = tuple([masked_message(message, self._redactor) for message in prompts])
+        new = NewRun(
+            id=run_id,
+            agent=agent,
+            prompt=_encoded(prompts),
+            digest=_digest(prompts),
+            key=checked_key(key),
+            priority=priority,
+            metadata=self._encoded_metadata(metadata),
+            after=after,
+        )
+        await self.call(lambda store: store.submit(new))
+        return DurableRun(self, run_id)
+
+    def _encoded_metadata(self, metadata: Mapping[str, Any]) -> str:
+        from swink_agent.memory.sessions.session import checked_json
+
+        data = checked_json(dict(metadata), "the metadata of a run")
+        return msgspec.json.encode(self.masked(data)).decode()
+
+    def masked(self, data: T) -> T:
+        """The data without the secrets that the redactor knows."""
+        return data if self._redactor is None else self._redactor.redact_value(data)
+
+    async def run(self, id: str) -> DurableRun:  # noqa: A002
+        """The run with this id. Raises `RunNotFound`."""
+        checked_id(id)
+        await self.call(lambda store: store.info(id))
+        return DurableRun(self, id)
+
+    async def runs(
+        self, status: RunStatus | None = None, agent: str | None = None, key: str | None = None, limit: int = 50
+    ) -> tuple[RunInfo, ...]:
+        """Runs of this status, agent and key, the newest first."""
+        if status is not None and status not in STATUSES:
+            raise ValueError(f"{status!r} is not a status; these are: {', '.join(STATUSES)}")
+        if limit < 0:
+            raise ValueError(f"limit cannot be negative: {limit}")
+        return await self.call(lambda store: store.runs(status, agent, key, limit))
+
+    async def stats(self) -> FleetStats:
+        """How many runs there are of each status, how long the oldest queued one has waited, and the workers."""
+        return await self.call(lambda store: store.stats())
+
+    async def prune(self, days: float) -> int:
+        """Deletes the runs that have been over for so many days; returns how many."""
+        if not days >= 0:
+            raise ValueError(f"days must be a number of days, not {days!r}")
+        return await self.call(lambda store: store.prune(days))
+
+    # -- workers -----------------------------------------------------------------------------------------------
+
+    def worker(self, *, slots: int = 8, poll: float = 0.5, lease: float = 30, drain: float = 30) -> Worker:
+        """A worker for the agents that are registered here, as an async context manager. A process has one at a time.
+
+        It has `slots` runs at once. It looks for runs every `poll` seconds. Others take over its runs at once if its
+        process ends, and after `lease` seconds if its event loop stands still. When it is left, it lets its runs end
+        their turns for `drain` seconds.
+        """
+        from .worker import Worker
+
+        return Worker(
+            self.open_store(),
+            self._entries,
+            slots=slots,
+            poll=poll,
+            lease=lease,
+            drain=drain,
+            types=self._types,
+            keep_days=self._keep_days,
+        )
+
+    def open_store(self) -> Store:
+        """The store, opened on first use; for the rest of this package."""
+        with self._lock:
+            if self._store is None:
+                from .store.store import Store
+
+                self._store = Store(self._address)
+            return self._store
+
+    async def call(self, work: Callable[[Store], T]) -> T:
+        """Does some work of the store in a thread; for the rest of this package."""
+        store = self.open_store()
+        return await asyncio.get_running_loop().run_in_executor(store.threads, lambda: work(store))
+
+
+def _new_id() -> str:
+    created = time.time_ns() // 1_000_000
+    moment = datetime.fromtimestamp(created / 1000, UTC)
+    return f"{moment:%Y%m%d-%H%M%S}-{created % 1000:03d}-{secrets.token_hex(4)}"
+
+
+def _encoded(prompts: Sequence[AgentMessage]) -> str:
+    return f"[{','.join(encode_message(message).decode() for message in prompts)}]"
+
+
+def _digest(prompts: Sequence[AgentMessage]) -> str:
+    """What two submissions of one prompt have in common: all but the time at which each was made."""
+    documents: list[dict[str, Any]] = [msgspec.json.decode(encode_message(message)) for message in prompts]
+    for document in documents:
+        document.pop("timestamp", None)
+    return hashlib.sha256(msgspec.json.encode(cast("Any", documents), order="sorted")).hexdigest()

@@ -1,0 +1,148 @@
+"""The engine: it queues tickets, and gives each of them to one worker. The only file that knows DBOS.
+
+A ticket says "look at this run" and contains nothing else. A worker that gets one looks which runs it may take, and
+takes them from the store by raising their epochs. So a ticket too many does no harm, and one that is lost costs only
+the time until a worker looks by itself. A ticket is queued in the transaction that makes its run queued; it is deleted
+when somebody has taken the run. DBOS never sees an agent, a prompt or a record, and nothing is replayed as a workflow.
+
+Owns tickets, the engine's tables, and its one queue. `store` decides who runs what.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import sqlalchemy as sa
+
+from swink_agent.core.extras import require
+
+from .errors import DurableError
+
+log = logging.getLogger("swink_agent")
+
+_dbos: Any = require("dbos", extra="durable")
+
+ENGINE_VERSION = version("dbos")
+"""Whose tables the store has. Another version migrates them first."""
+_QUEUE = "swink"
+_LOOK = "swink.look"
+_APPLICATION = "swink"
+_RELEASE = "1"
+"""The engine gives tickets only to workers of the same release of the application. Ours are all alike."""
+_AT_ONCE = 8
+"""Tickets that a worker takes from the queue at once. It is the same for all workers: the queue is in the store."""
+_POLL = 0.5
+"""Seconds between two looks at the queue, the same for all workers too."""
+_POOL = 2
+
+
+def migrate_engine(url: str) -> None:
+    """Makes or migrates the engine's tables."""
+    _quiet()
+    _dbos.run_dbos_database_migrations(url)
+
+
+def ticket_id(run_id: str, number: int) -> str:
+    """The name of the ticket with this number of a run."""
+    return f"{run_id}#{number}"
+
+
+class Tickets:
+    """The queue of tickets, for whoever writes the store."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        _quiet()
+        self._client = _dbos.DBOSClient(
+            system_database_engine=engine,
+            serializer=_dbos.DBOSPortableJSONSerializer(),
+            application_name=_APPLICATION,
+            lazy=True,
+            retry_connection_errors=False,
+        )
+
+    def add(self, connection: sa.Connection, run_id: str, number: int, priority: int, delay: float = 0) -> None:
+        """Queues a ticket in this transaction."""
+        options: dict[str, Any] = {
+            "workflow_name": _LOOK,
+            "queue_name": _QUEUE,
+            "workflow_id": ticket_id(run_id, number),
+            "priority": priority + 1,  # the engine's begin with 1
+        }
+        if delay > 0:
+            options["delay_seconds"] = delay
+        self._client.enqueue_in_transaction(connection, options, run_id)
+
+    def delete(self, tickets: Sequence[str]) -> None:
+        """Deletes tickets, whatever became of them."""
+        if tickets:
+            self._client.delete_workflows(list(tickets))
+
+    def close(self) -> None:
+        self._client.destroy()
+
+
+class Listener:
+    """Takes tickets from the queue, in threads of the engine. One in a process: the engine allows no second."""
+
+    is_taken = False
+
+    def __init__(self, url: str, worker: str, look: Callable[[str], None]) -> None:
+        """`look` is called with the id of a run, in a thread of the engine."""
+        if Listener.is_taken:
+            raise DurableError("this process has a worker already: a process can have one at a time")
+        Listener.is_taken = True
+        try:
+            self._launch(url, worker, look)
+        except BaseException:
+            self.close()
+            raise
+
+    def _launch(self, url: str, worker: str, look: Callable[[str], None]) -> None:
+        dbos = _dbos.DBOS
+        dbos(
+            config={
+                "name": _APPLICATION,
+                "system_database_url": url,
+                "sys_db_pool_size": _POOL,
+                "executor_id": worker,
+                "application_version": _RELEASE,
+                "run_migrations": False,
+                "serializer": _dbos.DBOSPortableJSONSerializer(),
+                "use_listen_notify": False,
+                "log_level": "CRITICAL",
+                "max_executor_threads": _AT_ONCE,
+                "scheduler_polling_interval_sec": 3600.0,
+                "notification_listener_polling_interval_sec": 0.05,  # it sleeps so long before it can stop
+            }
+        )
+
+        def looked(run_id: str) -> None:
+            look(run_id)
+
+        dbos.workflow(name=_LOOK)(looked)
+        dbos.listen_queues([_QUEUE])
+        dbos.launch()
+        dbos.register_queue(_QUEUE, worker_concurrency=_AT_ONCE, polling_interval_sec=_POLL, on_conflict="never_update")
+        _quiet()
+
+    def close(self) -> None:
+        """Stops the engine's threads."""
+        try:
+            _dbos.DBOS.destroy(destroy_registry=True)
+        except Exception as error:
+            log.warning("the engine did not stop in order: %s", error)
+        finally:
+            Listener.is_taken = False
+
+
+def tickets_of(run_id: str, last: int) -> Iterable[str]:
+    """The names of all tickets that a run has had."""
+    return (ticket_id(run_id, number) for number in range(1, last + 1))
+
+
+def _quiet() -> None:
+    """The engine says on stderr what it does. What matters of it, we notice ourselves."""
+    logging.getLogger("dbos").setLevel(logging.CRITICAL)

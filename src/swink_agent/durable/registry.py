@@ -1,0 +1,109 @@
+"""The agents that a `Durable` has: their names, factories and limits.
+
+Owns what may be registered, and under which names. Registering loads no engine and touches no store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias, cast
+
+from msgspec import Struct
+
+from swink_agent.core.agent.agent import Agent
+from swink_agent.core.cancel import CancellationToken
+
+AgentFactory: TypeAlias = Callable[[], Agent[Any] | Awaitable[Agent[Any]]]
+"""Makes the agent of one attempt, in a worker."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_LONGEST_KEY = 512
+
+
+class JobRun(Protocol):
+    """What a job is given: a run that is not an agent's."""
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The prompt, as text."""
+        ...
+
+    @property
+    def cancel(self) -> CancellationToken:
+        """Cancelled when the run is, and when its worker abandons it."""
+        ...
+
+    async def note(self, kind: str, data: Any) -> None:
+        """Puts an entry on record, which also counts as progress."""
+        ...
+
+
+JobFn: TypeAlias = Callable[[JobRun], Awaitable[Any]]
+"""Does the work of a run that is not an agent's. What it returns is JSON, and on record as a note of kind `result`."""
+
+
+class AgentEntry(Struct, frozen=True, kw_only=True):
+    """One registered agent."""
+
+    name: str
+    factory: AgentFactory | None = None
+    job: JobFn | None = None
+    """In place of a factory: what runs of this name do."""
+    limit: int | None = None
+    limit_per_key: int | None = None
+    rate: tuple[int, float] | None = None
+    progress: float = 3600
+    max_attempts: int = 10
+    back_off: float = 30
+
+
+def checked_name(name: object) -> str:
+    """The name of an agent. Raises `ValueError`."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r} cannot name an agent: a name has 1 to 64 letters, digits, '-' and '_'")
+    return name
+
+
+def checked_id(run_id: object) -> str:
+    """The id of a run. Raises `ValueError`."""
+    if not isinstance(run_id, str) or _ID.fullmatch(run_id) is None:
+        shown = repr(run_id)[:200]
+        raise ValueError(
+            f"{shown} cannot be the id of a run: an id has 1 to 128 letters, digits, '.', '_', ':' and '-', and begins "
+            "with a letter or a digit"
+        )
+    return run_id
+
+
+def checked_key(key: object) -> str:
+    """The key of a run. Raises `ValueError`."""
+    if not isinstance(key, str) or len(key) > _LONGEST_KEY or "\0" in key:
+        raise ValueError(f"the key of a run is a text of at most {_LONGEST_KEY} characters")
+    return key
+
+
+def checked_entry(entry: AgentEntry) -> AgentEntry:
+    """The entry. Raises `ValueError` for a limit that is not positive."""
+    checked_name(entry.name)
+    for name in ("limit", "limit_per_key"):
+        value = cast("object", getattr(entry, name))
+        if value is not None and (type(value) is not int or value < 1):
+            raise ValueError(f"{name} must be a positive whole number, not {value!r}")
+    if type(cast("object", entry.max_attempts)) is not int or entry.max_attempts < 1:
+        raise ValueError(f"max_attempts must be a positive whole number, not {entry.max_attempts!r}")
+    if not entry.progress > 0:
+        raise ValueError(f"progress must be a positive number of seconds, not {entry.progress!r}")
+    if not entry.back_off >= 0:
+        raise ValueError(f"back_off must be a number of seconds, not {entry.back_off!r}")
+    if entry.rate is not None:
+        count, seconds = entry.rate
+        if type(cast("object", count)) is not int or count < 1 or not seconds > 0:
+            raise ValueError(f"rate must be (runs, seconds), both positive, not {entry.rate!r}")
+    return entry

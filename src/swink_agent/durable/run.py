@@ -1,0 +1,186 @@
+"""`DurableRun`: one run, to be asked about, followed, answered, cancelled and read, from any process.
+
+Owns what an application does with a run. It holds no connection: each call asks the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from swink_agent.core.approval import PendingCall
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.journal import MessageAdded, RunEnded
+from swink_agent.core.pending import Answer
+from swink_agent.core.types import AgentResult, AssistantMessage, PolicyStop, StopReason
+
+from .errors import StoreUnavailable
+from .info import RunInfo
+
+if TYPE_CHECKING:
+    from swink_agent.memory import LoadedSession, SessionRecord
+
+    from .durable import Durable
+
+_POLL = 0.05
+"""Seconds between two looks at a run that is followed."""
+_SLOWEST = 1.0
+_AT_ONCE = 500
+
+
+class DurableRun:
+    """A run in a store."""
+
+    __slots__ = ("_durable", "id")
+
+    def __init__(self, durable: Durable, run_id: str) -> None:
+        self._durable = durable
+        self.id = run_id
+
+    def __repr__(self) -> str:
+        return f"<DurableRun {self.id}>"
+
+    async def info(self) -> RunInfo:
+        """What is known of the run now. Raises `RunNotFound`."""
+        return await self._durable.call(lambda store: store.info(self.id))
+
+    async def load(self) -> LoadedSession:
+        """The run as a session to look at: `messages`, `records()`, `runs()`; for `replay` and exports."""
+        from swink_agent.memory import SessionStarted, session_from_lines
+
+        info = await self.info()
+        lines = await self._durable.call(lambda store: store.lines(self.id))
+        data = b"".join([line + b"\n" for line in lines])
+        start = SessionStarted(id=self.id, created=info.created, metadata=info.metadata)
+        return await asyncio.to_thread(
+            lambda: session_from_lines(self.id, data, start, self._durable.types, place=Path(self._durable.url))
+        )
+
+    async def result(self, timeout: float | None = None) -> AgentResult:  # noqa: ASYNC109 - the specification's name
+        """How the run ended, when it is over or waits: all its messages, and the calls that wait in `pending`.
+
+        `error` says why it failed or was cancelled. A store that cannot be reached is waited for. Raises `TimeoutError`
+        after `timeout` seconds.
+        """
+        async with asyncio.timeout(timeout):
+            info = await self._settled()
+            loaded = await self.load()
+        ends = [record.entry for record in loaded.records() if type(record.entry) is RunEnded]
+        end = ends[-1] if ends else None
+        given = {
+            record.number
+            for record in loaded.records()
+            if type(record.entry) is MessageAdded and record.entry.source == "given"
+        }
+        messages = tuple(
+            [
+                message
+                for message, number in zip(loaded.messages, loaded.fold.numbers, strict=True)
+                if number not in given
+            ]
+        )
+        stop_reason = _stop_reason(info, end, messages)
+        is_failure = info.status in ("failed", "cancelled")
+        stopped_by: PolicyStop | None = None if end is None or info.status != "failed" else end.stopped_by
+        error_kind: ErrorKind | None = end.error_kind if end is not None and info.status == "failed" else None
+        if info.status == "cancelled":
+            error_kind = ErrorKind.ABORTED
+        return AgentResult(
+            messages=messages,
+            stop_reason=stop_reason,
+            usage=loaded.fold.usage,
+            cost=loaded.fold.cost,
+            error=info.error if is_failure else None,
+            stopped_by=stopped_by,
+            error_kind=error_kind,
+            value=None if end is None else end.value,
+            has_value=end is not None and end.has_value,
+            pending=info.pending,
+        )
+
+    async def _settled(self) -> RunInfo:
+        pause = _POLL
+        while True:
+            try:
+                info = await self.info()
+                if info.is_over or info.status == "waiting":
+                    return info
+            except StoreUnavailable:
+                pause = _SLOWEST
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.2, _SLOWEST)
+
+    async def events(self, after: int = 0, follow: bool = True) -> AsyncGenerator[SessionRecord]:
+        """The records behind a position, without gap or repeat, until the run is over.
+
+        With `follow=False`, only those that are there. Broken connections are waited for. Raises `ValueError` for a
+        negative position, and `RunNotFound`.
+        """
+        if after < 0:
+            raise ValueError(f"the position of a record is not negative: {after}")
+        from swink_agent.memory.log.reading import read_records
+
+        position, pause = after, _POLL
+        while True:
+            try:
+                lines, info = await self._durable.call(lambda store, at=position: store.news(self.id, at, _AT_ONCE))
+            except StoreUnavailable:
+                if not follow:
+                    raise
+                await asyncio.sleep(_SLOWEST)
+                continue
+            data = b"".join([line + b"\n" for line in lines])
+            for record in read_records(data, self._durable.types, is_whole=False).records if data else ():
+                position = record.number
+                yield record
+            if position >= info.position and (info.is_over or not follow):
+                return
+            if lines:
+                pause = _POLL
+                continue
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.2, _SLOWEST)
+
+    async def answer(self, call: PendingCall | str, answer: Answer, *, by: str = "") -> bool:
+        """Answers a call that waits: one of `pending`, or the id of a call if it occurred once in the run.
+
+        Returns whether the answer counts; `False` if another came first. It is acted on at once, and is on record with
+        `by`. Who may answer is for the application to check.
+
+        Raises `NotPending` for a call that does not wait, for an earlier question of the same id and for a run that is
+        over, and `TypeError` for an answer that does not fit the call.
+        """
+        token = secrets.token_hex(8)
+        masked: Any = self._durable.masked(answer) if not isinstance(answer, bool) else answer
+        by = self._durable.masked(by)
+        return await self._durable.call(lambda store: store.answer(self.id, call, masked, by=by, token=token))
+
+    async def cancel(self, reason: str = "") -> bool:
+        """Cancels the run, for good; returns `False` if it was done or had failed.
+
+        A queued or waiting run is cancelled at once. A running one ends within seconds: its calls are answered, and no
+        further request or tool begins.
+        """
+        words = self._durable.masked(reason).replace("\0", "")
+        return await self._durable.call(lambda store: store.cancel(self.id, words))
+
+    async def retry(self) -> None:
+        """Puts a run that failed back where it stopped. Raises `RunOver` for any other."""
+        await self._durable.call(lambda store: store.retry(self.id))
+
+
+def _stop_reason(info: RunInfo, end: RunEnded | None, messages: tuple[Any, ...]) -> StopReason:
+    match info.status:
+        case "cancelled":
+            return StopReason.ABORTED
+        case "waiting":
+            return StopReason.TOOL_USE
+        case "failed":
+            return end.stop_reason if end is not None and end.stopped_by is not None else StopReason.ERROR
+        case _:
+            replies = (message for message in reversed(messages) if type(message) is AssistantMessage)
+            last = next(replies, None)
+            return StopReason.STOP if last is None else last.stop_reason

@@ -1,0 +1,374 @@
+"""Connections to the two kinds of stores, and what differs between them.
+
+    SQLite        one file with mode 0600, in WAL mode; locks are files in a folder beside it
+    PostgreSQL    a pool of a few connections; locks are advisory
+
+Owns connecting, transactions, locks that die with their owner, and which errors mean that the store cannot be reached.
+`store` has the statements, which are the same for both.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import QueuePool
+
+from ..errors import DurableError
+from ..urls import StoreAddress
+
+_POOL = 6
+"""Connections of one process to PostgreSQL at most, the engine's and the lock's not counted."""
+_MAGIC = b"SQLite format 3\0"
+_BUSY = 10_000
+"""Milliseconds that a statement waits for the lock of SQLite."""
+_MIGRATION_LOCK = 7_495_821_306_412
+"""The advisory lock of whoever makes or migrates the tables."""
+_WORKERS = 1_398_228_558
+"""The class of the advisory locks of workers."""
+_KEEPALIVE = "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+"""So that the server notices soon when the machine of a worker is gone."""
+_IMPATIENCE = "-c idle_in_transaction_session_timeout=10000"
+"""So that a process that is stopped in the middle of a transaction does not keep others from its rows."""
+
+Lock = Callable[[], None]
+"""Releases a lock."""
+
+
+class Database(ABC):
+    """One store, with its connections."""
+
+    shown: str
+    serial: str
+    bytes: str
+    now: str
+    """The store's time in milliseconds, as an expression."""
+    for_update: str
+    engine_url: str
+    """The address for the engine."""
+    engine: sa.Engine
+
+    @contextmanager
+    def writing(self) -> Generator[sa.Connection]:
+        """A transaction that writes. It is committed at the end of the block, or rolled back."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Generator[sa.Connection]:
+        """A transaction that only reads."""
+        with self.engine.connect().execution_options(reads=True) as connection, connection.begin():
+            yield connection
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @abstractmethod
+    def create(self) -> None:
+        """Makes an empty store, if there is none, that nobody else can read."""
+
+    @abstractmethod
+    def check_file(self) -> None:
+        """Raises `DurableError` if what is there is not a database. Changes nothing."""
+
+    @abstractmethod
+    def looking(self) -> Any:
+        """A connection that changes nothing, as a context manager; `None` if there is no store yet."""
+
+    @abstractmethod
+    def has_table(self, connection: sa.Connection, name: str) -> bool: ...
+
+    @abstractmethod
+    def try_migration_lock(self) -> Lock | None:
+        """The lock of whoever makes the tables, or `None` if another process has it."""
+
+    @abstractmethod
+    def hold(self, worker: str, number: int) -> Lock:
+        """Takes the lock of a worker, which dies with this process. Raises `DurableError` if it is taken."""
+
+    @abstractmethod
+    def is_held(self) -> bool:
+        """Whether the lock that `hold` took is still ours."""
+
+    @abstractmethod
+    def alive(self, workers: Iterable[tuple[str, int]]) -> set[str]:
+        """Those of these workers, given with the numbers of their locks, whose locks are held."""
+
+    @abstractmethod
+    def forget(self, worker: str) -> None:
+        """Removes what is left of the lock of a worker that is dead."""
+
+    @abstractmethod
+    def gate(self, connection: sa.Connection) -> None:
+        """Lets one transaction at a time choose runs."""
+
+
+def open_database(address: StoreAddress) -> Database:
+    """The store at an address. Nothing is read or made yet."""
+    return SqliteDatabase(address.path, address.shown) if address.path is not None else PostgresDatabase(address)
+
+
+# -- SQLite --------------------------------------------------------------------------------------------------
+
+
+class SqliteDatabase(Database):
+    """A store in a file."""
+
+    serial = "INTEGER PRIMARY KEY AUTOINCREMENT"
+    bytes = "BLOB"
+    now = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+    for_update = ""
+
+    def __init__(self, path: Path, shown: str) -> None:
+        self._path = path
+        self._locks = path.with_name(path.name + ".locks")
+        self._held: tuple[str, int] | None = None
+        self.shown = shown
+        self.engine_url = f"sqlite:///{path}"
+        self.engine = sa.create_engine(
+            "sqlite://", creator=self._connect, poolclass=QueuePool, pool_size=_POOL, max_overflow=0
+        )
+        event.listen(self.engine, "begin", _begin)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=_BUSY / 1000, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def create(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # SQLite gives the files beside it the same mode.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def check_file(self) -> None:
+        try:
+            with self._path.open("rb") as file:
+                start = file.read(len(_MAGIC))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise DurableError(f"{self._path} cannot be a store: {os.strerror(error.errno or 0)}") from error
+        if start and start != _MAGIC:
+            raise DurableError(f"{self._path} is not a database. It was left as it is: give another path")
+
+    @contextmanager
+    def looking(self) -> Generator[sa.Connection | None]:
+        if not self._path.exists() or not self._path.stat().st_size:
+            yield None
+            return
+        engine = sa.create_engine("sqlite://", creator=lambda: sqlite3.connect(self._path, timeout=_BUSY / 1000))
+        try:
+            with engine.connect() as connection:
+                yield connection
+        finally:
+            engine.dispose()
+
+    def has_table(self, connection: sa.Connection, name: str) -> bool:
+        found = connection.execute(sa.text("SELECT 1 FROM sqlite_master WHERE name = :name"), {"name": name})
+        return found.first() is not None
+
+    def try_migration_lock(self) -> Lock | None:
+        # Not a record lock: two threads of this process may come at once.
+        descriptor = self._open_lock("tables")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return lambda: os.close(descriptor)
+
+    def hold(self, worker: str, number: int) -> Lock:
+        descriptor = self._open_lock(worker)
+        try:
+            # A record lock belongs to the process: a child that is forked does not keep it.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise DurableError(f"the lock of worker {worker} is taken: {error}") from error
+        self._held = worker, descriptor
+
+        def release() -> None:
+            self._held = None
+            os.close(descriptor)
+            self.forget(worker)
+
+        return release
+
+    def is_held(self) -> bool:
+        return self._held is not None
+
+    def alive(self, workers: Iterable[tuple[str, int]]) -> set[str]:
+        return {worker for worker, _ in workers if self._is_alive(worker)}
+
+    def _is_alive(self, worker: str) -> bool:
+        if self._held is not None and self._held[0] == worker:
+            return True  # trying our own lock would release it
+        try:
+            descriptor = os.open(self._locks / worker, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def forget(self, worker: str) -> None:
+        with suppress(OSError):
+            (self._locks / worker).unlink()
+
+    def gate(self, connection: sa.Connection) -> None:
+        """A transaction that writes is alone already."""
+
+    def _open_lock(self, name: str) -> int:
+        self._locks.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.open(self._locks / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _begin(connection: sa.Connection) -> None:
+    """Takes the lock for writing at once: one that is taken in the middle of a transaction cannot be waited for."""
+    is_reading = connection.get_execution_options().get("reads", False)
+    connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")
+
+
+# -- PostgreSQL ----------------------------------------------------------------------------------------------
+
+
+class PostgresDatabase(Database):
+    """A store in a PostgreSQL database."""
+
+    serial = "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"
+    bytes = "BYTEA"
+    now = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+    for_update = "FOR UPDATE"
+
+    def __init__(self, address: StoreAddress) -> None:
+        self.shown = address.shown
+        self.engine_url = address.url
+        try:
+            url = sa.make_url(address.url).set(drivername="postgresql+psycopg")
+        except (SQLAlchemyError, ValueError) as error:
+            raise ValueError("this is not the address of a PostgreSQL database") from error
+        self._url = url
+        self.engine = sa.create_engine(
+            url,
+            pool_size=_POOL,
+            max_overflow=0,
+            pool_timeout=30,
+            pool_recycle=1800,
+            connect_args={"connect_timeout": 5, "application_name": "swink", "options": _IMPATIENCE},
+        )
+        self._lock: sa.Connection | None = None
+
+    def create(self) -> None:
+        """The database is there: its address names it."""
+
+    def check_file(self) -> None:
+        """There is no file."""
+
+    @contextmanager
+    def looking(self) -> Generator[sa.Connection | None]:
+        with self.reading() as connection:
+            yield connection
+
+    def has_table(self, connection: sa.Connection, name: str) -> bool:
+        return connection.execute(sa.text("SELECT to_regclass(:name)"), {"name": name}).scalar() is not None
+
+    def _single(self) -> sa.Connection:
+        """A connection of its own, without a transaction."""
+        engine = sa.create_engine(
+            self._url,
+            poolclass=sa.NullPool,
+            isolation_level="AUTOCOMMIT",
+            connect_args={"connect_timeout": 5, "application_name": "swink lock", "options": _KEEPALIVE},
+        )
+        return engine.connect()
+
+    def try_migration_lock(self) -> Lock | None:
+        connection = self._single()
+        taken = connection.execute(sa.text("SELECT pg_try_advisory_lock(:key)"), {"key": _MIGRATION_LOCK}).scalar()
+        if taken:
+            return connection.close
+        connection.close()
+        return None
+
+    def hold(self, worker: str, number: int) -> Lock:
+        connection = self._single()
+        taken = connection.execute(
+            sa.text("SELECT pg_try_advisory_lock(:kind, :number)"), {"kind": _WORKERS, "number": number}
+        ).scalar()
+        if not taken:
+            connection.close()
+            raise DurableError(f"the lock of worker {worker} is taken")
+        self._lock = connection
+
+        def release() -> None:
+            if self._lock is connection:
+                self._lock = None
+            with suppress(SQLAlchemyError):
+                connection.close()
+
+        return release
+
+    def is_held(self) -> bool:
+        if self._lock is None:
+            return False
+        try:
+            self._lock.execute(sa.text("SELECT 1"))
+        except SQLAlchemyError:
+            return False
+        return not self._lock.invalidated
+
+    def alive(self, workers: Iterable[tuple[str, int]]) -> set[str]:
+        with self.reading() as connection:
+            held = connection.execute(
+                sa.text(
+                    "SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = :kind "
+                    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                ),
+                {"kind": _WORKERS},
+            ).scalars()
+            numbers = {int(number) for number in held}
+        return {worker for worker, number in workers if number in numbers}
+
+    def forget(self, worker: str) -> None:
+        """The server has forgotten it."""
+
+    def gate(self, connection: sa.Connection) -> None:
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK + 1})
+
+
+# -- errors --------------------------------------------------------------------------------------------------
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the store cannot be reached or written: waiting may help."""
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated or isinstance(error, (OperationalError, InterfaceError))
+    return isinstance(error, (OSError, PoolTimeout))
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error says, on one line, without the statement and its values."""
+    words = str(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
+    return " ".join(words.split())[:300] or type(error).__name__

@@ -1,0 +1,719 @@
+"""The store of durable runs: every statement that reads or writes its tables.
+
+A run is taken by raising its epoch, and each write of an attempt checks the epoch in its own transaction. Whatever
+makes a run queued also queues a ticket, in the same transaction.
+
+Owns the statements and what a run's row means. All of it blocks: `durable` and `worker` call it in threads. `writing`
+decides when records are written, and `connecting` has what differs between the two kinds of stores.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+import msgspec
+import sqlalchemy as sa
+from msgspec import Struct
+
+from swink_agent.core.approval import PendingCall
+from swink_agent.core.errors import NotPending
+from swink_agent.core.pending import Answer, checked_answer
+
+from ..engine import Tickets, ticket_id, tickets_of
+from ..errors import RunConflict, RunNotFound, RunOver, StoreUnavailable
+from ..info import OVER, STATUSES, FleetStats, RunInfo, RunStatus, WorkerInfo
+from ..registry import AgentEntry
+from ..urls import StoreAddress
+from ..waiting import (
+    Question,
+    decoded_answers,
+    decoded_questions,
+    encoded_answers,
+    given_answer,
+    still_open,
+)
+from .connecting import Database, is_outage, open_database, reason_of
+from .tables import prepare
+from .writing import Append, Ending, RunLost, Writer, values_of
+
+T = TypeVar("T")
+
+_LONGEST_WAIT = 3_600_000
+"""Milliseconds that a run may be kept back. One that seems to wait longer waits because a clock was set back."""
+_THREADS = 4
+_AT_ONCE = 500
+_ROW = (
+    "seq, id, agent, key, priority, metadata, status, created, updated, attempts, worker, position, pending, answers, "
+    "error, tokens, cost, cancelled"
+)
+
+
+class NewRun(Struct, frozen=True, kw_only=True):
+    """A run that is to be submitted."""
+
+    id: str
+    agent: str
+    prompt: str
+    digest: str
+    key: str = ""
+    priority: int = 0
+    metadata: str = "{}"
+    after: str | None = None
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """A run that a worker has taken."""
+
+    id: str
+    agent: str
+    epoch: int
+    priority: int
+    attempts: int
+    fruitless: int
+    """Attempts in a row without a new reply, this one included."""
+    failures: int
+    position: int
+    prompt: str | None
+    after: str | None
+    answers: str
+    ticket: int
+
+
+class Member(Struct, frozen=True):
+    """A worker, as others see it."""
+
+    id: str
+    beat: int
+    lease: float
+    lock: int
+
+
+class Fleet(Struct, frozen=True):
+    """What a worker looks at again and again."""
+
+    members: tuple[Member, ...]
+    owners: frozenset[str]
+    """The workers that runs are running on, by the runs."""
+    cancelled: frozenset[str]
+    """The worker's own runs that are to end."""
+    now: int
+
+
+class Store:
+    """One store. Its methods block and are safe from any thread; `call` runs one in a thread."""
+
+    def __init__(self, address: StoreAddress) -> None:
+        self.shown = address.shown
+        self._database = open_database(address)
+        self._now = self._database.now
+        self._lock = threading.Lock()
+        self._tickets: Tickets | None = None
+        self.version = 0
+        self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="swink-store")
+        self.writer = Writer(self._database, self.apply)
+
+    @property
+    def database(self) -> Database:
+        return self._database
+
+    @property
+    def tickets(self) -> Tickets:
+        """The engine's queue."""
+        if self._tickets is None:
+            self._open()
+        assert self._tickets is not None
+        return self._tickets
+
+    def _open(self) -> None:
+        """Makes or migrates the tables, once."""
+        with self._lock:
+            if self._tickets is None:
+                self.version = prepare(self._database)
+                self._tickets = Tickets(self._database.engine)
+
+    def close(self) -> None:
+        self.writer.close()
+        self.threads.shutdown()
+        if self._tickets is not None:
+            self._tickets.close()
+        self._database.close()
+
+    # -- transactions ------------------------------------------------------------------------------------------
+
+    def write(self, work: Callable[[sa.Connection], T]) -> T:
+        """Does some work in a transaction. Raises `StoreUnavailable`."""
+        return self._attempt(lambda: self._in_transaction(self._database.writing, work))
+
+    def read(self, work: Callable[[sa.Connection], T]) -> T:
+        """The same for work that only reads."""
+        return self._attempt(lambda: self._in_transaction(self._database.reading, work))
+
+    def _in_transaction(self, begin: Callable[[], Any], work: Callable[[sa.Connection], T]) -> T:
+        if self._tickets is None:
+            self._open()
+        with begin() as connection:
+            return work(connection)
+
+    def _attempt(self, work: Callable[[], T]) -> T:
+        for is_last in (False, True):
+            try:
+                return work()
+            except Exception as error:
+                if not is_outage(error):
+                    raise
+                # A connection of the pool that broke meanwhile says so at its next use: others may be sound.
+                if is_last or not getattr(error, "connection_invalidated", False):
+                    words = f"{self.shown} cannot be used: {reason_of(error)}"
+                    raise StoreUnavailable(words) from error
+        raise AssertionError
+
+    # -- submitting and asking ---------------------------------------------------------------------------------
+
+    def submit(self, new: NewRun) -> None:
+        """Queues a run. Raises `RunConflict`, or `RunNotFound` for the run that it follows."""
+
+        def work(connection: sa.Connection) -> None:
+            if self._is_there(connection, new):
+                return
+            if new.after is not None:
+                status = self._one(connection, "status", new.after)["status"]
+                if status not in OVER:
+                    raise RunConflict(f"run {new.after!r} is {status}: only a run that is over can be followed")
+            inserted = connection.execute(
+                sa.text(
+                    "INSERT INTO swink_runs (id, agent, key, priority, metadata, status, created, updated, prompt, "
+                    "digest, after_id, ticket) VALUES (:id, :agent, :key, :priority, :metadata, 'queued', "
+                    f"{self._now}, {self._now}, :prompt, :digest, :after, 1) ON CONFLICT (id) DO NOTHING RETURNING seq"
+                ),
+                msgspec.structs.asdict(new),
+            ).first()
+            if inserted is None:
+                self._is_there(connection, new)
+                return
+            self.tickets.add(connection, new.id, 1, new.priority)
+
+        self.write(work)
+
+    def _is_there(self, connection: sa.Connection, new: NewRun) -> bool:
+        row = self._row(connection, "agent, digest, after_id", new.id)
+        if row is None:
+            return False
+        if (row["agent"], row["digest"], row["after_id"]) != (new.agent, new.digest, new.after):
+            raise RunConflict(
+                f"there is a run {new.id!r} already, of another agent, with another prompt or another `after`"
+            )
+        return True
+
+    def _row(
+        self, connection: sa.Connection, columns: str, run_id: str, *, to_change: bool = False
+    ) -> Mapping[str, Any] | None:
+        lock = self._database.for_update if to_change else ""
+        statement = sa.text(f"SELECT {columns} FROM swink_runs WHERE id = :id {lock}")
+        return cast("Mapping[str, Any] | None", connection.execute(statement, {"id": run_id}).mappings().first())
+
+    def _one(
+        self, connection: sa.Connection, columns: str, run_id: str, *, to_change: bool = False
+    ) -> Mapping[str, Any]:
+        row = self._row(connection, columns, run_id, to_change=to_change)
+        if row is None:
+            raise RunNotFound(run_id)
+        return row
+
+    def info(self, run_id: str) -> RunInfo:
+        """Raises `RunNotFound`."""
+        return self.read(lambda connection: _info(self._one(connection, _ROW, run_id)))
+
+    def runs(self, status: str | None, agent: str | None, key: str | None, limit: int) -> tuple[RunInfo, ...]:
+        wanted = {"status": status, "agent": agent, "key": key}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        where = " AND ".join(f"{name} = :{name}" for name in given)
+        statement = sa.text(
+            f"SELECT {_ROW} FROM swink_runs {'WHERE ' + where if where else ''} ORDER BY seq DESC LIMIT :limit"
+        )
+        rows = self.read(lambda connection: connection.execute(statement, {**given, "limit": limit}).mappings().all())
+        return tuple([_info(row) for row in cast("Sequence[Mapping[str, Any]]", rows)])
+
+    def lines(self, run_id: str, after: int = 0, limit: int = 1_000_000_000) -> list[bytes]:
+        """The records behind a position, as lines without newlines."""
+        statement = sa.text(
+            "SELECT line FROM swink_records WHERE run = :run AND number > :after ORDER BY number LIMIT :limit"
+        )
+        values = {"run": run_id, "after": after, "limit": limit}
+        return self.read(lambda connection: [bytes(row[0]) for row in connection.execute(statement, values)])
+
+    def news(self, run_id: str, after: int, limit: int) -> tuple[list[bytes], RunInfo]:
+        """The records behind a position, and the run as it was before they were read."""
+
+        def work(connection: sa.Connection) -> tuple[list[bytes], RunInfo]:
+            info = _info(self._one(connection, _ROW, run_id))
+            if info.position <= after:
+                return [], info
+            statement = sa.text(
+                "SELECT line FROM swink_records WHERE run = :run AND number > :after ORDER BY number LIMIT :limit"
+            )
+            rows = connection.execute(statement, {"run": run_id, "after": after, "limit": limit})
+            return [bytes(row[0]) for row in rows], info
+
+        return self.read(work)
+
+    # -- what people do ----------------------------------------------------------------------------------------
+
+    def answer(self, run_id: str, call: PendingCall | str, answer: Answer | Any, *, by: str, token: str) -> bool:
+        """Whether the answer counts. Raises `NotPending` and `TypeError`."""
+
+        def work(connection: sa.Connection) -> bool:
+            row = self._one(connection, "status, pending, answers, cancelled, priority, ticket", run_id, to_change=True)
+            questions, answers = decoded_questions(row["pending"]), decoded_answers(row["answers"])
+            call_id = call if isinstance(call, str) else call.call_id
+            if row["status"] in OVER or row["cancelled"] is not None or not questions:
+                raise NotPending(call_id, f"run {run_id!r} is {row['status']}: no call {call_id!r} waits in it")
+            reply = questions[0].reply  # all that wait are of one reply
+            if isinstance(call, PendingCall) and call.position is not None and call.position != reply:
+                raise NotPending(call_id, f"the call {call_id!r} at position {call.position} no longer waits")
+            asked = [question for question in questions if question.call.call_id == call_id]
+            earlier = answers.get(str(reply), {}).get(call_id)
+            if isinstance(call, str) and any(not question.is_once for question in asked):
+                raise NotPending(
+                    call_id, f"several calls of run {run_id!r} have the id {call_id!r}: give one of its `pending`"
+                )
+            if earlier is not None:
+                return earlier.token == token
+            if len(asked) != 1:
+                raise NotPending(call_id, f"no call {call_id!r} waits in run {run_id!r}, or more than one")
+            given = given_answer(checked_answer(answer, asked[0].call), by=by, token=token)
+            at = self.time(connection)
+            answers.setdefault(str(reply), {})[call_id] = msgspec.structs.replace(given, at=at)
+            self._set(connection, run_id, answers=encoded_answers(answers))
+            if row["status"] == "waiting":
+                self._queue(connection, run_id, row["ticket"] + 1, row["priority"])
+            return True
+
+        return self.write(work)
+
+    def cancel(self, run_id: str, reason: str) -> bool:
+        """Whether the run is cancelled now, or will be as soon as its worker notices."""
+
+        def work(connection: sa.Connection) -> bool:
+            row = self._one(connection, "status, cancelled", run_id, to_change=True)
+            match row["status"]:
+                case "done" | "failed":
+                    return False
+                case "cancelled":
+                    return True
+                case "running":
+                    if row["cancelled"] is None:
+                        self._set(connection, run_id, cancelled=reason)
+                case _:
+                    self._set(
+                        connection,
+                        run_id,
+                        status="cancelled",
+                        cancelled=reason,
+                        error=cancelled_words(reason),
+                        pending="[]",
+                    )
+            return True
+
+        return self.write(work)
+
+    def retry(self, run_id: str) -> None:
+        """Queues a run that failed. Raises `RunOver` for any other."""
+
+        def work(connection: sa.Connection) -> None:
+            row = self._one(connection, "status, priority, ticket", run_id, to_change=True)
+            if row["status"] != "failed":
+                raise RunOver(f"run {run_id!r} is {row['status']}: only a run that failed can be retried")
+            self._set(connection, run_id, error="", fruitless=0, failures=0)
+            self._queue(connection, run_id, row["ticket"] + 1, row["priority"])
+
+        self.write(work)
+
+    def _set(self, connection: sa.Connection, run_id: str, **values: Any) -> None:
+        columns = ", ".join(f"{name} = :{name}" for name in values)
+        statement = sa.text(f"UPDATE swink_runs SET {columns}, updated = {self._now} WHERE id = :run_id")
+        connection.execute(statement, {**values, "run_id": run_id})
+
+    def _queue(self, connection: sa.Connection, run_id: str, ticket: int, priority: int, delay: float = 0) -> None:
+        """Makes a run queued, with a ticket."""
+        statement = sa.text(
+            f"UPDATE swink_runs SET status = 'queued', worker = '', due = {self._now} + :delay, ticket = :ticket, "
+            f"updated = {self._now} WHERE id = :id"
+        )
+        connection.execute(statement, {"id": run_id, "ticket": ticket, "delay": int(delay * 1000)})
+        self.tickets.add(connection, run_id, ticket, priority, delay)
+
+    def time(self, connection: sa.Connection) -> int:
+        """The store's time, in milliseconds."""
+        return int(connection.execute(sa.text(f"SELECT {self._now}")).scalar_one())
+
+    # -- the gate ----------------------------------------------------------------------------------------------
+
+    def claim(self, worker: str, entries: Mapping[str, AgentEntry], free: int) -> list[Claim]:
+        """Takes up to `free` queued runs of these agents, by priority and age, within the limits of the fleet.
+
+        Raises `RunLost` if the worker is no longer on the list of workers.
+        """
+        if free < 1 or not entries or not self.read(lambda connection: self._has_due(connection, list(entries))):
+            return []
+        return self.write(lambda connection: self._claim(connection, worker, entries, free))
+
+    def _has_due(self, connection: sa.Connection, agents: list[str]) -> bool:
+        statement = sa.text(f"SELECT 1 FROM swink_runs WHERE {self._due} AND agent IN :agents LIMIT 1")
+        return connection.execute(_expanding(statement, "agents"), {"agents": agents}).first() is not None
+
+    @property
+    def _due(self) -> str:
+        return f"status = 'queued' AND (due <= {self._now} OR due > {self._now} + {_LONGEST_WAIT})"
+
+    def _claim(
+        self, connection: sa.Connection, worker: str, entries: Mapping[str, AgentEntry], free: int
+    ) -> list[Claim]:
+        self._database.gate(connection)
+        lock = self._database.for_update
+        listed = connection.execute(sa.text(f"SELECT 1 FROM swink_workers WHERE id = :id {lock}"), {"id": worker})
+        if listed.first() is None:
+            raise RunLost(f"worker {worker} is no longer on the list of workers")
+        room = _Room(entries, self._running(connection, entries), self._started(connection, entries))
+        chosen: list[int] = []
+        while len(chosen) < free:
+            open_agents = room.open_agents()
+            if not open_agents:
+                break
+            rows = self._candidates(connection, open_agents, room.full_keys(), chosen, free - len(chosen))
+            taken = [row[0] for row in rows if room.take(row[1], row[2])]
+            chosen += taken
+            if not taken:
+                break
+        return [self._take(connection, seq, worker) for seq in chosen]
+
+    def _running(self, connection: sa.Connection, entries: Mapping[str, AgentEntry]) -> Counter[tuple[str, str]]:
+        """The running runs of agents with limits, by agent and key."""
+        limited = [name for name, entry in entries.items() if entry.limit or entry.limit_per_key]
+        if not limited:
+            return Counter()
+        statement = sa.text(
+            "SELECT agent, key, count(*) FROM swink_runs WHERE status = 'running' AND agent IN :agents "
+            "GROUP BY agent, key"
+        )
+        rows = connection.execute(_expanding(statement, "agents"), {"agents": limited})
+        return Counter({(row[0], row[1]): int(row[2]) for row in rows})
+
+    def _started(self, connection: sa.Connection, entries: Mapping[str, AgentEntry]) -> Counter[str]:
+        """The runs of agents with a rate that were started within its time."""
+        started: Counter[str] = Counter()
+        for name, entry in entries.items():
+            if entry.rate is not None:
+                statement = sa.text(
+                    f"SELECT count(*) FROM swink_runs WHERE agent = :agent AND started > {self._now} - :window "
+                    f"AND started <= {self._now}"
+                )
+                values = {"agent": name, "window": int(entry.rate[1] * 1000)}
+                started[name] = int(connection.execute(statement, values).scalar_one())
+        return started
+
+    def _candidates(
+        self,
+        connection: sa.Connection,
+        agents: Sequence[str],
+        full: Mapping[str, Sequence[str]],
+        chosen: Sequence[int],
+        limit: int,
+    ) -> list[tuple[int, str, str]]:
+        values: dict[str, Any] = {"agents": list(agents), "chosen": [*chosen, -1], "limit": limit}
+        where = ""
+        names = ["agents", "chosen"]
+        for index, (agent, keys) in enumerate(full.items()):
+            where += f" AND NOT (agent = :agent{index} AND key IN :keys{index})"
+            values |= {f"agent{index}": agent, f"keys{index}": list(keys)}
+            names.append(f"keys{index}")
+        lock = f"{self._database.for_update} SKIP LOCKED" if self._database.for_update else ""
+        statement = sa.text(
+            f"SELECT seq, agent, key FROM swink_runs WHERE {self._due} AND agent IN :agents AND seq NOT IN :chosen "
+            f"{where} ORDER BY priority, seq LIMIT :limit {lock}"
+        )
+        return [(row[0], row[1], row[2]) for row in connection.execute(_expanding(statement, *names), values)]
+
+    def _take(self, connection: sa.Connection, seq: int, worker: str) -> Claim:
+        statement = sa.text(
+            "UPDATE swink_runs SET status = 'running', epoch = epoch + 1, worker = :worker, attempts = attempts + 1, "
+            f"fruitless = fruitless + 1, started = {self._now}, updated = {self._now} WHERE seq = :seq RETURNING id, "
+            "agent, epoch, priority, attempts, fruitless, failures, position, prompt, answers, ticket, "
+            'after_id AS "after"'
+        )
+        row = connection.execute(statement, {"seq": seq, "worker": worker}).mappings().one()
+        return Claim(**cast("dict[str, Any]", dict(row)))
+
+    def forget_tickets(self, claims: Iterable[Claim]) -> None:
+        """Deletes the tickets of runs that were taken. If that fails, they do no harm."""
+        names = [ticket_id(claim.id, claim.ticket) for claim in claims]
+        self._attempt(lambda: self.tickets.delete(names))
+
+    # -- attempts ----------------------------------------------------------------------------------------------
+
+    def apply(self, connection: sa.Connection, append: Append) -> str | None:
+        """Writes records, and the end of an attempt. Returns the reason if the run is cancelled; raises `RunLost`."""
+        more = ", fruitless = 0, failures = 0" if append.has_reply else ""
+        more += ", prompt = NULL" if append.has_prompt else ""
+        statement = sa.text(
+            f"UPDATE swink_runs SET position = :position, tokens = :tokens, cost = :cost, updated = {self._now}{more} "
+            "WHERE id = :id AND epoch = :epoch AND status = 'running' AND position = :before "
+            "RETURNING cancelled, answers, ticket, priority"
+        )
+        values = {
+            "id": append.run_id,
+            "epoch": append.epoch,
+            "before": append.before,
+            "position": append.position,
+            "tokens": append.tokens,
+            "cost": append.cost,
+        }
+        row = connection.execute(statement, values).mappings().first()
+        if row is None:
+            return self._already_written(connection, append)
+        if append.encoded:
+            connection.execute(
+                sa.text("INSERT INTO swink_records (run, number, line) VALUES (:run, :number, :line)"),
+                values_of(append),
+            )
+        if append.ending is not None:
+            self._end(connection, append, append.ending, cast("Mapping[str, Any]", row))
+        return row["cancelled"]
+
+    def _already_written(self, connection: sa.Connection, append: Append) -> str | None:
+        """An append whose commit was answered by a broken connection may be there."""
+        row = self._row(connection, "epoch, status, position, cancelled", append.run_id)
+        is_ours = row is not None and (row["epoch"], row["position"]) == (append.epoch, append.position)
+        if row is None or not is_ours or (row["status"] == "running") != (append.ending is None):
+            raise RunLost(f"run {append.run_id!r} was taken over: this attempt writes nothing more")
+        return row["cancelled"]
+
+    def _end(self, connection: sa.Connection, append: Append, ending: Ending, row: Mapping[str, Any]) -> None:
+        status, error, pending = ending.status, ending.error, ending.pending
+        if row["cancelled"] is not None:
+            status, error, pending = "cancelled", cancelled_words(row["cancelled"]), "[]"
+        elif status == "waiting":
+            answers = decoded_answers(row["answers"])
+            if any(call_id in answers.get(str(reply), {}) for reply, call_id in ending.asked):
+                status = "queued"  # an answer came meanwhile
+        free = int(ending.is_free)
+        self._set(connection, append.run_id, status=status, worker="", error=error, pending=pending)
+        if free or ending.has_failed:
+            statement = sa.text(
+                "UPDATE swink_runs SET attempts = attempts - :free, fruitless = fruitless - :free, "
+                "failures = failures + :failed WHERE id = :id"
+            )
+            connection.execute(statement, {"free": free, "failed": int(ending.has_failed), "id": append.run_id})
+        if status == "queued":
+            self._queue(connection, append.run_id, row["ticket"] + 1, row["priority"], ending.delay)
+
+    def release(self, run_id: str, epoch: int) -> None:
+        """Hands a run on: the attempt with this epoch writes nothing more."""
+        self.write(lambda connection: self._hand_on(connection, "id = :id AND epoch = :epoch", id=run_id, epoch=epoch))
+
+    def _hand_on(self, connection: sa.Connection, where: str, **values: Any) -> int:
+        statement = sa.text(
+            "UPDATE swink_runs SET status = CASE WHEN cancelled IS NULL THEN 'queued' ELSE 'cancelled' END, "
+            f"epoch = epoch + 1, worker = '', due = 0, ticket = ticket + 1, updated = {self._now}, "
+            "pending = CASE WHEN cancelled IS NULL THEN pending ELSE '[]' END "
+            f"WHERE status = 'running' AND {where} RETURNING id, status, ticket, priority, cancelled"
+        )
+        rows = connection.execute(statement, values).mappings().all()
+        for row in rows:
+            if row["status"] == "queued":
+                self.tickets.add(connection, row["id"], row["ticket"], row["priority"])
+            else:
+                self._set(connection, row["id"], error=cancelled_words(row["cancelled"]))
+        return len(rows)
+
+    # -- workers -----------------------------------------------------------------------------------------------
+
+    def register(self, info: WorkerInfo, lease: float, lock: int) -> None:
+        statement = sa.text(
+            "INSERT INTO swink_workers (id, host, pid, slots, running, agents, beat, seen, lease, lock) VALUES "
+            f"(:id, :host, :pid, :slots, 0, :agents, 0, {self._now}, :lease, :lock)"
+        )
+        values = {
+            "id": info.id,
+            "host": info.host,
+            "pid": info.pid,
+            "slots": info.slots,
+            "agents": msgspec.json.encode(info.agents).decode(),
+            "lease": lease,
+            "lock": lock,
+        }
+        self.write(lambda connection: connection.execute(statement, values))
+
+    def beat(self, worker: str, running: int) -> bool:
+        """Counts up for a worker. Whether it is still on the list."""
+        statement = sa.text(
+            f"UPDATE swink_workers SET beat = beat + 1, seen = {self._now}, running = :running WHERE id = :id "
+            "RETURNING id"
+        )
+        return self.write(
+            lambda connection: connection.execute(statement, {"id": worker, "running": running}).first() is not None
+        )
+
+    def fleet(self, worker: str) -> Fleet:
+        def work(connection: sa.Connection) -> Fleet:
+            listed = connection.execute(sa.text("SELECT id, beat, lease, lock FROM swink_workers"))
+            members = tuple([Member(*row) for row in listed])
+            running = connection.execute(
+                sa.text("SELECT worker, id, cancelled IS NOT NULL FROM swink_runs WHERE status = 'running'")
+            ).all()
+            return Fleet(
+                members,
+                frozenset([row[0] for row in running]),
+                frozenset([row[1] for row in running if row[0] == worker and row[2]]),
+                self.time(connection),
+            )
+
+        return self.read(work)
+
+    def take_over(self, worker: str) -> int:
+        """Hands on the runs of a worker, and takes it off the list; returns how many runs."""
+
+        def work(connection: sa.Connection) -> int:
+            count = self._hand_on(connection, "worker = :worker", worker=worker)
+            connection.execute(sa.text("DELETE FROM swink_workers WHERE id = :id"), {"id": worker})
+            return count
+
+        count = self.write(work)
+        self._database.forget(worker)
+        return count
+
+    # -- the whole ---------------------------------------------------------------------------------------------
+
+    def stats(self) -> FleetStats:
+        def work(connection: sa.Connection) -> FleetStats:
+            by_status = connection.execute(sa.text("SELECT status, count(*) FROM swink_runs GROUP BY status"))
+            counts = {str(row[0]): int(row[1]) for row in by_status}
+            agents = connection.execute(
+                sa.text("SELECT agent, count(*) FROM swink_runs WHERE status = 'queued' GROUP BY agent")
+            )
+            since = connection.execute(sa.text(f"SELECT min(updated) FROM swink_runs WHERE {self._due}")).scalar()
+            now = self.time(connection)
+            workers = connection.execute(sa.text("SELECT * FROM swink_workers ORDER BY id")).mappings().all()
+            return FleetStats(
+                **{status: counts.get(status, 0) for status in STATUSES},
+                lag=0.0 if since is None else max(0, now - int(since)) / 1000,
+                workers=tuple([_worker(cast("Mapping[str, Any]", row)) for row in workers]),
+                queued_agents={row[0]: int(row[1]) for row in agents},
+                version=self.version,
+            )
+
+        return self.read(work)
+
+    def prune(self, days: float) -> int:
+        """Deletes the runs that have been over for so many days, a few at a time; returns how many."""
+        deleted = 0
+        while some := self.write(lambda connection: self._prune_some(connection, days)):
+            names = [name for run_id, ticket in some for name in tickets_of(run_id, ticket)]
+            self._attempt(lambda names=names: self.tickets.delete(names))
+            deleted += len(some)
+        return deleted
+
+    def _prune_some(self, connection: sa.Connection, days: float) -> list[tuple[str, int]]:
+        statement = sa.text(
+            "SELECT id, ticket FROM swink_runs WHERE status IN ('done', 'failed', 'cancelled') "
+            f"AND updated <= {self._now} - :age AND NOT EXISTS (SELECT 1 FROM swink_runs AS later WHERE "
+            "later.after_id = swink_runs.id AND later.position = 0 AND later.status IN ('queued', 'running')) "
+            "LIMIT :limit"
+        )
+        values = {"age": int(days * 86_400_000), "limit": _AT_ONCE}
+        rows = [(str(row[0]), int(row[1])) for row in connection.execute(statement, values)]
+        if rows:
+            ids = {"ids": [run_id for run_id, _ in rows]}
+            connection.execute(_expanding(sa.text("DELETE FROM swink_records WHERE run IN :ids"), "ids"), ids)
+            connection.execute(_expanding(sa.text("DELETE FROM swink_runs WHERE id IN :ids"), "ids"), ids)
+        return rows
+
+
+class _Room:
+    """What the limits of the fleet still allow."""
+
+    def __init__(
+        self, entries: Mapping[str, AgentEntry], running: Counter[tuple[str, str]], started: Counter[str]
+    ) -> None:
+        self._entries = entries
+        self._by_key = running
+        self._by_agent: Counter[str] = Counter()
+        for (agent, _), count in running.items():
+            self._by_agent[agent] += count
+        self._started = started
+
+    def open_agents(self) -> list[str]:
+        return [name for name in self._entries if self._is_open(name)]
+
+    def _is_open(self, agent: str) -> bool:
+        entry = self._entries[agent]
+        if entry.limit is not None and self._by_agent[agent] >= entry.limit:
+            return False
+        return entry.rate is None or self._started[agent] < entry.rate[0]
+
+    def full_keys(self) -> dict[str, list[str]]:
+        full: dict[str, list[str]] = {}
+        for (agent, key), count in self._by_key.items():
+            most = self._entries[agent].limit_per_key
+            if most is not None and count >= most:
+                full.setdefault(agent, []).append(key)
+        return full
+
+    def take(self, agent: str, key: str) -> bool:
+        """Counts a run, if there is room for it."""
+        most = self._entries[agent].limit_per_key
+        if not self._is_open(agent) or (most is not None and self._by_key[agent, key] >= most):
+            return False
+        self._by_agent[agent] += 1
+        self._by_key[agent, key] += 1
+        self._started[agent] += 1
+        return True
+
+
+def cancelled_words(reason: str) -> str:
+    return reason or "the run was cancelled"
+
+
+def _expanding(statement: sa.TextClause, *names: str) -> sa.TextClause:
+    expanding: list[sa.BindParameter[Any]] = [sa.bindparam(name, expanding=True) for name in names]
+    return statement.bindparams(*expanding)
+
+
+def _info(row: Mapping[str, Any]) -> RunInfo:
+    status = cast("RunStatus", row["status"])
+    pending: tuple[PendingCall, ...] = ()
+    if row["pending"] != "[]" and status not in OVER:
+        questions: list[Question] = decoded_questions(row["pending"])
+        pending = still_open(questions, decoded_answers(row["answers"]))
+    return RunInfo(
+        id=row["id"],
+        agent=row["agent"],
+        status=status,
+        key=row["key"],
+        priority=row["priority"],
+        metadata=msgspec.json.decode(row["metadata"]),
+        created=row["created"],
+        updated=row["updated"],
+        attempts=row["attempts"],
+        worker=row["worker"],
+        position=row["position"],
+        pending=pending,
+        error=row["error"],
+        tokens=row["tokens"],
+        cost=row["cost"],
+    )
+
+
+def _worker(row: Mapping[str, Any]) -> WorkerInfo:
+    return WorkerInfo(
+        id=row["id"],
+        host=row["host"],
+        pid=row["pid"],
+        slots=row["slots"],
+        running=row["running"],
+        seen=row["seen"],
+        agents=tuple(msgspec.json.decode(row["agents"])),
+    )

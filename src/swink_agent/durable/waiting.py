@@ -1,0 +1,127 @@
+"""Calls that wait in a durable run, and their answers, as the run's row keeps them.
+
+A question is known by the position of the reply that asked it and by the id of its call: ids recur, and a page that
+was left open must not answer a later question. Answers stay in the row; the first for a question counts.
+
+Owns both forms as JSON. `core.pending` says which answers fit a call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from swink_agent.core.approval import Approve, ApproveWith, PendingCall, Reject
+from swink_agent.core.pending import Answer, waiting_calls
+from swink_agent.core.tool import AgentToolResult
+from swink_agent.core.types import AgentMessage, AssistantMessage
+from swink_agent.core.values.decoders import json_decoder
+from swink_agent.core.values.value import Value
+from swink_agent.memory import Fold
+from swink_agent.memory.log.records import as_json
+
+
+class Question(Value, frozen=True):
+    """A call that waits: `reply` is the position of its reply, `is_once` whether its id occurred once in the run."""
+
+    call: PendingCall
+    reply: int
+    is_once: bool = True
+
+
+class GivenAnswer(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """An answer, who gave it, when (by the store's clock, in milliseconds), and which attempt to give it that was."""
+
+    kind: str
+    arguments: dict[str, Any] | None = None
+    note: str = ""
+    reason: str = ""
+    result: AgentToolResult | None = None
+    by: str = ""
+    at: int = 0
+    token: str = ""
+
+    @property
+    def answer(self) -> Answer:
+        match self.kind:
+            case "approve":
+                return Approve()
+            case "approve_with":
+                return ApproveWith(self.arguments or {}, self.note)
+            case "result" if self.result is not None:
+                return self.result
+            case _:
+                return Reject(self.reason)
+
+
+Answers: TypeAlias = dict[str, dict[str, GivenAnswer]]
+"""By the position of the reply, as text, and by the id of the call."""
+
+
+def given_answer(answer: Answer, *, by: str, token: str) -> GivenAnswer:
+    match answer:
+        case ApproveWith():
+            return GivenAnswer(kind="approve_with", arguments=answer.arguments, note=answer.note, by=by, token=token)
+        case Reject():
+            return GivenAnswer(kind="reject", reason=answer.reason, by=by, token=token)
+        case AgentToolResult():
+            return GivenAnswer(kind="result", result=answer, by=by, token=token)
+        case Approve() | bool():
+            return GivenAnswer(kind="approve", by=by, token=token)
+
+
+def questions_in(fold: Fold) -> list[Question]:
+    """The calls that wait, by what is on record."""
+    messages = fold.messages
+    reply, waiting = waiting_calls(messages)
+    if reply is None:
+        return []
+    at = next(index for index in range(len(messages) - 1, -1, -1) if messages[index] is reply)
+    position = fold.numbers[at] or 0
+    counts = _calls_of(messages)
+    return [
+        Question(structs.replace(call, position=position), position, counts[one.call.id] == 1)
+        for one in waiting
+        for call in one.calls()
+    ]
+
+
+def _calls_of(messages: Sequence[AgentMessage]) -> Counter[str]:
+    return Counter(call.id for message in messages if type(message) is AssistantMessage for call in message.tool_calls)
+
+
+def encoded_questions(questions: Iterable[Question]) -> str:
+    return as_json(list(questions)).decode()
+
+
+def decoded_questions(text: str) -> list[Question]:
+    return json_decoder(list[Question]).decode(text)
+
+
+def encoded_answers(answers: Answers) -> str:
+    return as_json(answers).decode()
+
+
+def decoded_answers(text: str) -> Answers:
+    return json_decoder(Answers).decode(text) if text != "{}" else {}
+
+
+def answer_to(question: Question, answers: Answers) -> GivenAnswer | None:
+    """The answer that counts for a question. The reply's position is compared first: ids recur."""
+    return answers.get(str(question.reply), {}).get(question.call.call_id)
+
+
+def note_of(question: Question, given: GivenAnswer) -> dict[str, Any]:
+    """What is put on record of an answer."""
+    data: Mapping[str, Any] = msgspec.to_builtins(given)
+    fields = {name: value for name, value in data.items() if name != "token"}
+    return {"call_id": question.call.call_id, "name": question.call.name, "position": question.reply, **fields}
+
+
+def still_open(questions: Iterable[Question], answers: Answers) -> tuple[PendingCall, ...]:
+    """The calls that nobody has answered."""
+    return tuple([question.call for question in questions if answer_to(question, answers) is None])

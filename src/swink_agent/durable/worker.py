@@ -1,0 +1,404 @@
+"""A worker: takes queued runs of the agents that it has, and runs them in its event loop.
+
+    takes       whenever a ticket comes, a slot becomes free, or `poll` seconds have passed
+    counts up   while its event loop runs; others take over who stops counting for `lease` seconds, by their own clocks
+    looks       which workers are dead, and hands on their runs; which of its own runs were cancelled, or stand still
+    drains      takes nothing more; each run ends its turn and goes back to the queue
+
+A worker is alive while it holds a lock that dies with its process. No two clocks are compared.
+
+Owns the slots and the loops. `attempt` runs one run, and `store` decides which runs may be taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from swink_agent.core.types import CustomMessage
+
+from .attempt import Attempt
+from .engine import Listener
+from .errors import DurableError, StoreUnavailable
+from .info import WorkerInfo
+from .registry import AgentEntry
+from .store.connecting import Lock, is_outage
+from .store.store import Claim, Fleet, Store
+from .store.writing import RunLost
+
+log = logging.getLogger("swink_agent")
+T = TypeVar("T")
+
+_LOOK = 0.5
+"""Seconds between two looks at the other workers: one that died is taken over within two seconds."""
+_PRUNE = 3600.0
+_PATIENCE = 30.0
+_CLOCK_SET_BACK = 5_000
+"""Milliseconds by which the store's clock must be behind for that not to be the time that reading it took."""
+
+
+class Worker:
+    """Runs runs, inside `async with`. A process has one worker at a time.
+
+    `drain` may be called from a signal handler of the event loop; `abandon` too, to leave at once.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        entries: Mapping[str, AgentEntry],
+        *,
+        slots: int = 8,
+        poll: float = 0.5,
+        lease: float = 30,
+        drain: float = 30,
+        types: Sequence[type[CustomMessage]] = (),
+        keep_days: float | None = None,
+    ) -> None:
+        if slots < 1:
+            raise ValueError(f"a worker has at least one slot, not {slots}")
+        for name, value in (("poll", poll), ("lease", lease)):
+            if not value > 0:
+                raise ValueError(f"{name} must be a positive number of seconds, not {value!r}")
+        if not entries:
+            raise DurableError("this worker has no agents: register at least one with @durable.agent")
+        self.id = ""
+        """The worker's id, which others see. It changes if others have taken the worker for dead."""
+        self.slots = slots
+        self._store = store
+        self._entries = dict(entries)
+        self._poll, self._lease, self._drain_seconds = poll, lease, drain
+        self._types = tuple(types)
+        self._keep_days = keep_days
+        self._attempts: dict[str, Attempt] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loops: list[asyncio.Task[None]] = []
+        self._unreleased: dict[str, int] = {}
+        """Runs that could not be handed on yet, with their epochs."""
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._is_draining = False
+        self._is_abandoned = asyncio.Event()
+        self._lock: Lock | None = None
+        self._listener: Listener | None = None
+        self._beats: dict[str, tuple[int, float]] = {}
+        self._offset = 0
+        self.takeovers = 0
+        """How many workers this one has taken over."""
+
+    @property
+    def running(self) -> int:
+        """How many runs it has."""
+        return len(self._attempts)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(sorted(self._entries))
+
+    # -- its life ----------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Worker:
+        loop = asyncio.get_running_loop()
+        try:
+            await self._join()
+            self._listener = await self._call(
+                lambda: Listener(self._store.database.engine_url, self.id, lambda run_id: _tell(loop, self._wake.set))
+            )
+        except BaseException:
+            await self._leave()
+            raise
+        self._loops = [asyncio.create_task(self._take_runs()), asyncio.create_task(self._look_around())]
+        if self._keep_days is not None:
+            self._loops.append(asyncio.create_task(self._prune(self._keep_days)))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.drain()
+        try:
+            async with asyncio.timeout(self._drain_seconds):
+                await self.wait()
+        except TimeoutError:
+            pass
+        finally:
+            await asyncio.shield(asyncio.ensure_future(self._stop()))
+
+    def drain(self) -> None:
+        """Takes nothing more; each run ends its turn and goes back to the queue."""
+        self._is_draining = True
+        self._wake.set()
+
+    def abandon(self) -> None:
+        """Takes nothing more, and hands on its runs at once."""
+        self.drain()
+        self._is_abandoned.set()
+
+    async def wait(self) -> None:
+        """Returns when the worker was told to stop, and has no runs left or is to abandon them."""
+        while not self._is_draining:
+            await self._wake.wait()
+            if not self._is_draining:
+                await asyncio.sleep(0.05)  # the loop that takes runs clears the event
+        waits = [asyncio.ensure_future(self._idle.wait()), asyncio.ensure_future(self._is_abandoned.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+
+    async def _stop(self) -> None:
+        """Hands on what is left, before the worker leaves the list of workers."""
+        for task in self._loops:
+            task.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        for attempt in list(self._attempts.values()):
+            self._hand_on(attempt)
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_PATIENCE)
+            for task in self._tasks:
+                task.cancel()
+        await self._release_all()
+        await self._leave()
+
+    async def _join(self) -> None:
+        """Takes a lock and a place on the list of workers, under a new id."""
+        host = socket.gethostname()
+        worker_id = f"{host.partition('.')[0][:40] or 'worker'}-{os.getpid()}-{secrets.token_hex(3)}"
+        number = random.SystemRandom().randrange(1, 2**31 - 1)
+        info = WorkerInfo(
+            id=worker_id, host=host, pid=os.getpid(), slots=self.slots, running=0, seen=0, agents=self.agents
+        )
+
+        def join() -> tuple[Lock, Fleet]:
+            self._store.read(lambda connection: None)  # makes the tables
+            lock = self._store.database.hold(worker_id, number)
+            try:
+                self._store.register(info, self._lease, number)
+                return lock, self._store.fleet(worker_id)
+            except BaseException:
+                lock()
+                raise
+
+        self._lock, fleet = await self._call(join)
+        self.id = worker_id
+        self._set_clock(fleet.now)
+
+    async def _leave(self) -> None:
+        try:
+            if self.id:
+                await self._call(lambda: self._store.take_over(self.id))
+        except StoreUnavailable as error:
+            log.warning("worker %s could not take itself off the list: %s", self.id, error)
+        if self._lock is not None:
+            await self._call(self._lock)
+            self._lock = None
+        if self._listener is not None:
+            await self._call(self._listener.close)
+            self._listener = None
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._store.threads, work)
+
+    def _set_clock(self, now: int) -> None:
+        """Takes the store's time. It was true when it was read, a little earlier: the latest is the most exact."""
+        offset = now - int(time.monotonic() * 1000)
+        if offset > self._offset or self._offset - offset > _CLOCK_SET_BACK:
+            self._offset = offset
+
+    def _clock(self) -> int:
+        """The store's time in milliseconds. It goes on evenly whatever happens to the clock of this machine."""
+        return int(time.monotonic() * 1000) + self._offset
+
+    # -- taking runs -------------------------------------------------------------------------------------------
+
+    async def _take_runs(self) -> None:
+        while not self._is_draining:
+            self._wake.clear()
+            free = self.slots - len(self._attempts)
+            if free > 0:
+                claims = await self._claimed(free)
+                for claim in claims:
+                    self._start(claim)
+                if claims:
+                    self._forget_tickets(claims)
+            try:
+                async with asyncio.timeout(self._poll * random.uniform(0.9, 1.1)):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _claimed(self, free: int) -> list[Claim]:
+        try:
+            return await self._call(lambda: self._store.claim(self.id, self._entries, free))
+        except RunLost:
+            return []  # others took this worker for dead: it joins again at its next beat
+        except DurableError as error:
+            log.warning("worker %s cannot take runs: %s", self.id, error)
+            return []
+
+    def _start(self, claim: Claim) -> None:
+        if self._is_draining:
+            self._unreleased[claim.id] = claim.epoch
+            return
+        attempt = Attempt(
+            self._store,
+            claim,
+            self._entries[claim.agent],
+            types=self._types,
+            clock=self._clock,
+            is_draining=lambda: self._is_draining,
+        )
+        self._attempts[claim.id] = attempt
+        self._idle.clear()
+        self._own(asyncio.create_task(self._run(attempt), name=f"run {claim.id}"))
+
+    def _own(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, attempt: Attempt) -> None:
+        claim = attempt.claim
+        is_in_order = False
+        try:
+            is_in_order = await attempt.run()
+        finally:
+            if not is_in_order:
+                self._unreleased[claim.id] = claim.epoch
+            if self._attempts.get(claim.id) is attempt:
+                del self._attempts[claim.id]
+            if not self._attempts:
+                self._idle.set()
+            self._wake.set()
+
+    def _forget_tickets(self, claims: Sequence[Claim]) -> None:
+        async def forget() -> None:
+            try:
+                await self._call(lambda: self._store.forget_tickets(claims))
+            except Exception as error:
+                log.debug("tickets were not deleted: %s", error)
+
+        self._own(asyncio.create_task(forget()))
+
+    # -- looking around ----------------------------------------------------------------------------------------
+
+    async def _look_around(self) -> None:
+        beat_every = min(2.0, self._lease / 4)
+        last_beat = float("-inf")
+        while True:
+            now = time.monotonic()
+            try:
+                if now - last_beat >= beat_every:
+                    last_beat = now
+                    await self._beat()
+                await self._look()
+                await self._release_all()
+            except DurableError as error:
+                log.warning("worker %s cannot look around: %s", self.id, error)
+            except Exception as error:
+                if not is_outage(error):
+                    log.exception("worker %s", self.id)
+            await asyncio.sleep(min(_LOOK, beat_every))
+
+    async def _beat(self) -> None:
+        running = len(self._attempts)
+        is_held = await self._call(self._store.database.is_held)
+        if is_held and await self._call(lambda: self._store.beat(self.id, running)):
+            return
+        log.warning("worker %s was taken for dead, or lost its lock: it joins again", self.id)
+        for attempt in list(self._attempts.values()):
+            self._hand_on(attempt)
+        await self._release_all()
+        await self._call(lambda: self._store.take_over(self.id))
+        if self._lock is not None:
+            await self._call(self._lock)
+            self._lock = None
+        await self._join()
+
+    async def _look(self) -> None:
+        fleet = await self._call(lambda: self._store.fleet(self.id))
+        self._set_clock(fleet.now)
+        for run_id in fleet.cancelled:
+            if (attempt := self._attempts.get(run_id)) is not None:
+                attempt.abort()
+        now = asyncio.get_running_loop().time()
+        for attempt in list(self._attempts.values()):
+            if attempt.progressed and now - attempt.progressed > attempt.entry.progress:
+                log.warning(
+                    "run %s has recorded nothing for %g s: it is handed on", attempt.claim.id, attempt.entry.progress
+                )
+                self._hand_on(attempt)
+        for worker in await self._dead(fleet):
+            count = await self._call(lambda worker=worker: self._store.take_over(worker))
+            self.takeovers += 1
+            self._beats.pop(worker, None)
+            log.info("worker %s is dead or stands still: %d of its runs are queued again", worker, count)
+            self._wake.set()
+
+    async def _dead(self, fleet: Fleet) -> list[str]:
+        """The workers that hold no lock, or whose counter stands still by our clock, or that are not listed at all."""
+        others = [member for member in fleet.members if member.id != self.id]
+        alive = (
+            await self._call(lambda: self._store.database.alive([(member.id, member.lock) for member in others]))
+            if others
+            else set[str]()
+        )
+        now = time.monotonic()
+        dead = [owner for owner in fleet.owners if owner != self.id and owner not in {one.id for one in others}]
+        known: dict[str, tuple[int, float]] = {}
+        for member in others:
+            beat, since = self._beats.get(member.id, (member.beat, now))
+            if beat != member.beat:
+                since = now
+            known[member.id] = member.beat, since
+            if member.id not in alive or now - since > member.lease:
+                dead.append(member.id)
+        self._beats = known
+        return dead
+
+    # -- handing on --------------------------------------------------------------------------------------------
+
+    def _hand_on(self, attempt: Attempt) -> None:
+        """Ends an attempt without another record; its run is queued again as it is on record."""
+        claim = attempt.claim
+        self._unreleased[claim.id] = claim.epoch
+        attempt.leave()
+        if self._attempts.get(claim.id) is attempt:
+            del self._attempts[claim.id]
+        if not self._attempts:
+            self._idle.set()
+
+    async def _release_all(self) -> None:
+        """Hands on the runs that this worker has given up. What cannot be written is tried again."""
+        for run_id, epoch in list(self._unreleased.items()):
+            try:
+                await self._call(lambda run_id=run_id, epoch=epoch: self._store.release(run_id, epoch))
+            except StoreUnavailable as error:
+                log.warning("run %s cannot be handed on yet: %s", run_id, error)
+                return
+            if self._unreleased.get(run_id) == epoch:
+                del self._unreleased[run_id]
+
+    async def _prune(self, days: float) -> None:
+        while True:
+            await asyncio.sleep(random.uniform(0.5, 1.0) * _PRUNE)
+            try:
+                await self._call(lambda: self._store.prune(days))
+            except Exception as error:
+                log.warning("runs that are over could not be deleted: %s", error)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, call: Callable[[], Any]) -> None:
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:
+        pass  # the event loop is closed

@@ -1,0 +1,243 @@
+"""The user's own status line: a program of theirs that gets facts as JSON and prints one line.
+
+Owns when the program runs, for how long, how much it may print, and how its line is made safe. It runs in a thread, one
+at a time, when a fact has changed, and at most once in a second. The screen never waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from swink_agent.rendering.escaping import safe_display
+from swink_agent.sandbox.starting import check_words, start_program
+
+if TYPE_CHECKING:
+    from swink_agent.app.talk.conversation import Conversation
+    from swink_agent.app.talk.options import TalkOptions
+
+_INTERVAL = 1.0
+"""Least seconds between two starts."""
+_PATIENCE = 2.0
+"""Seconds that the program has."""
+_MOST_PRINTED = 64 * 1024
+_LONGEST_LINE = 500
+_LONGEST_REASON = 200
+_STYLES = re.compile(r"\x1b\[[0-9;:]*m")
+_LOOK = 0.05
+_UNIMPORTANT = ("seconds",)
+"""Facts that change all the time: they alone are not a reason to run the program again."""
+
+
+class StatusProblem(Exception):
+    """The program gave no line; its text says why."""
+
+
+class OwnStatus:
+    """Runs the program when facts change, and has its last line.
+
+    `outside` gives the folders that commands may write: no program from there is started. `on_change` is called in the
+    event loop when the line is another one, and `on_problem` once, with the first reason why there is none.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        outside: Callable[[], Sequence[str]],
+        redact: Callable[[str], str],
+        on_change: Callable[[], None],
+        on_problem: Callable[[str], None],
+        environ: Mapping[str, str] = os.environ,
+        interval: float = _INTERVAL,
+        patience: float = _PATIENCE,
+    ) -> None:
+        self._argv = [os.path.expanduser(word) for word in argv]
+        self._outside = outside
+        self._redact = redact
+        self._on_change = on_change
+        self._on_problem = on_problem
+        self._environ = environ
+        self._interval = interval
+        self._patience = patience
+        self.text = ""
+        """The last line; empty if there is none, and the usual status is to be shown."""
+        self._told: dict[str, Any] | None = None
+        self._next: Mapping[str, Any] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began = -self._interval
+        self._has_complained = False
+        self._is_closed = False
+
+    def tell(self, facts: Mapping[str, Any]) -> None:
+        """Takes the facts of now. Returns at once; the program runs soon, if one of them has changed."""
+        known = {name: value for name, value in facts.items() if name not in _UNIMPORTANT}
+        if known == self._told or self._is_closed:
+            return
+        self._told, self._next = known, facts
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def settled(self) -> str:
+        """The line for the facts that were told last."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+        return self.text
+
+    def close(self) -> None:
+        """Ends the program, if it runs."""
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+        if self._process is not None:
+            _end(self._process)
+
+    async def _work(self) -> None:
+        try:
+            while self._next is not None:
+                await asyncio.sleep(self._began + self._interval - time.monotonic())
+                facts, self._next = self._next, None
+                self._began = time.monotonic()
+                await self._run(facts)
+        finally:
+            self._task = None
+
+    async def _run(self, facts: Mapping[str, Any]) -> None:
+        given = msgspec.json.encode(facts) + b"\n"
+        try:
+            line = await asyncio.to_thread(self._line, given)
+        except StatusProblem as problem:
+            line = ""
+            if not self._has_complained and not self._is_closed:
+                self._has_complained = True
+                self._on_problem(self._redact(f"status_line ({self._argv[0]}): {problem}"))
+        if line != self.text and not self._is_closed:
+            self.text = line
+            self._on_change()
+
+    def _line(self, given: bytes) -> str:
+        outside = self._outside()
+        try:
+            check_words(self._argv[1:], outside=outside)
+            self._process = start_program(
+                self._argv,
+                outside=outside,
+                environ=self._environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                new_session=True,
+            )
+        except OSError as error:
+            why = error.strerror or error
+            raise StatusProblem(f"{error.filename or 'it'} cannot be started: {why}") from None
+        with self._process as process:
+            if self._is_closed:
+                _end(process)
+            try:
+                printed, complaint = _exchange(process, given, self._patience)
+            finally:
+                if process.poll() is None:
+                    _end(process)
+        if process.returncode:
+            first = f": {_shown(complaint)}" if complaint.strip() else ""
+            raise StatusProblem(f"it ended with exit code {process.returncode}{first}"[:_LONGEST_REASON])
+        return self._redact(_shown(printed))
+
+
+def _exchange(process: subprocess.Popen[bytes], given: bytes, patience: float) -> tuple[bytes, bytes]:
+    """What the program prints to stdout and stderr until it ends. Raises `StatusProblem` if it is too much or late."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with suppress(OSError):  # a program need not read
+        os.set_blocking(process.stdin.fileno(), False)
+        os.write(process.stdin.fileno(), given)
+    with suppress(OSError):
+        process.stdin.close()
+    deadline = time.monotonic() + patience
+    read: dict[int, bytes] = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
+    with selectors.DefaultSelector() as selector:
+        for fd in read:
+            selector.register(fd, selectors.EVENT_READ)
+        while True:
+            has_ended = process.poll() is not None  # before the read: then nothing of its own is missing
+            ready = selector.select(0 if has_ended else _LOOK)
+            for key, _ in ready:
+                data = os.read(key.fd, 8192)
+                read[key.fd] += data
+                if not data:
+                    selector.unregister(key.fd)
+            if sum(map(len, read.values())) > _MOST_PRINTED:
+                raise StatusProblem(f"it printed more than {_MOST_PRINTED // 1024} KB")
+            if has_ended and not any(key.fd in read for key, _ in ready):
+                return read[process.stdout.fileno()], read[process.stderr.fileno()]
+            if time.monotonic() > deadline:
+                raise StatusProblem(f"it took more than {patience:g} s")
+            if not selector.get_map():
+                time.sleep(_LOOK)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _shown(data: bytes) -> str:
+    """The first line, without colours, and with all other control characters written out."""
+    line = data.decode("utf-8", "replace").strip("\r\n").split("\n", 1)[0]
+    return safe_display(_STYLES.sub("", line).strip(), _LONGEST_LINE)
+
+
+def own_status(
+    options: TalkOptions, talk: Conversation, on_change: Callable[[], None], environ: Mapping[str, str]
+) -> OwnStatus | None:
+    """The status line that the settings ask for; `None` if they ask for none."""
+    argv: tuple[str, ...] = options.opening.settings.value("status_line")
+    if not argv:
+        return None
+    return OwnStatus(
+        argv,
+        outside=lambda: talk.opening.writable,
+        redact=lambda text: text if talk.opened is None else talk.opened.redactor.redact(text),
+        on_change=on_change,
+        on_problem=lambda text: talk.notice(f"{text}; the usual status is shown", "warning"),
+        environ=environ,
+    )
+
+
+def status_facts(talk: Conversation, columns: int) -> dict[str, Any]:
+    """What the program is told. New names may be added; those that there are keep their meaning."""
+    info = None if talk.opened is None else talk.opened.session.info
+    done = sum([item.status == "done" for item in talk.todo])
+    return {
+        "version": 1,
+        "folder": str(talk.opening.folder),
+        "branch": talk.branch,
+        "session": None if info is None else {"id": info.id, "title": info.title},
+        "model": talk.model,
+        "mode": talk.mode.lower(),
+        "state": talk.state,
+        "approve": talk.approve,
+        "tokens": talk.tokens,
+        "cost": talk.cost,
+        "fill": round(talk.fill, 4),
+        "window": talk.usage.estimate[1],
+        "turn": talk.usage.turns,
+        "seconds": round(talk.elapsed, 1),
+        "hosts": list(talk.hosts),
+        "tasks": len(talk.tasks),
+        "todo": {"done": done, "total": len(talk.todo)},
+        "columns": columns,
+    }

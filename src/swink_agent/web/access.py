@@ -1,0 +1,197 @@
+"""Who may ask: the names under which the server is reached, the sites that may send requests, and the token.
+
+Owns these checks, in their order, the cookie, and the headers of every answer. What a person may do with a session is
+decided behind this.
+
+Browsers send the cookies of a host to every port of it, so the cookie is bound to a path that nobody can guess: another
+server on this machine is not sent it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Collection
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from .problems import Problem
+
+CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; worker-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+_HOW = "start with the address that `swink web` printed, or send `Authorization: Bearer TOKEN`"
+_MAY_SEND = "authorization, content-type, last-event-id"
+
+
+class Access:
+    """The checks of one server.
+
+    `token` is the secret that people and programs have; without one, the application itself decides who may ask.
+    `hosts` are names, with or without a port, and `origins` are addresses of sites, besides this machine's own.
+    """
+
+    def __init__(
+        self, *, token: str | None = None, hosts: Collection[str] = (), origins: Collection[str] = (), port: int = 0
+    ) -> None:
+        self.token = token
+        self.key = secrets.token_urlsafe(16) if token is not None else ""
+        """The unguessable part of every page's path."""
+        self.port = port
+        self._cookie = secrets.token_urlsafe(32)
+        self._hosts = {host.lower() for host in hosts}
+        self._origins = {origin.lower().rstrip("/") for origin in origins}
+
+    def __repr__(self) -> str:
+        return "<Access>"
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of every page's path."""
+        return f"/{self.key}" if self.key else ""
+
+    @property
+    def cookie_name(self) -> str:
+        return f"swink_{self.port}"
+
+    # -- the checks, in their order ------------------------------------------------------------------------------
+
+    def check_host(self, request: web.Request) -> None:
+        """Raises 421 for a name that is not ours: a page whose name was made to lead here has that of its own."""
+        host = request.headers.get("host", "").lower()
+        if len(request.headers.getall("host", [])) != 1 or not self._is_ours(host, request):
+            raise Problem(421, "host", "this server is not reached under that name: --allow-host adds one")
+
+    def _is_ours(self, host: str, request: web.Request) -> bool:
+        name, port = _split(host)
+        if not name:
+            return False
+        if name in self._hosts or f"{name}:{port or _standard_port(request)}" in self._hosts:
+            return True
+        return name in _LOOPBACK and (port or _standard_port(request)) == _our_port(request)
+
+    def check_origin(self, request: web.Request) -> None:
+        """Raises 403 for a request that another site's page sends."""
+        origin = request.headers.get("origin")
+        if origin is not None and not self._is_allowed(origin, request):
+            raise Problem(403, "origin", "pages of another site may not send requests here: --allow-origin adds one")
+        site = request.headers.get("sec-fetch-site", "").lower()
+        if site in ("cross-site", "same-site") and origin is None:
+            is_navigation = request.method == "GET" and request.headers.get("sec-fetch-mode", "").lower() == "navigate"
+            if not is_navigation:
+                raise Problem(403, "origin", "pages of another site may not use what is here")
+
+    def _is_allowed(self, origin: str, request: web.Request) -> bool:
+        given = origin.lower()
+        if given in self._origins:
+            return True
+        host = request.headers.get("host", "").lower()
+        return given in (f"http://{host}", f"https://{host}")
+
+    def check_token(self, request: web.Request, *, is_keyed: bool) -> None:
+        """Raises 401 without the token or the cookie, and 403 for a change by cookie that names no origin."""
+        if self.token is None or self._has_bearer(request):
+            return
+        given = request.cookies.get(self.cookie_name, "") if is_keyed else ""
+        if not hmac.compare_digest(given.encode(), self._cookie.encode()):
+            raise Problem(401, "token", f"the token is missing or wrong: {_HOW}", {"www-authenticate": "Bearer"})
+        if request.method in CHANGING and "origin" not in request.headers:
+            raise Problem(403, "origin", "a change by cookie needs the header Origin, which browsers send")
+
+    def _has_bearer(self, request: web.Request) -> bool:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and self.is_token(given.strip())
+
+    def is_token(self, given: str) -> bool:
+        """Compares in constant time."""
+        wanted = (self.token or "").encode()
+        return bool(wanted) and hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted)
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    def entered(self, request: web.Request, page: str) -> web.Response:
+        """Answers the address with the token: the page beneath the key, and the cookie for it."""
+        response = web.Response(status=303, headers={"location": f"{self.prefix}{page}"})
+        response.set_cookie(
+            self.cookie_name,
+            self._cookie,
+            path=self.prefix,
+            httponly=True,
+            samesite="Strict",
+            secure=request.secure,
+        )
+        return response
+
+    def preflight(self, request: web.Request) -> web.Response | None:
+        """Answers a browser that asks whether another site may send a request; `None` if it is not that."""
+        if request.method != "OPTIONS" or "access-control-request-method" not in request.headers:
+            return None
+        if request.headers.get("origin", "").lower() not in self._origins:
+            return None
+        return web.Response(
+            status=204,
+            headers={
+                "access-control-allow-methods": "GET, POST, PATCH, DELETE",
+                "access-control-allow-headers": _MAY_SEND,
+                "access-control-max-age": "600",
+            },
+        )
+
+    async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Adds what every answer has."""
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers.setdefault("cache-control", "no-store")
+        response.headers["server"] = "swink"
+        origin = request.headers.get("origin", "")
+        if origin.lower() in self._origins:
+            response.headers["access-control-allow-origin"] = origin
+            response.headers["access-control-expose-headers"] = "location"
+            response.headers["cross-origin-resource-policy"] = "cross-origin"
+            response.headers["vary"] = "Origin"
+
+
+def _split(host: str) -> tuple[str, int | None]:
+    """The name and the port of a `Host`; an empty name for what is not one."""
+    try:
+        parts = urlsplit(f"//{host}")
+        port = parts.port
+    except ValueError:
+        return "", None
+    if parts.path or parts.query or parts.fragment or "@" in host or any(letter.isspace() for letter in host):
+        return "", None
+    name = host[: host.rindex(":")] if port is not None else host.removesuffix(":")
+    return name, port
+
+
+def _standard_port(request: web.Request) -> int:
+    return 443 if request.secure else 80
+
+
+def _our_port(request: web.Request) -> int:
+    transport = request.transport
+    address: Any = None if transport is None else transport.get_extra_info("sockname")
+    return address[1] if isinstance(address, tuple) else -1  # pyright: ignore[reportUnknownVariableType]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,192 @@
+"""The server as an aiohttp application: checks, routes and pages around a `Site`.
+
+Owns the order in which a request is checked and how every error is answered. `app` is for applications with agents of
+their own, `standard_app` for `swink web`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aiohttp import web
+
+from swink_agent.adapters.kit.server_log import quoted
+from swink_agent.memory import JsonlSessionStore, SessionStore
+
+from .access import CHANGING, Access
+from .embedded import AgentTalk, MakeAgentFn
+from .problems import Problem, problem_of
+from .rooms import Room
+from .routes.asking import Asked, Route, read_body, read_query
+from .routes.table import ROUTES
+from .site import API, AuthorizeFn, Site
+from .talks import Talk
+
+if TYPE_CHECKING:
+    from swink_agent.evals import EvalStore
+
+log = logging.getLogger("swink_agent")
+
+MAX_UPLOAD = 20 * 1024 * 1024
+MAX_READERS = 512
+SITE: web.AppKey[Site] = web.AppKey("site", Site)
+_Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def app(
+    make_agent: MakeAgentFn,
+    *,
+    authorize: AuthorizeFn,
+    store: SessionStore | None = None,
+    durable: Any = None,
+    evals: EvalStore | None = None,
+    page: bool = True,
+    hosts: Collection[str] = (),
+    origins: Collection[str] = (),
+    max_upload: int = MAX_UPLOAD,
+    max_readers: int = MAX_READERS,
+) -> web.Application:
+    """The pages and routes of `swink web` for an application's own agents; also as a sub-application.
+
+    `make_agent(context)` returns the agent of a session when it is opened. `authorize(request, action, session)`
+    returns the name of who asks, or `None` if they may not; actions are `read`, `write`, `answer`, `delete`, `operate`.
+    Requests are taken under the names of this machine and those of `hosts`; pages of `origins` may send some too.
+    """
+    sessions = JsonlSessionStore() if store is None else store
+
+    async def open_talk(room: Room, by: str) -> Talk:
+        return await AgentTalk.open(room, sessions, make_agent, by)
+
+    site = Site(
+        access=Access(hosts=hosts, origins=origins),
+        authorize=authorize,
+        store=sessions,
+        open_talk=open_talk,
+        durable=durable,
+        evals=evals,
+        max_upload=max_upload,
+        max_readers=max_readers,
+    )
+    return application(site, page=page)
+
+
+def application(site: Site, *, page: bool = True) -> web.Application:
+    """The application around a site, which it closes at its end."""
+    made = web.Application(middlewares=[_checked], client_max_size=site.max_upload)
+    made[SITE] = site
+    prefixes = ["", site.access.prefix] if site.access.key else [""]
+    for prefix in prefixes:
+        for route in ROUTES:
+            made.router.add_route(route.method, f"{prefix}{API}/{route.path}", _handler(site, route))
+        made.router.add_get(f"{prefix}/health", _healthy)
+        _add_agui(made, site, prefix)
+    if page:
+        from .pages import add_pages
+
+        for prefix in prefixes:
+            add_pages(made, site, prefix)
+    made.on_response_prepare.append(site.access.add_headers)
+    made.on_shutdown.append(_closed)
+    return made
+
+
+async def _closed(made: web.Application) -> None:
+    await made[SITE].close()
+
+
+async def _healthy(_: web.Request) -> web.Response:
+    return web.json_response({"status": "ok"})
+
+
+_healthy.is_open = True  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def _add_agui(made: web.Application, site: Site, prefix: str) -> None:
+    async def run(request: web.Request) -> web.StreamResponse:
+        from .agui import serve
+
+        return await serve(site, request)
+
+    made.router.add_post(f"{prefix}/agui", run)
+
+
+def _handler(site: Site, route: Route) -> _Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        by = await site.authorized(request, route.action, request.match_info.get("session"))
+        query = read_query(request, route.query)
+        body = None if route.body is None else await read_body(request, route.body)
+        return await route.handle(Asked(site, request, by, query, body))
+
+    return handle
+
+
+# -- every request -----------------------------------------------------------------------------------------------
+
+
+@web.middleware
+async def _checked(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    site = request.app[SITE]
+    try:
+        return await _answer(site, request, handler)
+    except (ConnectionError, asyncio.CancelledError):
+        raise
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        problem = _of_http(error)
+    except Exception as error:
+        problem = problem_of(error)
+        if problem is None:
+            log.error("a request failed in the server itself: %s", type(error).__name__, exc_info=error)
+            problem = Problem(500, "failed", "the server failed; its log says why")
+    return _refused(site, request, problem)
+
+
+async def _answer(site: Site, request: web.Request, handler: _Handler) -> web.StreamResponse:
+    access = site.access
+    path = request.path
+    if _is(request, "is_open"):
+        return await handler(request)
+    access.check_host(request)
+    access.check_origin(request)
+    if (preflight := access.preflight(request)) is not None:
+        return preflight
+    if access.token is not None and request.method == "GET" and "token" in request.query and _is(request, "is_page"):
+        if access.is_token(request.query["token"]):
+            return access.entered(request, path.removeprefix(access.prefix) or "/")
+        raise Problem(401, "token", "the token in this address is wrong: use the one that `swink web` printed last")
+    access.check_token(request, is_keyed=bool(access.key) and path.startswith(f"{access.prefix}/"))
+    if request.method in CHANGING:  # what was begun is done, although the client may leave
+        return await asyncio.shield(asyncio.ensure_future(handler(request)))
+    return await handler(request)
+
+
+def _is(request: web.Request, mark: str) -> bool:
+    """Whether the handler of a request has a mark: `is_open` for everybody, `is_page` for people."""
+    return getattr(request.match_info.handler, mark, False)
+
+
+def _of_http(error: web.HTTPException) -> Problem:
+    allow = error.headers.get("allow")
+    codes = {404: "not_found", 405: "method", 413: "too_large", 417: "expectation"}
+    words = {404: "there is nothing here", 405: "this cannot be done here", 413: "the body is too large"}
+    return Problem(
+        error.status,
+        codes.get(error.status, "refused"),
+        words.get(error.status, error.reason.lower()),
+        {"allow": allow} if allow else None,
+    )
+
+
+def _refused(site: Site, request: web.Request, problem: Problem) -> web.StreamResponse:
+    if problem.status in (401, 403, 421):
+        where = f"{quoted(request.method)} {quoted(request.path)}"
+        log.info("refused %s from %s with %d: %s", where, request.remote or "somewhere", problem.status, problem.code)
+    if API in request.path or "text/html" not in request.headers.get("accept", ""):
+        return problem.response()
+    from .pages import problem_page
+
+    return problem_page(site, problem)

@@ -1,0 +1,295 @@
+"""A session of an application's own server: its agent, recorded in its store.
+
+Owns the steps around such an agent: opening its session, running it, and letting go of it. What the agent may do, and
+who is asked, is the application's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from swink_agent.app.runs.input_files import attachment, refuse_unsendable
+from swink_agent.app.talk.plan import PlanMode
+from swink_agent.app.talk.queue import MessageQueue, Queued, QueuedKind
+from swink_agent.app.talk.runner import Runner, State
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
+from swink_agent.core.agent.agent import Agent
+from swink_agent.core.approval import Defer
+from swink_agent.core.context.context import estimate_tokens
+from swink_agent.core.events import AgentEnd, AgentEvent, MessagesInjected, TurnStart
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.types import ModelSpec, StopReason, Text, ThinkingLevel, UserMessage
+from swink_agent.memory import Session, SessionStore
+
+from .problems import Problem, invalid
+from .rooms import Room
+
+_STOPPING = 5.0
+_CLOSING = 3.0
+
+
+class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What `make_agent` is given: the session's id, who opened it, how to ask, and which model was chosen."""
+
+    session: str
+    user: str
+    ask: Callable[[ApprovalQuestion], Awaitable[ApprovalAnswer | Defer]]
+    """For `Approvals`: every reader of the session is asked, and the first answer counts."""
+    model: ModelSpec | None = None
+
+
+MakeAgentFn = Callable[[AgentContext], "Agent[Any] | Awaitable[Agent[Any]]"]
+
+
+class AgentTalk:
+    """The `Talk` of an application's agent."""
+
+    def __init__(self, room: Room, store: SessionStore, agent: Agent[Any], session: Session) -> None:
+        self._room = room
+        self._store = store
+        self._agent = agent
+        self._session: Session | None = session
+        self._redactor: Redactor = agent.redactor or Redactor()
+        self._queue = MessageQueue()
+        self._plan = PlanMode()
+        self._runner = Runner(on_error=self._fail, on_end=self._on_end, clock=time.monotonic)
+        self._on_turn: Callable[[], None] = lambda: None
+        self._info = session.info
+        self._fill = self._filled()
+        room.use_redactor(self._redactor)
+        self._subscription = agent.subscribe(self._on_event)
+
+    @classmethod
+    async def open(cls, room: Room, store: SessionStore, make_agent: MakeAgentFn, by: str) -> AgentTalk:
+        """Opens the session, and makes its agent. Raises `SessionError` and what `make_agent` raises."""
+        session = await asyncio.to_thread(store.open, room.id)
+        try:
+            redactor = Redactor()
+
+            async def ask(question: ApprovalQuestion) -> ApprovalAnswer | Defer:
+                talk = room.talk
+                redact = redactor.redact if talk is None else talk.redact
+                return (await room.questions.ask(question, redact))[0]
+
+            chosen = _model(room.model) if room.model is not None else session.info.model
+            made = make_agent(AgentContext(session=room.id, user=by, ask=ask, model=chosen))
+            agent = await made if inspect.isawaitable(made) else made
+            session.attach(agent)
+            if room.model is not None and chosen is not None:
+                agent.model = chosen
+            if room.thinking is not None:
+                agent.thinking_level = ThinkingLevel(room.thinking)
+            return cls(room, store, agent, session)
+        except BaseException:
+            await session.aclose()
+            raise
+
+    @property
+    def agent(self) -> Agent[Any]:
+        return self._agent
+
+    @property
+    def is_running(self) -> bool:
+        return self._runner.is_running
+
+    @property
+    def has_background(self) -> bool:
+        return False
+
+    @property
+    def queue(self) -> Sequence[Queued]:
+        return self._queue.waiting
+
+    @property
+    def plan(self) -> bool:
+        return self._plan.mode == "Plan"
+
+    @property
+    def fill(self) -> float:
+        return self._fill
+
+    @property
+    def tokens(self) -> int:
+        return self._info.usage.tokens
+
+    @property
+    def cost(self) -> float | None:
+        return self._info.cost.amount
+
+    @property
+    def progress(self) -> str:
+        return ""
+
+    @property
+    def outcome(self) -> str:
+        return "idle" if self._runner.state == "running" else self._runner.state
+
+    @property
+    def holds_session(self) -> bool:
+        return self._session is not None
+
+    def redact(self, text: str) -> str:
+        return self._redactor.redact(text)
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    async def prompt(self, text: str, files: Sequence[str]) -> None:
+        await self.run(await self._message(text, files))
+
+    async def run(self, message: UserMessage) -> None:
+        """Starts a run with a message; returns when the message is on disk."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_turn = lambda: None if turn.done() else turn.set_result(None)
+        self.begin(lambda: self._agent.prompt([message]))
+        await turn
+        journal = self._agent.journal
+        if journal is not None:
+            await journal.durable()
+
+    def begin(self, start: Callable[[], Awaitable[Any]]) -> None:
+        """Starts other work of the agent, such as `resume`, as a run."""
+
+        async def work() -> State:
+            result = await start()
+            if result.stop_reason == StopReason.ABORTED:
+                return "aborted"
+            if result.error is not None:
+                self._fail(result.error)
+                return "error"
+            return "idle"
+
+        self._runner.begin(work())
+        self._room.changed()
+
+    async def add(self, kind: QueuedKind, text: str, files: Sequence[str]) -> None:
+        message = await self._message(text, files)
+        if not self.is_running:
+            raise Problem(409, "not_running", "the run has ended meanwhile: send it as a prompt")
+        self._queue.add(self._agent, Queued(kind, text, message))
+        self._room.changed()
+
+    async def stop(self) -> list[str]:
+        returned = [self.redact(queued.text) for queued in self._queue.take_all(self._agent)]
+        if self.is_running:
+            self._runner.stop()
+            self._agent.abort()
+            await self._runner.wait(_STOPPING)
+        self._room.changed()
+        return returned
+
+    async def _message(self, text: str, files: Sequence[str]) -> UserMessage:
+        attached = [await asyncio.to_thread(attachment, name, "") for name in files]
+        refuse_unsendable(self._agent.model, attached, picture="leave it out", document="leave it out")
+        if not text.strip() and not attached:
+            raise invalid("a prompt needs a text, or something attached")
+        return UserMessage([*([Text(self.redact(text))] if text.strip() else []), *attached])
+
+    def _on_event(self, event: AgentEvent) -> None:
+        self._room.on_event(event)
+        if type(event) is TurnStart:
+            self._on_turn()
+        elif isinstance(event, MessagesInjected):
+            self._queue.entered(event.messages)
+        elif type(event) is AgentEnd:
+            self._fill = self._filled()
+        else:
+            return
+        self._room.changed()
+
+    def _on_end(self) -> None:
+        self._on_turn()
+        if self._session is not None:
+            self._info = self._session.info
+        if len(self._queue) and self._runner.state == "idle":  # sent after the run had read the queue
+            self.begin(self._agent.continue_loop)
+            return
+        self._room.changed()
+
+    def _fail(self, text: str) -> None:
+        self._room.tell("notice", {"text": self.redact(text), "kind": "error"})
+
+    def _filled(self) -> float:
+        from swink_agent.adapters.catalog import ModelCatalog
+
+        known = ModelCatalog.load().find(self._agent.model)
+        window = 0 if known is None else known.context_window
+        return min(estimate_tokens(self._agent.messages) / window, 1.0) if window else 0.0
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    async def command(self, line: str) -> None:
+        name, _, rest = line.strip().partition(" ")
+        if name != "/compact":
+            raise invalid("there is one command here: /compact")
+        if self.is_running:
+            raise Problem(409, "running", "/compact has to wait until the run has ended, or was stopped")
+
+        async def work() -> State:
+            await self._agent.compact(rest.strip() or None)
+            return "idle"
+
+        self._runner.begin(work())
+        self._room.changed()
+
+    async def set_model(self, model: str | None, thinking: str | None) -> None:
+        level = self._agent.thinking_level if thinking is None else ThinkingLevel(thinking)
+        if model is not None:
+            self._agent.model = _model(model)
+        self._agent.thinking_level = level
+        self._room.changed()
+
+    async def set_plan(self, is_on: bool) -> None:
+        if is_on and not self.plan:
+            self._plan.enter(self._agent)
+        elif not is_on and self.plan:
+            self._plan.leave(self._agent)
+        self._room.changed()
+
+    async def rename(self, title: str) -> None:
+        assert self._session is not None
+        self._session.rename(self.redact(title))
+        await asyncio.to_thread(self._session.records)
+
+    async def let_go(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            self._info = session.info
+            await session.aclose()
+
+    async def take_up(self) -> None:
+        if self._session is None:
+            before, model = len(self._agent.messages), self._agent.model
+            session = await asyncio.to_thread(self._store.open, self._room.id)
+            try:
+                session.attach(self._agent)
+            except BaseException:
+                await session.aclose()
+                raise
+            self._agent.model, self._session = model, session
+            if len(self._agent.messages) != before:
+                self._room.tell("reset", {})
+
+    async def settled(self) -> None:
+        await self._runner.wait()
+
+    async def close(self) -> None:
+        await self.stop()
+        if not await self._runner.wait(_CLOSING):
+            await self._runner.give_up()
+        self._subscription.unsubscribe()
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.aclose()
+
+
+def _model(model: str) -> ModelSpec:
+    try:
+        return ModelSpec.parse(model)
+    except ValueError as error:
+        raise invalid(str(error)) from None

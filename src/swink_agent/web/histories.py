@@ -1,0 +1,52 @@
+"""Reads sessions for many readers: what was read last is kept until its file changes.
+
+Owns this small memory. Reading takes no lock, so a session that another program uses can be shown too.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+
+from swink_agent.memory import LoadedSession, SessionStore
+
+_MOST_KEPT = 8
+_MOMENT = 50_000_000
+"""Nanoseconds by which clocks of files may be coarse."""
+
+
+class Histories:
+    """Loaded sessions. Use it in threads."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._kept: OrderedDict[str, tuple[tuple[int, int], LoadedSession]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def load(self, session_id: str) -> LoadedSession:
+        """Returns the session as it is now. Raises `SessionError`."""
+        with self._lock:
+            known = self._kept.get(session_id)
+        if known is not None and _stamp(known[1]) == known[0]:
+            return known[1]
+        began = time.time_ns()
+        loaded = self._store.load(session_id)
+        stamp = _stamp(loaded)
+        if stamp is not None and stamp[0] < began - _MOMENT:  # else it may have been written while it was read
+            with self._lock:
+                self._kept[session_id] = (stamp, loaded)
+                self._kept.move_to_end(session_id)
+                while len(self._kept) > _MOST_KEPT:
+                    self._kept.popitem(last=False)
+        return loaded
+
+
+def _stamp(loaded: LoadedSession) -> tuple[int, int] | None:
+    """What changes when the file of a session is written; `None` if it is not a file."""
+    try:
+        found = os.stat(loaded.path)
+    except (OSError, TypeError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_size

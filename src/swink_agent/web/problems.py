@@ -1,0 +1,93 @@
+"""What a request that fails is answered: a problem document (RFC 9457) for programs, a page for people.
+
+Owns the shape of the document and which of our errors is which status. Routes raise `Problem`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+from aiohttp import web
+
+from swink_agent.app.errors import ApplicationError
+from swink_agent.app.runs.sessions import SessionProblem
+from swink_agent.core.errors import AgentError, AlreadyRunning
+from swink_agent.memory import SessionAmbiguous, SessionDamaged, SessionError, SessionInUse, SessionNotFound
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of an answer that says what went wrong."""
+
+    type: str = "about:blank"
+    title: str
+    """The name of the status."""
+    status: int
+    detail: str
+    """What happened, to which thing, and what to do."""
+    code: str
+    """A word for programs, such as `running` or `in_use`."""
+
+
+class Problem(Exception):
+    """A request that cannot be done."""
+
+    def __init__(self, status: int, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = dict(headers or {})
+
+    @property
+    def document(self) -> ProblemDocument:
+        return ProblemDocument(
+            title=HTTPStatus(self.status).phrase, status=self.status, detail=self.detail, code=self.code
+        )
+
+    def response(self) -> web.Response:
+        """The answer for a program."""
+        body = msgspec.json.encode(self.document)
+        return web.Response(status=self.status, body=body, content_type=MEDIA_TYPE, headers=self.headers)
+
+
+def invalid(detail: str) -> Problem:
+    """A request whose fields are wrong."""
+    return Problem(422, "invalid", detail)
+
+
+def not_found(what: str) -> Problem:
+    return Problem(404, "not_found", what)
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """The answer to an error of a session or of the application; `None` for one that is a bug."""
+    if isinstance(error, SessionProblem) and isinstance(error.__cause__, SessionError):
+        error = error.__cause__
+    cause = error.__cause__
+    if isinstance(error, ApplicationError) and isinstance(cause, SessionError):
+        error = cause
+    match error:
+        case Problem():
+            return error
+        case SessionInUse():
+            return Problem(409, "in_use", str(error))
+        case SessionNotFound():
+            return not_found(str(error))
+        case SessionAmbiguous():
+            return not_found(f"{error}: give the whole id")
+        case SessionDamaged():
+            return Problem(422, "damaged", str(error))
+        case AlreadyRunning():
+            return Problem(409, "running", "a run of this session is active: stop it, or steer it")
+        case ApplicationError():
+            return invalid(str(error))
+        case SessionError():
+            return Problem(500, "session", str(error))
+        case AgentError():
+            return invalid(str(error))
+        case _:
+            return None

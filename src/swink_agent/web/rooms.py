@@ -1,0 +1,243 @@
+"""The sessions that the server has to do with: their streams, their questions, and the conversations that are open.
+
+Owns when a conversation is opened, when its session is let go for other programs, and what readers are told about its
+state. Conversations are behind `Talk`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from swink_agent.core.codec import encode_event
+from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart
+from swink_agent.core.secrets.redaction import EventRedactor, Redactor
+
+from .problems import Problem
+from .questions import Questions
+from .streams import EventLog
+from .talks import Talk
+
+LET_GO = 5.0
+"""Seconds after a run in which a session still belongs to this process."""
+_MOST_IDLE = 16
+"""Conversations that stay open without a run."""
+_MOST_QUIET = 1000
+"""Streams that are kept although nobody reads them."""
+_FIGURES = 0.1
+"""Seconds between two events that only have other figures."""
+
+OpenFn = Callable[["Room", str], Awaitable[Talk]]
+"""Opens the conversation of a room, for the person of this name."""
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What an open session does, as the event `state` has it."""
+
+    type: str = "state"
+    state: str = "idle"
+    """`idle`, `running`, or `waiting` for an answer."""
+    outcome: str = "idle"
+    """How the last run ended: `idle`, `error` or `aborted`."""
+    queue: list[dict[str, str]] = []
+    plan: bool = False
+    fill: float = 0.0
+    tokens: int = 0
+    cost: float | None = None
+    model: str = ""
+    thinking: str = "off"
+    progress: str = ""
+
+
+class Room:
+    """One session: its stream, its questions, and its conversation once it is needed."""
+
+    def __init__(self, session_id: str, open_talk: OpenFn) -> None:
+        self.id = session_id
+        self.log = EventLog()
+        self.questions = Questions(self.tell, self.changed)
+        self.talk: Talk | None = None
+        self.opening = asyncio.Lock()
+        """Held while the conversation is opened, let go or taken up, and while a prompt is taken."""
+        self.model: str | None = None
+        self.thinking: str | None = None
+        """What was chosen before there was a conversation."""
+        self.is_deleted = False
+        self._open_talk = open_talk
+        self._told = State()
+        self._due: asyncio.TimerHandle | None = None
+        self._letting_go: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._masking: EventRedactor | None = None
+
+    @property
+    def state(self) -> State:
+        talk = self.talk
+        if talk is None:
+            return State(model=self.model or "", thinking=self.thinking or "off")
+        return State(
+            state="waiting" if len(self.questions) else "running" if talk.is_running else "idle",
+            outcome=talk.outcome,
+            queue=[{"kind": queued.kind, "text": talk.redact(queued.text)} for queued in talk.queue],
+            plan=talk.plan,
+            fill=round(talk.fill, 4),
+            tokens=talk.tokens,
+            cost=talk.cost,
+            model=str(talk.agent.model),
+            thinking=str(talk.agent.thinking_level),
+            progress=talk.progress,
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        return self.talk is not None and (self.talk.is_running or bool(len(self.questions)))
+
+    # -- what readers are told -----------------------------------------------------------------------------------
+
+    def tell(self, name: str, data: Any) -> None:
+        """Adds an event that is not one of a run."""
+        fields = msgspec.to_builtins(data)
+        self.log.append(name, msgspec.json.encode({"type": name, **fields}))
+
+    def use_redactor(self, redactor: Redactor) -> None:
+        """Masks the events of runs by this redactor from now on."""
+        self._masking = redactor.events()
+
+    def on_event(self, event: AgentEvent) -> None:
+        """Adds an event of a run, masked."""
+        if type(event) is AgentStart:
+            self.log.begin_run()
+        masking = self._masking
+        for shown in [event] if masking is None else masking.feed(event):
+            data = encode_event(shown)
+            self.log.append(_tag(shown), data)
+        if type(event) is AgentEnd:
+            self.log.end_run()
+
+    def changed(self) -> None:
+        """Tells readers about another state: at once if it is another word, else with the next figures."""
+        if self.state.state != self._told.state:
+            self._tell_state()
+            if self._told.state == "idle":
+                self.let_go_soon()
+        elif self._due is None:
+            self._due = asyncio.get_running_loop().call_later(_FIGURES, self._tell_state)
+
+    def _tell_state(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        state = self.state
+        if state != self._told:
+            self._told = state
+            self.log.append("state", msgspec.json.encode(state))
+
+    # -- the conversation ----------------------------------------------------------------------------------------
+
+    async def opened(self, by: str) -> Talk:
+        """Returns the conversation, with its session open. Hold `opening`. Raises what opening raises."""
+        self._stop_letting_go()
+        if self.is_deleted:
+            raise Problem(404, "not_found", f"session {self.id} was deleted")
+        try:
+            if self.talk is None:
+                self.talk = await self._open_talk(self, by)
+            else:
+                await self.talk.take_up()
+        finally:
+            self.let_go_soon()
+        return self.talk
+
+    def let_go_soon(self) -> None:
+        """Lets go of the session some seconds from now, unless a run begins."""
+        self._stop_letting_go()
+        if self.talk is not None and self.talk.holds_session:
+            self._letting_go = asyncio.get_running_loop().call_later(LET_GO, self._begin_to_let_go)
+
+    def _stop_letting_go(self) -> None:
+        if self._letting_go is not None:
+            self._letting_go.cancel()
+            self._letting_go = None
+
+    def _begin_to_let_go(self) -> None:
+        self._letting_go = None
+        self.later(self._let_go())
+
+    async def _let_go(self) -> None:
+        async with self.opening:
+            if self.talk is not None and not self.is_busy and self._letting_go is None:
+                await self.talk.let_go()
+
+    def later(self, work: Any) -> None:
+        """Runs work in the background; `close` waits for it."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close_talk(self) -> None:
+        """Stops the run, and closes conversation and session."""
+        self._stop_letting_go()
+        talk, self.talk = self.talk, None
+        if talk is not None:
+            self.model, self.thinking = str(talk.agent.model), str(talk.agent.thinking_level)
+            await talk.close()
+            self._tell_state()
+
+    async def close(self, event: str = "bye") -> None:
+        """Ends everything, and tells readers so."""
+        await self.close_talk()
+        if self._due is not None:
+            self._due.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=3)
+        self.tell(event, {})
+        self.log.close()
+
+
+class Rooms:
+    """The rooms of a server, by the ids of their sessions."""
+
+    def __init__(self, open_talk: OpenFn) -> None:
+        self._rooms: dict[str, Room] = {}
+        self._open_talk = open_talk
+
+    def __iter__(self) -> Any:
+        return iter(list(self._rooms.values()))
+
+    def of(self, session_id: str) -> Room:
+        """The room of a session that exists."""
+        room = self._rooms.pop(session_id, None)
+        if room is None:
+            room = Room(session_id, self._open_talk)
+            self._drop_quiet()
+        self._rooms[session_id] = room  # the newest last
+        return room
+
+    def find(self, session_id: str) -> Room | None:
+        return self._rooms.get(session_id)
+
+    def forget(self, session_id: str) -> None:
+        self._rooms.pop(session_id, None)
+
+    async def close_idle(self) -> None:
+        """Closes the conversations that were not used for longest, if there are many."""
+        idle = [room for room in self if room.talk is not None and not room.is_busy and not room.talk.has_background]
+        for room in idle[: max(len(idle) - _MOST_IDLE, 0)]:
+            async with room.opening:
+                if not room.is_busy:
+                    await room.close_talk()
+
+    async def close(self) -> None:
+        await asyncio.gather(*[room.close() for room in self], return_exceptions=True)
+
+    def _drop_quiet(self) -> None:
+        quiet = [room for room in self if room.talk is None and not room.log.has_readers]
+        for room in quiet[: max(len(quiet) - _MOST_QUIET, 0)]:
+            self.forget(room.id)
+
+
+def _tag(event: AgentEvent) -> str:
+    return type(event).__struct_config__.tag  # pyright: ignore[reportReturnType]

@@ -1,0 +1,51 @@
+"""Routes about the server itself: what it is, which models it knows, and the document of this API."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from aiohttp import web
+
+from .asking import Asked, answered
+
+
+class Info(msgspec.Struct, frozen=True, kw_only=True):
+    """The server: its version, the folder that it works in, and the model of new sessions."""
+
+    version: str
+    folder: str
+    model: str | None
+
+
+class Model(msgspec.Struct, frozen=True):
+    """A model that can be chosen."""
+
+    model: str
+    """Its name with the provider's, for `model` of a session."""
+    name: str
+    detail: str = ""
+
+
+class Models(msgspec.Struct, frozen=True):
+    """The models that can be chosen, those with a key first."""
+
+    models: list[Model]
+
+
+async def info(asked: Asked) -> web.StreamResponse:
+    from swink_agent import __version__
+
+    site = asked.site
+    return answered(Info(version=__version__, folder=site.folder, model=site.model))
+
+
+async def models(asked: Asked) -> web.StreamResponse:
+    found = await asyncio.to_thread(asked.site.models)
+    return answered(Models([Model(key, label, detail) for key, label, detail in found]))
+
+
+async def openapi(asked: Asked) -> web.StreamResponse:
+    from ..openapi import document
+
+    return answered(document())

@@ -1,0 +1,120 @@
+"""Routes about evaluations: runs, reports, cases with their conversations, and the comparison of two."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from swink_agent.core.codec import encode_message
+from swink_agent.evals import EvalRun, EvalStore, EvalStoreError
+from swink_agent.evals.runs.comparing import Comparison
+from swink_agent.evals.types import RunInfo
+
+from ..problems import Problem, invalid, not_found
+from .asking import Asked, answered
+
+_FORMATS = {
+    "console": ("text/plain", "txt"),
+    "markdown": ("text/markdown", "md"),
+    "json": ("application/json", "json"),
+    "junit": ("application/xml", "xml"),
+    "html": ("text/html", "html"),
+}
+
+
+class EvalRuns(msgspec.Struct, frozen=True):
+    """Runs of evaluations, the newest first."""
+
+    runs: list[RunInfo]
+
+
+class ReportFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: str = "markdown"
+
+
+class Two(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    before: str
+    after: str
+
+
+async def list_runs(asked: Asked) -> web.StreamResponse:
+    runs = await asyncio.to_thread(_store(asked).list)
+    return answered(EvalRuns([msgspec.structs.replace(run, path="") for run in runs]))
+
+
+async def read(asked: Asked) -> web.StreamResponse:
+    run = await _loaded(asked, asked.name("run"))
+    document = await asyncio.to_thread(_document, run)
+    return answered({**document.pop("run"), "summary": document["summary"], "results": document["results"]})
+
+
+async def report(asked: Asked) -> web.StreamResponse:
+    name = asked.query.format
+    if name not in _FORMATS:
+        raise invalid(f"there is no format {name[:40]!r}: {', '.join(_FORMATS)}")
+    run = await _loaded(asked, asked.name("run"))
+    from swink_agent.evals import report as written
+
+    text = await asyncio.to_thread(written, run, name)
+    media_type, ending = _FORMATS[name]
+    headers = {"content-disposition": f'attachment; filename="{run.id}.{ending}"'} if name == "html" else {}
+    return web.Response(text=text, content_type=media_type, charset="utf-8", headers=headers)
+
+
+async def case(asked: Asked) -> web.StreamResponse:
+    run = await _loaded(asked, asked.name("run"))
+    wanted = asked.name("case")
+    result = next((each for each in run.results if each.case_id == wanted), None)
+    if result is None:
+        raise not_found(f"the run {run.id} has no case {wanted[:60]!r}")
+
+    def read_case() -> dict[str, Any]:
+        from swink_agent.evals.reports.words import invocation_of
+
+        found = next(each for each in _document(run)["results"] if each["case_id"] == wanted)
+        for attempt, shown in zip(result.attempts, found["attempts"], strict=True):
+            invocation, _ = invocation_of(attempt)
+            shown["messages"] = [msgspec.Raw(encode_message(message)) for message in invocation.messages]
+        return found
+
+    return answered(await asyncio.to_thread(read_case))
+
+
+async def compare(asked: Asked) -> web.StreamResponse:
+    before, after = await _loaded(asked, asked.query.before), await _loaded(asked, asked.query.after)
+    from swink_agent.evals import compare as compared
+
+    found: Comparison = await asyncio.to_thread(compared, before, after)
+    return answered(found)
+
+
+def _store(asked: Asked) -> EvalStore:
+    store = asked.site.evals
+    if store is None:
+        raise Problem(501, "no_evals", "this server has no evaluations")
+    return store
+
+
+async def _loaded(asked: Asked, run_id: str) -> EvalRun:
+    """The run with this id. An id is never taken for the path of a file."""
+    store = _store(asked)
+
+    def load() -> EvalRun:
+        info = next((info for info in store.list() if info.id == run_id), None)
+        if info is None:
+            raise not_found(f"there is no evaluation {run_id[:60]!r}")
+        try:
+            return store.load(info)
+        except EvalStoreError as error:
+            raise Problem(422, "damaged", str(error)) from None
+
+    return await asyncio.to_thread(load)
+
+
+def _document(run: EvalRun) -> dict[str, Any]:
+    from swink_agent.evals import report as written
+
+    return msgspec.json.decode(written(run, "json"))

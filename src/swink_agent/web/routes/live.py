@@ -1,0 +1,165 @@
+"""Routes that act on a conversation: prompt, steer, follow up, abort, answer, command, upload; and its events."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from swink_agent.app.talk.queue import QueuedKind
+
+from ..problems import Problem, invalid
+from ..streams import EventLog
+from .asking import Asked, answered, read_bytes
+
+_MOST_AT_ONCE = 100
+
+
+class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    text: str
+    attachments: Annotated[list[str], Meta(max_length=20)] = []
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """What was asked for has begun. Its events come behind `position`."""
+
+    position: int
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """The texts that were queued and are not sent."""
+
+    returned: list[str]
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    question: str
+    choice: str
+    reason: Annotated[str, Meta(max_length=10_000)] = ""
+    hunks: list[int] | None = None
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    line: str
+
+
+class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A body without fields, which may be left out."""
+
+
+class After(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    after: str = ""
+
+
+class Several(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sessions: str
+
+
+async def prompt(asked: Asked) -> web.StreamResponse:
+    site, given = asked.site, asked.body
+    room = site.rooms.of(await site.find(asked.session))
+    async with room.opening:
+        if room.is_busy:
+            raise Problem(409, "running", "a run of this session is active: steer it, or queue a follow-up")
+        if not given.text.strip() and not given.attachments:
+            raise invalid("a prompt needs a text, or something attached")
+        files = site.uploads.paths(room.id, given.attachments)
+        talk = await room.opened(asked.by)
+        position = room.log.position
+        await talk.prompt(given.text, files)
+    await site.rooms.close_idle()
+    return answered(Accepted(position), 202)
+
+
+async def steer(asked: Asked) -> web.StreamResponse:
+    return await _add(asked, "steer")
+
+
+async def follow_up(asked: Asked) -> web.StreamResponse:
+    return await _add(asked, "follow_up")
+
+
+async def _add(asked: Asked, kind: QueuedKind) -> web.StreamResponse:
+    site, given = asked.site, asked.body
+    room = site.rooms.of(await site.find(asked.session))
+    talk = room.talk
+    if talk is None or not talk.is_running:
+        raise Problem(409, "not_running", "no run of this session is active: send a prompt")
+    if not given.text.strip() and not given.attachments:
+        raise invalid("a message needs a text, or something attached")
+    position = room.log.position
+    await talk.add(kind, given.text, site.uploads.paths(room.id, given.attachments))
+    return answered(Accepted(position), 202)
+
+
+async def abort(asked: Asked) -> web.StreamResponse:
+    room = asked.site.rooms.of(await asked.site.find(asked.session))
+    return answered(Returned([] if room.talk is None else await room.talk.stop()))
+
+
+async def answer(asked: Asked) -> web.StreamResponse:
+    room = asked.site.rooms.of(await asked.site.find(asked.session))
+    given = asked.body
+    room.questions.answer(given.question, given.choice, given.reason, given.hunks, asked.by)
+    return answered({"question": given.question, "choice": given.choice, "by": asked.by})
+
+
+async def command(asked: Asked) -> web.StreamResponse:
+    site = asked.site
+    line = asked.body.line.strip()
+    if not line.startswith(("/", "#")):
+        raise invalid("a command begins with / or #; commands of a shell run in a terminal only")
+    room = site.rooms.of(await site.find(asked.session))
+    async with room.opening:
+        talk = await room.opened(asked.by)
+        position = room.log.position
+        await talk.command(line)
+    return answered(Accepted(position), 202)
+
+
+async def upload(asked: Asked) -> web.StreamResponse:
+    site = asked.site
+    session_id = await site.find(asked.session)
+    data = await read_bytes(asked.request, site.max_upload)
+    return answered(await asyncio.to_thread(site.uploads.keep, session_id, data), 201)
+
+
+async def events(asked: Asked) -> web.StreamResponse:
+    site = asked.site
+    room = site.rooms.of(await site.find(asked.session))
+    if site.readers.is_full:
+        raise too_many()
+    return await site.readers.serve(asked.request, room.log, position_of(asked.request, asked.query.after))
+
+
+async def all_events(asked: Asked) -> web.StreamResponse:
+    site = asked.site
+    logs: list[tuple[str, EventLog, int | None]] = []
+    for part in [part for part in asked.query.sessions.split(",") if part][:_MOST_AT_ONCE]:
+        name, _, after = part.partition(":")
+        await site.authorized(asked.request, "read", name)
+        session_id = await site.find(name)
+        logs.append((session_id, site.rooms.of(session_id).log, _position(after)))
+    if not logs:
+        raise invalid("name the sessions, each with its position: sessions=ID:POSITION,ID:POSITION")
+    if site.readers.is_full:
+        raise too_many()
+    return await site.readers.serve_all(asked.request, logs)
+
+
+def position_of(request: web.Request, after: str) -> int | None:
+    """Where a reader goes on: the last id that it has seen, or what its address says; `None` for from now."""
+    return _position(request.headers.get("last-event-id", "").strip() or after.strip())
+
+
+def _position(given: str) -> int | None:
+    if not given:
+        return None
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else -1  # -1 is never kept
+
+
+def too_many() -> Problem:
+    return Problem(503, "too_many", "too many streams are open: close one, or try again", {"retry-after": "5"})

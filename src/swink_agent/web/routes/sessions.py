@@ -1,0 +1,255 @@
+"""Routes about sessions that need no conversation: list, search, create, read, rename, delete, fork, export."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from swink_agent.core.codec import encode_message
+from swink_agent.core.types import AgentMessage, ThinkingLevel
+from swink_agent.memory import SessionInfo
+
+from ..problems import Problem, invalid
+from ..questions import Question
+from .asking import Asked, answered
+
+_Limit = Annotated[int, Meta(ge=1, le=500)]
+_Title = Annotated[str, Meta(max_length=1000)]
+_FORMATS = {
+    "markdown": ("text/markdown", "md"),
+    "html": ("text/html", "html"),
+    "json": ("application/json", "json"),
+    "atif": ("application/json", "atif.json"),
+}
+
+
+class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    limit: _Limit = 50
+    before: str = ""
+
+
+class Sessions(msgspec.Struct, frozen=True):
+    """Sessions, the newest first. `next` is for `before`; null at the end."""
+
+    sessions: list[SessionInfo]
+    next: str | None
+
+
+class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    query: Annotated[str, Meta(max_length=1000)] = ""
+    limit: _Limit = 20
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A message that matches a search."""
+
+    session: SessionInfo
+    position: int
+    snippet: str
+
+
+class Hits(msgspec.Struct, frozen=True):
+    hits: list[Hit]
+
+
+class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    title: _Title = ""
+    model: str | None = None
+    thinking: ThinkingLevel | None = None
+
+
+class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    title: _Title | None = None
+    model: str | None = None
+    thinking: ThinkingLevel | None = None
+    plan: bool | None = None
+
+
+class QueuedText(msgspec.Struct, frozen=True):
+    kind: str
+    """`steer` or `follow_up`."""
+    text: str
+
+
+class SessionState(msgspec.Struct, frozen=True):
+    """What a session has besides its `SessionInfo`."""
+
+    state: str
+    """`idle`, `running` or `waiting`."""
+    position: int
+    """The newest event of its stream: `after` this, nothing is missed."""
+    questions: list[Question]
+    queue: list[QueuedText]
+    plan: bool
+    fill: float
+    """The used part of the model's window, from 0 to 1."""
+    chosen: str
+    """The model that is asked next, if it was chosen here."""
+    thinking: str
+
+
+class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    before: Annotated[int, Meta(ge=0)] | None = None
+    limit: _Limit = 50
+
+
+class Messages(msgspec.Struct, frozen=True):
+    """Messages in their order. `first` is the index of the first of them, `total` how many the session has."""
+
+    messages: list[AgentMessage]
+    first: int
+    total: int
+
+
+class At(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    at: Annotated[int, Meta(ge=0)] | None = None
+
+
+class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: str = "markdown"
+
+
+async def list_sessions(asked: Asked) -> web.StreamResponse:
+    site, page = asked.site, asked.query
+    found: list[SessionInfo] = []
+    is_behind = not page.before
+    limit = page.limit * 2 + 2
+    seen = 0
+    while True:
+        infos = await asyncio.to_thread(site.store.list, limit=limit)
+        for one in infos[seen:]:
+            if is_behind and await site.may(asked.request, "read", one.id):
+                found.append(one)
+                if len(found) > page.limit:
+                    break
+            is_behind = is_behind or one.id == page.before
+        if len(found) > page.limit or len(infos) < limit:
+            break
+        seen, limit = len(infos), limit * 8
+    if not is_behind:
+        raise invalid(f"there is no session {page.before[:60]!r} to continue the list from")
+    shown = found[: page.limit]
+    return answered(Sessions(shown, shown[-1].id if len(found) > page.limit else None))
+
+
+async def search(asked: Asked) -> web.StreamResponse:
+    site, wanted = asked.site, asked.query
+    if not wanted.query.strip():
+        return answered(Hits([]))
+    found = await asyncio.to_thread(site.store.search, wanted.query, wanted.limit)
+    allowed: dict[str, bool] = {}
+    for hit in found:
+        if hit.session.id not in allowed:
+            allowed[hit.session.id] = await site.may(asked.request, "read", hit.session.id)
+    return answered(Hits([Hit(hit.session, hit.position, hit.snippet) for hit in found if allowed[hit.session.id]]))
+
+
+async def create(asked: Asked) -> web.StreamResponse:
+    site, wanted = asked.site, asked.body
+    session_id = await site.create(wanted.title, wanted.model, wanted.thinking)
+    return await _session(asked, session_id, 201)
+
+
+async def read(asked: Asked) -> web.StreamResponse:
+    return await _session(asked, await asked.site.find(asked.session))
+
+
+async def _session(asked: Asked, session_id: str, status: int = 200) -> web.StreamResponse:
+    value = await described(asked, session_id)
+    headers = {"location": asked.site.path_of(asked.request, f"sessions/{session_id}")} if status == 201 else None
+    return answered(value, status, headers)
+
+
+async def described(asked: Asked, session_id: str) -> dict[str, Any]:
+    """The session with its state, as JSON."""
+    site = asked.site
+    loaded = await asyncio.to_thread(site.histories.load, session_id)
+    room = site.rooms.find(session_id) or site.rooms.of(session_id)
+    state = room.state
+    more = SessionState(
+        state=state.state,
+        position=room.log.position,
+        questions=room.questions.open,
+        queue=[QueuedText(**queued) for queued in state.queue],
+        plan=state.plan,
+        fill=state.fill,
+        chosen=state.model,
+        thinking=state.thinking,
+    )
+    return {**msgspec.to_builtins(loaded.info), **msgspec.to_builtins(more)}
+
+
+async def change(asked: Asked) -> web.StreamResponse:
+    site, wanted = asked.site, asked.body
+    session_id = await site.find(asked.session)
+    room = site.rooms.of(session_id)
+    async with room.opening:
+        if wanted.title is not None:
+            await site.rename(room, wanted.title)
+        if wanted.model is not None or wanted.thinking is not None or wanted.plan is not None:
+            if room.is_busy:
+                raise Problem(409, "running", "the model and the mode can only change between runs")
+            talk = await room.opened(asked.by)
+            if wanted.model is not None or wanted.thinking is not None:
+                thinking = None if wanted.thinking is None else str(wanted.thinking)
+                await talk.set_model(wanted.model, thinking)
+            if wanted.plan is not None:
+                await talk.set_plan(wanted.plan)
+    return await _session(asked, session_id)
+
+
+async def delete(asked: Asked) -> web.StreamResponse:
+    site = asked.site
+    session_id = await site.find(asked.session)
+    room = site.rooms.of(session_id)
+    async with room.opening:
+        if room.is_busy:
+            raise Problem(409, "running", "a run of this session is active: stop it first")
+        await room.close_talk()
+        await asyncio.to_thread(site.store.delete, session_id)
+        room.is_deleted = True
+        await room.close("deleted")
+        site.rooms.forget(session_id)
+    return web.Response(status=204)
+
+
+async def messages(asked: Asked) -> web.StreamResponse:
+    loaded = await asyncio.to_thread(asked.site.histories.load, asked.session)
+    every = loaded.messages
+    wanted = asked.query
+    end = len(every) if wanted.before is None else min(wanted.before, len(every))
+    first = max(end - wanted.limit, 0)
+    shown = [msgspec.Raw(encode_message(message)) for message in every[first:end]]
+    return answered({"messages": shown, "first": first, "total": len(every)})
+
+
+async def fork(asked: Asked) -> web.StreamResponse:
+    site = asked.site
+    session_id = await site.find(asked.session)
+    if not await site.may(asked.request, "write", None):
+        raise Problem(403, "forbidden", "you may not create sessions here")
+    try:
+        forked = await asyncio.to_thread(site.store.fork, session_id, asked.body.at)
+    except ValueError as error:
+        raise invalid(str(error)) from None
+    await forked.aclose()
+    return await _session(asked, forked.id, 201)
+
+
+async def export(asked: Asked) -> web.StreamResponse:
+    name = asked.query.format
+    if name not in _FORMATS:
+        raise invalid(f"there is no format {name[:40]!r}: {', '.join(_FORMATS)}")
+    session_id = await asked.site.find(asked.session)
+    text = await asyncio.to_thread(asked.site.store.export, session_id, name)
+    media_type, ending = _FORMATS[name]
+    return web.Response(
+        text=text,
+        content_type=media_type,
+        charset="utf-8",
+        headers={"content-disposition": f'attachment; filename="{session_id}.{ending}"'},
+    )

@@ -1,0 +1,126 @@
+"""Runs the server of `swink web`: the standard agent of one folder, at an address, until it is told to stop.
+
+Owns the socket, TLS, and the parts of the site that come from settings. Signals and flags are the command's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from swink_agent.adapters.kit.server_log import ServerLog
+from swink_agent.app.agent.models import named_model
+from swink_agent.app.agent.opening import Opening
+from swink_agent.app.errors import ApplicationError, UsageProblem
+from swink_agent.app.evals.evaluation import results_folder
+from swink_agent.app.runs.sessions import open_store
+from swink_agent.core.stream import StreamFn
+from swink_agent.evals import EvalStore
+
+from .access import Access
+from .application import MAX_READERS, MAX_UPLOAD, application
+from .problems import invalid
+from .rooms import Room
+from .site import Site
+from .standard import StandardTalk
+from .talks import Talk
+
+_KEEP_ALIVE = 75.0
+_LINGER = 2.0
+_SHUTDOWN = 1.0
+NAME = "local"
+"""Who has the token: the person who started the server."""
+
+
+def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | None = None, durable: Any = None) -> Site:
+    """The site of `swink web` for one folder and its settings."""
+
+    async def open_talk(room: Room, by: str) -> Talk:
+        return await StandardTalk.open(room, opening, stream_fn=stream_fn)
+
+    def models() -> list[tuple[str, str, str]]:
+        from swink_agent.app.talk.commands.models import model_items
+
+        aliases = {alias: item.value for alias, item in opening.settings.aliases().items()}
+        return [(item.key, item.label, item.detail) for item in model_items(opening.credentials, "", aliases)]
+
+    def check_model(name: str) -> None:
+        try:
+            named_model(name, opening.settings.aliases())
+        except ApplicationError as error:
+            raise invalid(str(error)) from None
+
+    return Site(
+        access=access,
+        authorize=lambda request, action, session: NAME,
+        store=open_store(opening.settings),
+        open_talk=open_talk,
+        folder=str(opening.folder.resolve()),
+        model=opening.settings.value("model"),
+        models=models,
+        check_model=check_model,
+        durable=durable,
+        evals=EvalStore(results_folder()),
+        max_upload=MAX_UPLOAD,
+        max_readers=MAX_READERS,
+    )
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket at this address. Raises `UsageProblem` if it is in use, or is not an address of this machine."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        made = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise UsageProblem(f"{host} is not an address to listen at: {error.strerror or error} (--host)") from error
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        made.close()
+        why = error.strerror or error
+        raise UsageProblem(f"cannot listen at {host}:{port}: {why}; --port takes another") from error
+    return made
+
+
+def tls_context(cert: str, key: str) -> ssl.SSLContext:
+    """The context for these files. Raises `UsageProblem`."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageProblem(f"the TLS files cannot be used: {error} (--tls-cert, --tls-key)") from error
+    return context
+
+
+def hosts_of(host: str, allowed: Collection[str], port: int) -> list[str]:
+    """The names under which the server is reached, besides those of this machine."""
+    own = [] if host in ("", "0.0.0.0", "::") else [f"{f'[{host}]' if ':' in host else host}:{port}"]
+    return [*own, *allowed]
+
+
+@asynccontextmanager
+async def served(site: Site, listening: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncGenerator[None]:
+    """Serves during the block; at its end, runs stop as Esc stops them, and readers are told."""
+    runner = web.AppRunner(
+        application(site),
+        access_log=None,
+        logger=ServerLog("swink_agent.web"),
+        keepalive_timeout=_KEEP_ALIVE,
+        lingering_time=_LINGER,
+        handler_cancellation=True,
+        shutdown_timeout=_SHUTDOWN,
+    )
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listening, ssl_context=tls, backlog=256).start()
+        yield
+    finally:
+        await asyncio.shield(runner.cleanup())

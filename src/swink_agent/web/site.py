@@ -1,0 +1,126 @@
+"""One server's parts: its sessions and their rooms, its readers, uploads and evaluations, and who may do what.
+
+Owns finding, creating and renaming sessions. The routes act on it; `application` puts it behind HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aiohttp import web
+
+from swink_agent.core.types import ThinkingLevel
+from swink_agent.memory import SessionStore
+
+from .access import Access
+from .histories import Histories
+from .problems import Problem
+from .rooms import OpenFn, Room, Rooms
+from .routes.asking import Action
+from .streams import Readers
+from .uploads import Uploads
+
+if TYPE_CHECKING:
+    from swink_agent.evals import EvalStore
+
+AuthorizeFn: TypeAlias = "Callable[[web.Request, Action, str | None], str | None | Awaitable[str | None]]"
+"""Returns the name of who asks if they may do this to this session, or else `None`."""
+API = "/api/v1"
+
+
+class Site:
+    """The parts of a server. Use it in the thread of one event loop only."""
+
+    def __init__(
+        self,
+        *,
+        access: Access,
+        authorize: AuthorizeFn,
+        store: SessionStore,
+        open_talk: OpenFn,
+        folder: str = "",
+        model: str | None = None,
+        models: Callable[[], Sequence[tuple[str, str, str]]] = tuple,
+        check_model: Callable[[str], None] = lambda _: None,
+        durable: Any = None,
+        evals: EvalStore | None = None,
+        max_upload: int,
+        max_readers: int,
+    ) -> None:
+        self.access = access
+        self.store = store
+        self.histories = Histories(store)
+        self.rooms = Rooms(open_talk)
+        self.readers = Readers(max_readers)
+        self.uploads = Uploads()
+        self.folder = folder
+        self.model = model
+        self.models = models
+        self.durable = durable
+        self.evals = evals
+        self.max_upload = max_upload
+        self._authorize = authorize
+        self._check_model = check_model
+
+    async def authorized(self, request: web.Request, action: Action, session: str | None) -> str:
+        """Returns who asks. Raises 403 if they may not do this."""
+        try:
+            name = self._authorize(request, action, session)
+            by = await name if inspect.isawaitable(name) else name
+        except web.HTTPException:
+            raise
+        except Exception:
+            by = None
+        if by is None:
+            raise Problem(403, "forbidden", "you may not do this")
+        return by
+
+    async def may(self, request: web.Request, action: Action, session: str | None) -> bool:
+        """Whether they may, for lists and for what is besides."""
+        try:
+            await self.authorized(request, action, session)
+        except (Problem, web.HTTPException):
+            return False
+        return True
+
+    async def find(self, session_id: str) -> str:
+        """Returns the id of a session that exists. Raises `SessionNotFound`."""
+        if self.rooms.find(session_id) is not None:
+            return session_id
+        return (await asyncio.to_thread(self.histories.load, session_id)).id
+
+    async def create(self, title: str, model: str | None, thinking: ThinkingLevel | None) -> str:
+        """Creates an empty session and returns its id."""
+        if model is not None:
+            self._check_model(model)
+
+        def make() -> str:
+            with self.store.create(self.folder or None, title=title) as session:
+                return session.id
+
+        session_id = await asyncio.to_thread(make)
+        room = self.rooms.of(session_id)
+        room.model, room.thinking = model, None if thinking is None else str(thinking)
+        return session_id
+
+    async def rename(self, room: Room, title: str) -> None:
+        """Gives a session another title. Hold the room's `opening`."""
+        if room.talk is not None and room.talk.holds_session:
+            await room.talk.rename(title)
+        else:
+            await asyncio.to_thread(self.store.rename, room.id, title)
+        room.tell("renamed", {"title": title})
+
+    def path_of(self, request: web.Request, path: str) -> str:
+        """The path of something in the API, as the request reached it."""
+        before, found, _ = request.path.partition(API)
+        return f"{before if found else ''}{API}/{path}"
+
+    async def close(self) -> None:
+        """Stops every run, tells readers, and deletes uploads."""
+        await self.rooms.close()
+        self.readers.close()
+        await asyncio.to_thread(self.uploads.close)

@@ -1,0 +1,345 @@
+"""The events of one session for any number of readers: kept for a while, sent once, and never delayed by a slow reader.
+
+Owns the ids of events, how many are kept, and the frames of a server-sent event stream. What the events are is decided
+elsewhere. An id is a number that grows, also from one start of the server to the next: so a reader that comes back is
+given exactly what it missed, or is told that it is not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from aiohttp import web
+
+MOST_EVENTS = 10_000
+MOST_BYTES = 16 * 1024 * 1024
+"""How much is kept when no run is under way."""
+MOST_UNSENT = 4 * 1024 * 1024
+LONGEST_UNSENT = 10.0
+"""Bytes, and seconds without any progress, after which a reader is closed."""
+_FRAME = 0.02
+"""Seconds in which events are collected before readers are told: many deltas are one write."""
+_TICK = 1.0
+_BEAT = 15.0
+_AT_ONCE = 256 * 1024
+_HEADERS = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
+}
+
+
+class Event(NamedTuple):
+    """An event of a stream: its id, its name, and its data as JSON in one line."""
+
+    id: int
+    name: str
+    data: bytes
+
+    @property
+    def frame(self) -> bytes:
+        return b"id: %d\nevent: %s\ndata: %s\n\n" % (self.id, self.name.encode(), self.data)
+
+
+class EventLog:
+    """The events of one session. Use it in the thread of one event loop only."""
+
+    def __init__(self, *, most_events: int = MOST_EVENTS, most_bytes: int = MOST_BYTES) -> None:
+        self._most_events = most_events
+        self._most_bytes = most_bytes
+        self.position = time.time_ns() // 1000
+        """The id of the newest event. Microseconds are far ahead of what a session has events: no id comes twice."""
+        self.is_closed = False
+        self.size = 0
+        """Bytes of all events that there ever were."""
+        self._events: list[Event] = []
+        self._frames: list[bytes] = []
+        self._dropped = 0
+        """How many of the events in the list are no longer kept."""
+        self._bytes = 0
+        self._run: int | None = None
+        self._listeners: set[Callable[[], None]] = set()
+        self._taps: list[Callable[[Event], None]] = []
+        self._is_due = False
+
+    @property
+    def first(self) -> int:
+        """The position before the oldest event that is kept."""
+        return self.position - (len(self._events) - self._dropped)
+
+    def holds(self, position: int) -> bool:
+        """Whether everything behind this position is kept."""
+        return self.first <= position <= self.position
+
+    def append(self, name: str, data: bytes) -> int:
+        """Adds an event and returns its id. Readers are told within a frame."""
+        self.position += 1
+        event = Event(self.position, name, data)
+        frame = event.frame
+        self._events.append(event)
+        self._frames.append(frame)
+        self._bytes += len(frame)
+        self.size += len(frame)
+        self._trim()
+        for tap in self._taps:
+            tap(event)
+        self._tell_soon()
+        return self.position
+
+    def begin_run(self) -> None:
+        """Keeps everything from here on until `end_run`."""
+        if self._run is None:
+            self._run = self.position
+
+    def end_run(self) -> None:
+        self._run = None
+        self._trim()
+
+    def close(self) -> None:
+        """Ends the stream of every reader, once it has read all."""
+        self.is_closed = True
+        self._tell()
+
+    def frames_after(self, position: int, most: int) -> tuple[list[bytes], int]:
+        """The frames behind a position that is kept, about `most` bytes at once, and the position behind them."""
+        start = len(self._frames) - (self.position - position)
+        taken: list[bytes] = []
+        size = 0
+        for frame in self._frames[start : start + 4096]:
+            taken.append(frame)
+            size += len(frame)
+            if size >= most:
+                break
+        return taken, position + len(taken)
+
+    def frames_behind(self, position: int) -> list[bytes]:
+        """All frames behind a position that is kept."""
+        return self._frames[len(self._frames) - (self.position - position) :]
+
+    def events_after(self, position: int) -> list[Event]:
+        """The events behind a position that is kept."""
+        return self._events[len(self._events) - (self.position - position) :]
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls the listener when there are new events; returns a function that ends this."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def tap(self, listener: Callable[[Event], None]) -> None:
+        """Calls the listener with each event as it is added. It must be quick, and cannot be removed."""
+        self._taps.append(listener)
+
+    @property
+    def has_readers(self) -> bool:
+        return bool(self._listeners)
+
+    def _trim(self) -> None:
+        while (
+            len(self._events) - self._dropped > self._most_events or self._bytes > self._most_bytes
+        ) and not self._is_in_run(self._events[self._dropped].id):
+            self._bytes -= len(self._frames[self._dropped])
+            self._dropped += 1
+        if self._dropped > 1024 and self._dropped * 2 > len(self._events):
+            del self._events[: self._dropped]
+            del self._frames[: self._dropped]
+            self._dropped = 0
+
+    def _is_in_run(self, event_id: int) -> bool:
+        return self._run is not None and event_id > self._run
+
+    def _tell_soon(self) -> None:
+        if not self._is_due and self._listeners:
+            self._is_due = True
+            asyncio.get_running_loop().call_later(_FRAME, self._tell)
+
+    def _tell(self) -> None:
+        self._is_due = False
+        for listener in list(self._listeners):
+            listener()
+
+
+class Readers:
+    """All open streams of a server: how many there may be, and which of them do not read."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: set[_Reader] = set()
+        self._others = 0
+        self._ticking: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._open) + self._others
+
+    @property
+    def is_full(self) -> bool:
+        return len(self) >= self._most
+
+    async def serve(self, request: web.Request, log: EventLog, position: int | None) -> web.StreamResponse:
+        """Sends what comes behind a position, or from now on for `None` or a place that is not kept."""
+        return await self._serve(request, [Place(log, position)])
+
+    async def serve_all(
+        self, request: web.Request, logs: Sequence[tuple[str, EventLog, int | None]]
+    ) -> web.StreamResponse:
+        """The same for several sessions in one stream, each event with the id of its session."""
+        return await self._serve(request, [Place(log, position, name) for name, log, position in logs])
+
+    async def _serve(self, request: web.Request, places: Sequence[Place]) -> web.StreamResponse:
+        reader = _Reader(request, places)
+        self._open.add(reader)
+        self._tick_soon()
+        unlisten = [place.log.listen(reader.on_change) for place in places]
+        response = web.StreamResponse(headers=_HEADERS)
+        try:
+            await response.prepare(request)
+            await reader.write(response, b"".join([b"retry: 1000\n\n", *[place.first() for place in places]]))
+            await reader.run(response)
+        except ConnectionError:
+            pass  # the reader has left, or was closed because it did not read
+        finally:
+            for end in unlisten:
+                end()
+            self._open.discard(reader)
+        return response
+
+    @contextmanager
+    def counted(self) -> Generator[None]:
+        """Counts a stream that is not one of a log."""
+        self._others += 1
+        try:
+            yield
+        finally:
+            self._others -= 1
+
+    def _tick_soon(self) -> None:
+        if self._ticking is None:
+            self._ticking = asyncio.get_running_loop().call_later(_TICK, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = None
+        now = time.monotonic()
+        for reader in list(self._open):
+            reader.tick(now)
+        if self._open:
+            self._tick_soon()
+
+    def close(self) -> None:
+        """Ends the timer; the streams end with their logs."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
+
+
+class Place:
+    """How far a reader is in a log. With a name, each event says of which session it is."""
+
+    def __init__(self, log: EventLog, position: int | None, name: str = "") -> None:
+        self.log = log
+        self.name = name
+        self.is_kept = position is None or log.holds(position)
+        self.position = position if position is not None and self.is_kept else log.position
+        self.taken = log.size - sum([len(frame) for frame in log.frames_behind(self.position)])
+        """The size of the log up to here."""
+        self.is_behind = self.position < log.position
+        """Whether it still reads what it missed, which is not counted."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that came since the reader had read all."""
+        return 0 if self.is_behind else self.log.size - self.taken
+
+    def first(self) -> bytes:
+        """What a reader is told before all else."""
+        return b"" if self.is_kept else self._framed([Event(self.log.position, "reset", b'{"type":"reset"}')])
+
+    def next(self) -> bytes:
+        """The next frames; empty if there are none. Raises `ConnectionError` if they are not kept any more."""
+        log = self.log
+        if self.position == log.position:
+            self.is_behind = False
+            return b""
+        if not log.holds(self.position):
+            raise ConnectionAbortedError("the reader was too slow for what is kept, and comes back")
+        before = self.position
+        frames, self.position = log.frames_after(self.position, _AT_ONCE)
+        chunk = b"".join(frames)
+        self.taken += len(chunk)
+        return chunk if not self.name else self._framed(log.events_after(before)[: len(frames)])
+
+    def _framed(self, events: Sequence[Event]) -> bytes:
+        if not self.name:
+            return b"".join([event.frame for event in events])
+        wrapped = b'data: {"session":"%s","id":%d,"event":"%s","data":%s}\n\n'
+        name = self.name.encode()
+        return b"".join([wrapped % (name, event.id, event.name.encode(), event.data) for event in events])
+
+
+class _Reader:
+    """One open stream: its places in the logs, and whether it is read."""
+
+    def __init__(self, request: web.Request, places: Sequence[Place]) -> None:
+        self._request = request
+        self._places = places
+        self._wake = asyncio.Event()
+        self._is_over = False
+        self._sent = 0
+        self._progress = (0, time.monotonic())
+        """How much of it has left this process, and when that last changed."""
+        self._written_at = time.monotonic()
+        self._beats = False
+
+    def on_change(self) -> None:
+        if sum([place.unsent for place in self._places]) + self._buffered > MOST_UNSENT:
+            self.close()
+        self._wake.set()
+
+    @property
+    def _buffered(self) -> int:
+        transport = self._request.transport
+        return 0 if transport is None or transport.is_closing() else transport.get_write_buffer_size()
+
+    def tick(self, now: float) -> None:
+        """Looks whether the reader has left or does not read, and lets it know that we are there."""
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            self.close()
+            return
+        gone = self._sent - self._buffered
+        if gone != self._progress[0] or not self._buffered:
+            self._progress = (gone, now)
+        elif now - self._progress[1] >= LONGEST_UNSENT:
+            self.close()
+        if now - self._written_at >= _BEAT:
+            self._beats = True
+            self._wake.set()
+
+    def close(self) -> None:
+        """Ends the connection without waiting for what is unsent."""
+        self._is_over = True
+        transport = self._request.transport
+        if transport is not None:
+            transport.abort()
+        self._wake.set()
+
+    async def run(self, response: web.StreamResponse) -> None:
+        while not self._is_over:
+            self._wake.clear()
+            chunk = b"".join([place.next() for place in self._places])
+            if chunk:
+                await self.write(response, chunk)
+                continue
+            if all(place.log.is_closed for place in self._places):
+                return
+            if self._beats:
+                self._beats = False
+                await self.write(response, b":\n\n")
+            await self._wake.wait()
+
+    async def write(self, response: web.StreamResponse, data: bytes) -> None:
+        self._sent += len(data)
+        self._written_at = time.monotonic()
+        await response.write(data)

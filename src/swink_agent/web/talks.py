@@ -1,0 +1,100 @@
+"""What a session of the server can do while it is open, whichever agent is behind it.
+
+Owns the protocol. `standard` implements it with the conversation of the terminal UI, `embedded` with an application's
+own agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from swink_agent.app.talk.queue import Queued, QueuedKind
+from swink_agent.core.agent.agent import Agent
+
+
+class Talk(Protocol):
+    """An open conversation in one session. Methods raise `Problem`, `ApplicationError` or `SessionError`."""
+
+    @property
+    def agent(self) -> Agent:
+        """The agent that is asked."""
+        ...
+
+    @property
+    def is_running(self) -> bool: ...
+
+    @property
+    def has_background(self) -> bool:
+        """Whether something runs beside, such as a command in the background."""
+        ...
+
+    @property
+    def queue(self) -> Sequence[Queued]: ...
+
+    @property
+    def plan(self) -> bool: ...
+
+    @property
+    def fill(self) -> float: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+    @property
+    def cost(self) -> float | None:
+        """Dollars of the whole session; `None` if the prices are unknown."""
+        ...
+
+    @property
+    def progress(self) -> str:
+        """What a model on this machine does before it answers."""
+        ...
+
+    @property
+    def outcome(self) -> str:
+        """How the last run ended: `idle`, `error` or `aborted`."""
+        ...
+
+    @property
+    def holds_session(self) -> bool:
+        """Whether the session is open, and this process its one writer."""
+        ...
+
+    def redact(self, text: str) -> str: ...
+
+    async def prompt(self, text: str, files: Sequence[str]) -> None:
+        """Starts a run; returns when the prompt is on disk."""
+        ...
+
+    async def add(self, kind: QueuedKind, text: str, files: Sequence[str]) -> None:
+        """Gives the run that is active another message."""
+        ...
+
+    async def stop(self) -> list[str]:
+        """Stops the run and returns the texts that were queued."""
+        ...
+
+    async def command(self, line: str) -> None:
+        """Begins a command."""
+        ...
+
+    async def set_model(self, model: str | None, thinking: str | None) -> None: ...
+
+    async def set_plan(self, is_on: bool) -> None: ...
+
+    async def rename(self, title: str) -> None: ...
+
+    async def let_go(self) -> None:
+        """Closes the session, so that other programs can use it."""
+        ...
+
+    async def take_up(self) -> None:
+        """Opens the session again."""
+        ...
+
+    async def settled(self) -> None:
+        """Returns when nothing runs."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,800 @@
+"""What an application does with durable runs, against a worker in the same process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import (
+    Agent,
+    AgentToolResult,
+    Approve,
+    ApproveWith,
+    AssistantMessage,
+    CustomMessage,
+    Defer,
+    Reject,
+    Stop,
+    StopReason,
+    ToolContext,
+    UserMessage,
+    tool,
+)
+from swink_agent.core.errors import AgentError
+from swink_agent.core.journal import MessageAdded, RunStarted
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.types import extract_text
+from swink_agent.durable import (
+    Durable,
+    DurableError,
+    NotPending,
+    RunConflict,
+    RunNotFound,
+    RunOver,
+    StoreUnavailable,
+)
+from swink_agent.memory import NoteAdded, export_markdown, replay
+from swink_agent.testing import Request, call, fail, scripted, text
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+@tool(requires_approval=True)
+def refund(order: str) -> str:
+    """Pays back."""
+    return f"refunded {order}"
+
+
+def adding() -> Agent:
+    return Agent("test:model", stream_fn=scripted(call("add", a=2, b=3), text("5")), tools=[add])
+
+
+def asking(*replies: Any, tools: Any = (refund,)) -> Callable[[], Agent]:
+    """Makes a factory of agents that go on with the script where the history ends, and defer every question."""
+
+    def reply(request: Request) -> Any:
+        return replies[sum(isinstance(message, AssistantMessage) for message in request.messages)]
+
+    def make() -> Agent:
+        return Agent(
+            "test:model", stream_fn=scripted(*[reply] * 20), tools=[*tools], approve=lambda _: Defer("ask ada")
+        )
+
+    return make
+
+
+@asynccontextmanager
+async def serving(url: str, *, worker: dict[str, Any] | None = None, **factories: Any) -> AsyncIterator[Durable]:
+    """A store with these agents, and a worker."""
+    async with Durable(url) as durable:
+        for name, factory in factories.items():
+            durable.agent(name)(factory)
+        async with durable.worker(**{"poll": 0.05, **(worker or {})}):
+            yield durable
+
+
+# -- making and submitting -----------------------------------------------------------------------------------
+
+
+def test_making_one_and_registering_loads_no_engine_and_touches_no_store(tmp_path: Path) -> None:
+    import subprocess
+
+    program = (
+        "import sys\n"
+        "from swink_agent.durable import Durable\n"
+        f"durable = Durable('sqlite:///{tmp_path}/none.db')\n"
+        "durable.agent('a')(lambda: None)\n"
+        "print([name for name in ('dbos', 'sqlalchemy', 'psycopg') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_addresses_of_other_kinds_are_refused_and_no_password_is_shown() -> None:
+    for wrong in ("mysql://u:topsecret@h/d", "topsecret", "sqlite:///", "sqlite://:memory:"):
+        with pytest.raises(ValueError, match="address of a store") as caught:
+            Durable(wrong)
+        assert "topsecret" not in str(caught.value)
+    durable = Durable("postgresql://ada:topsecret@127.0.0.1:1/runs?sslmode=disable")
+    assert "topsecret" not in repr(durable) + durable.url
+    assert "ada@127.0.0.1:1" in durable.url
+
+
+async def test_a_store_that_is_not_there_is_unavailable_and_its_password_stays_out_of_the_error() -> None:
+    async with Durable("postgresql://ada:topsecret@127.0.0.1:1/runs") as durable:
+        with pytest.raises(StoreUnavailable) as caught:
+            await durable.submit("any", "hello")
+    assert "topsecret" not in str(caught.value)
+
+
+def test_the_address_comes_from_the_environment_the_settings_or_the_data_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SWINK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("SWINK_CONFIG_DIR", str(tmp_path))
+    monkeypatch.delenv("SWINK_DURABLE_URL", raising=False)
+    assert Durable().url.startswith(f"sqlite:///{tmp_path}/data/")
+    (tmp_path / "config.toml").write_text('[durable]\nurl = "sqlite:///from/settings.db"\n')
+    assert Durable().url.endswith("from/settings.db")
+    monkeypatch.setenv("SWINK_DURABLE_URL", "postgresql://host/runs")
+    assert Durable().url == "postgresql://host/runs"
+
+
+def test_an_agent_has_a_name_once_and_sensible_limits() -> None:
+    durable = Durable("sqlite:///x.db")
+    durable.agent("support")(adding)
+    for name in ("support", "", "a b", "ä", "x" * 65):
+        with pytest.raises(ValueError, match=r"name|already"):
+            durable.agent(name)
+    for wrong in ({"limit": 0}, {"limit_per_key": -1}, {"rate": (0, 1.0)}, {"progress": 0}, {"max_attempts": 0}):
+        with pytest.raises(ValueError, match="positive"):
+            durable.agent("other", **wrong)
+
+
+async def test_what_cannot_be_submitted_is_refused_before_anything_happens(sqlite_url: str) -> None:
+    async with Durable(sqlite_url) as durable:
+        durable.agent("support")(adding)
+        with pytest.raises(ValueError, match="no agent"):
+            await durable.submit("other", "hello")
+        for wrong in (
+            {"id": "-x"},
+            {"id": "a b"},
+            {"priority": 1001},
+            {"priority": -1},
+            {"key": "\0"},
+            {"id": "x" * 129},
+        ):
+            with pytest.raises(ValueError, match=r"id of a run|priority|key"):
+                await durable.submit("support", "hello", **wrong)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"content|empty"):
+            await durable.submit("support", " ")
+        with pytest.raises(TypeError):
+            await durable.submit("support", "hello", metadata={"x": object()})
+        assert await durable.runs() == ()
+
+
+async def test_the_same_id_is_the_same_run_and_another_prompt_a_conflict(kind: str, url: str) -> None:
+    async with Durable(url) as durable:
+        one = await durable.submit("support", "Refund order 17", id="order-17", key="acme", metadata={"a": [1]})
+        again = await durable.submit("support", "Refund order 17", id="order-17")
+        assert one.id == again.id
+        assert [info.id for info in await durable.runs()] == ["order-17"]
+        info = await one.info()
+        assert (info.status, info.agent, info.key, info.metadata, info.attempts) == (
+            "queued",
+            "support",
+            "acme",
+            {"a": [1]},
+            0,
+        )
+        for other in (("other", "Refund order 17", None), ("support", "Refund order 18", None)):
+            with pytest.raises(RunConflict):
+                await durable.submit(other[0], other[1], id="order-17")
+        with pytest.raises(RunConflict, match="queued"):
+            await durable.submit("support", "more", after="order-17")
+        with pytest.raises(RunNotFound):
+            await durable.submit("support", "more", after="nothing")
+        with pytest.raises(RunNotFound):
+            await durable.run("nothing")
+        with pytest.raises(ValueError, match="status"):
+            await durable.runs(status="asleep")  # type: ignore[arg-type]
+
+
+@pytest.mark.sweep
+async def test_lists_are_newest_first_and_can_be_narrowed(sqlite_url: str) -> None:
+    async with Durable(sqlite_url) as durable:
+        for number in range(4):
+            await durable.submit("ab"[number % 2], "hello", id=f"r{number}", key=f"k{number // 2}")
+        assert [info.id for info in await durable.runs()] == ["r3", "r2", "r1", "r0"]
+        assert [info.id for info in await durable.runs(agent="a")] == ["r2", "r0"]
+        assert [info.id for info in await durable.runs(key="k1", status="queued", limit=1)] == ["r3"]
+        assert await durable.runs(status="done") == ()
+
+
+# -- running -------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_done_and_its_records_are_those_of_a_session(kind: str, url: str) -> None:
+    async with serving(url, calc=adding) as durable:
+        run = await durable.submit("calc", "2+3?", id="one")
+        result = await run.result(timeout=20)
+        assert (result.text, result.stop_reason, result.error) == ("5", StopReason.STOP, None)
+        assert [type(message).__name__ for message in result.messages] == [
+            "UserMessage",
+            "AssistantMessage",
+            "ToolResultMessage",
+            "AssistantMessage",
+        ]
+        info = await run.info()
+        assert (info.status, info.attempts, info.worker) == ("done", 1, "")
+        records = [record async for record in run.events()]
+        assert [record.number for record in records] == list(range(1, info.position + 1))
+        assert [record.at for record in records] == sorted(record.at for record in records)
+        later = [record async for record in run.events(after=3)]
+        assert later == records[3:]
+        assert [record async for record in run.events(after=info.position)] == []
+        with pytest.raises(ValueError, match="negative"):
+            await anext(run.events(after=-1))
+        session = await run.load()
+        assert session.messages == result.messages
+        assert session.records() == tuple(records)
+        assert [record.is_over for record in session.runs()] == [True]
+        assert "2+3?" in export_markdown(session.info, session.messages)
+        report = await replay(
+            session, lambda stream_fn, wrap: Agent("test:model", stream_fn=stream_fn, tools=[wrap(add)])
+        )
+        assert report.divergence is None
+        with pytest.raises(RunOver):
+            await run.retry()
+        assert await run.cancel() is False
+        stats = await durable.stats()
+        assert (stats.done, stats.queued, stats.lag, len(stats.workers)) == (1, 0, 0.0, 1)
+        assert stats.workers[0].agents == ("calc",)
+    async with Durable(url) as durable:
+        assert (await durable.stats()).workers == ()
+
+
+@pytest.mark.sweep
+async def test_a_follower_sees_records_as_they_come_and_through_a_wait(sqlite_url: str) -> None:
+    async with serving(sqlite_url, refunds=asking(call("refund", order="17"), text("paid"))) as durable:
+        run = await durable.submit("refunds", "go")
+        seen: list[int] = []
+
+        async def follow() -> None:
+            async for record in run.events():
+                seen.append(record.number)
+
+        follower = asyncio.create_task(follow())
+        result = await run.result(timeout=20)
+        assert [pending.name for pending in result.pending] == ["refund"]
+        await run.answer(result.pending[0], True)
+        await asyncio.wait_for(follower, 20)
+        assert seen == list(range(1, (await run.info()).position + 1))
+
+
+@pytest.mark.sweep
+async def test_runs_of_agents_that_no_worker_has_stay_queued(sqlite_url: str) -> None:
+    async with Durable(sqlite_url) as submitter, serving(sqlite_url, calc=adding) as durable:
+        other = await submitter.submit("unknown", "hello")
+        mine = await durable.submit("calc", "2+3?")
+        await mine.result(timeout=20)
+        assert (await other.info()).status == "queued"
+        stats = await durable.stats()
+        assert stats.queued_agents == {"unknown": 1}
+        assert stats.lag > 0
+
+
+@pytest.mark.sweep
+async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(kind: str, url: str) -> None:
+    broken = True
+
+    async def make() -> Agent:
+        if broken:
+            raise RuntimeError("no database today")
+        return adding()
+
+    async with serving(url, calc=make) as durable:
+        run = await durable.submit("calc", "2+3?")
+        result = await run.result(timeout=20)
+        assert (result.error, result.stop_reason) == ("no database today", StopReason.ERROR)
+        assert (await run.info()).status == "failed"
+        broken = False
+        await run.retry()
+        assert (await run.result(timeout=20)).text == "5"
+
+
+@pytest.mark.sweep
+async def test_errors_and_stops_of_policies_fail_a_run(sqlite_url: str) -> None:
+    class Stopper:
+        def post_turn(self, ctx: Any) -> Stop:
+            return Stop("enough")
+
+    agents = {
+        "filtered": lambda: Agent("test:model", stream_fn=scripted(fail("content_filtered", "no"))),
+        "stopped": lambda: Agent(
+            "test:model", stream_fn=scripted(call("add", a=1, b=1)), tools=[add], policies=[Stopper()]
+        ),
+        "other": lambda: "not an agent",
+    }
+    async with serving(sqlite_url, **agents) as durable:
+        runs = {name: await durable.submit(name, "go") for name in agents}
+        errors = {name: (await run.result(timeout=20)).error for name, run in runs.items()}
+        assert "no" in str(errors["filtered"])
+        assert "enough" in str(errors["stopped"])
+        assert "not an Agent" in str(errors["other"])
+        assert {(await run.info()).status for run in runs.values()} == {"failed"}
+
+
+async def test_a_model_that_cannot_be_reached_is_asked_later_and_the_run_fails_after_so_many_attempts(
+    kind: str, url: str
+) -> None:
+    fails = {"good": 2, "bad": 1000}
+
+    def make(name: str) -> Callable[[], Agent]:
+        def reply(request: Request) -> Any:
+            fails[name] -= 1
+            return fail("network", "line cut") if fails[name] >= 0 else text("through")
+
+        return lambda: Agent("test:model", stream_fn=scripted(*[reply] * 9), retry_strategy=Never())
+
+    async with Durable(url) as durable:
+        durable.agent("good", back_off=0.05)(make("good"))
+        durable.agent("bad", back_off=0.01, max_attempts=3)(make("bad"))
+        durable.agent("later", back_off=3000)(make("bad"))
+        async with durable.worker(poll=0.05, slots=1):
+            later = await durable.submit("later", "go")
+            good, bad = await durable.submit("good", "go"), await durable.submit("bad", "go")
+            assert (await good.result(timeout=20)).text == "through"
+            assert (await good.info()).attempts == 3
+            assert "line cut" in str((await bad.result(timeout=20)).error)
+            assert (await bad.info()).attempts == 3
+            info = await later.info()
+            assert (info.status, info.worker) == ("queued", "")
+            assert "line cut" in info.error
+
+
+class Never:
+    def should_retry(self, error: AgentError, attempt: int) -> bool:
+        return False
+
+    def delay(self, attempt: int) -> float:
+        return 0.0
+
+
+async def test_conversations_go_on_after_a_run_that_is_over(kind: str, url: str) -> None:
+    requests: list[Request] = []
+
+    @tool
+    def remember(ctx: ToolContext, name: str) -> str:
+        """Remembers a name."""
+        ctx.state["name"] = name
+        return "noted"
+
+    @tool
+    def recall(ctx: ToolContext) -> str:
+        """Recalls the name."""
+        return str(ctx.state.get("name"))
+
+    def reply(request: Request) -> Any:
+        requests.append(request)
+        last = request.messages[-1]
+        if isinstance(last, UserMessage):
+            return call("remember", name="ada") if "I am" in extract_text(last.content) else call("recall")
+        return text(extract_text(last.content))
+
+    def make() -> Agent:
+        return Agent("test:model", stream_fn=scripted(*[reply] * 9), tools=[remember, recall])
+
+    async with serving(url, talk=make) as durable:
+        first = await durable.submit("talk", "I am Ada", id="first")
+        await first.result(timeout=20)
+        second = await durable.submit("talk", "Who am I?", id="second", after="first")
+        result = await second.result(timeout=20)
+        assert result.text == "ada"
+        assert len(result.messages) == 4
+        assert len(requests[-1].messages) == 7
+        assert len((await second.load()).messages) == 8
+        with pytest.raises(RunConflict):
+            await durable.submit("talk", "Who am I?", id="second")
+        assert (await durable.submit("talk", "Who am I?", id="second", after="first")).id == "second"
+
+
+@pytest.mark.sweep
+async def test_custom_messages_are_prompts_too(sqlite_url: str) -> None:
+    async with Durable(sqlite_url, types=[Memo]) as durable:
+        durable.agent("calc")(lambda: Agent("test:model", stream_fn=scripted(text("ok"))))
+        async with durable.worker(poll=0.05):
+            run = await durable.submit("calc", [Memo("kept"), UserMessage("hello")])
+            result = await run.result(timeout=20)
+    assert isinstance(result.messages[0], Memo)
+
+
+class Memo(CustomMessage, tag="memo"):
+    words: str
+
+
+# -- waiting -------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_waits_and_each_answer_is_acted_on_at_once(kind: str, url: str) -> None:
+    both = [call("refund", order="17"), call("refund", order="18")]
+    async with serving(url, worker={"slots": 1}, refunds=asking(both, text("all paid")), calc=adding) as durable:
+        run = await durable.submit("refunds", "go", id="r")
+        result = await run.result(timeout=20)
+        assert result.stop_reason == StopReason.TOOL_USE
+        first, second = result.pending
+        assert first.position is not None
+        assert (first.reason, first.arguments) == ("ask ada", {"order": "17"})
+        info = await run.info()
+        assert (info.status, info.worker, info.pending) == ("waiting", "", result.pending)
+        other = await durable.submit("calc", "2+3?")  # a waiting run holds no slot
+        assert (await other.result(timeout=20)).text == "5"
+        with pytest.raises(TypeError):
+            await run.answer(first, "yes")  # type: ignore[arg-type]
+        assert await run.answer(first, Approve(), by="ada") is True
+        assert await run.answer(first, Reject("no")) is False
+        result = await run.result(timeout=20)
+        assert [pending.call_id for pending in result.pending] == [second.call_id]
+        assert await run.answer(first.call_id, Approve()) is False
+        assert await run.answer(second.call_id, ApproveWith({"order": "19"}), by="bob") is True
+        result = await run.result(timeout=20)
+        assert result.text == "all paid"
+        texts = [extract_text(message.content) for message in result.messages]  # type: ignore[union-attr]
+        assert texts[2].startswith("refunded 17")
+        assert texts[3].startswith("refunded 19")
+        notes = [record.entry.data async for record in run.events() if isinstance(record.entry, NoteAdded)]
+        assert [(note["by"], note["call_id"], note["kind"]) for note in notes] == [
+            ("ada", first.call_id, "approve"),
+            ("bob", second.call_id, "approve_with"),
+        ]
+        assert all(note["at"] > 0 for note in notes)
+        for call_id in (first, second, "nothing"):
+            with pytest.raises(NotPending):
+                await run.answer(call_id, Approve())
+
+
+async def test_answers_are_bound_to_the_question_and_not_to_its_id(sqlite_url: str) -> None:
+    # Each attempt has a new script, whose calls have the same ids again.
+    script = [call("refund", order="17"), call("refund", order="99"), text("over")]
+    async with serving(sqlite_url, refunds=asking(*script)) as durable:
+        run = await durable.submit("refunds", "go")
+        (first,) = (await run.result(timeout=20)).pending
+        with pytest.raises(NotPending):
+            await run.answer("other", Approve())
+        assert await run.answer(first.call_id, Approve()) is True
+        (second,) = (await run.result(timeout=20)).pending
+        assert (second.arguments, second.call_id) == ({"order": "99"}, first.call_id)
+        with pytest.raises(NotPending):
+            await run.answer(first, Approve())  # a page that was left open
+        with pytest.raises(NotPending, match="several"):
+            await run.answer(first.call_id, Approve())
+        assert await run.answer(second, False) is True
+        assert (await run.result(timeout=20)).text == "over"
+
+
+@pytest.mark.sweep
+async def test_external_calls_take_results(sqlite_url: str) -> None:
+    @tool(external=True)
+    def ship(order: str) -> str:
+        """Ships."""
+        raise AssertionError
+
+    async with serving(sqlite_url, ships=asking(call("ship", order="7"), text("sent"), tools=[ship])) as durable:
+        run = await durable.submit("ships", "go")
+        (pending,) = (await run.result(timeout=20)).pending
+        assert pending.kind == "external"
+        with pytest.raises(TypeError):
+            await run.answer(pending, Approve())
+        assert await run.answer(pending, AgentToolResult.text("shipped by sea"))
+        result = await run.result(timeout=20)
+        assert result.text == "sent"
+        assert "shipped by sea" in extract_text(result.messages[2].content)  # type: ignore[union-attr]
+
+
+@pytest.mark.sweep
+async def test_of_many_answers_at_once_the_first_counts(kind: str, url: str) -> None:
+    async with serving(url, refunds=asking(call("refund", order="17"), text("paid"))) as durable:
+        run = await durable.submit("refunds", "go")
+        (pending,) = (await run.result(timeout=20)).pending
+        counted = await asyncio.gather(*[run.answer(pending, Approve(), by=str(n)) for n in range(8)])
+        assert sorted(counted) == [False] * 7 + [True]
+        await run.result(timeout=20)
+
+
+# -- cancelling ----------------------------------------------------------------------------------------------
+
+
+async def test_a_cancel_is_final(kind: str, url: str) -> None:
+    started = asyncio.Event()
+
+    @tool
+    async def slow() -> str:
+        """Takes long."""
+        started.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    asked: list[Request] = []
+
+    def reply(request: Request) -> Any:
+        asked.append(request)
+        return call("slow")
+
+    def make() -> Agent:
+        return Agent("test:model", stream_fn=scripted(*[reply] * 9), tools=[slow])
+
+    async with serving(url, slow=make, refunds=asking(call("refund", order="1"), text("x"))) as durable:
+        running, waiting = await durable.submit("slow", "go"), await durable.submit("refunds", "go")
+        (pending,) = (await waiting.result(timeout=20)).pending
+        assert await waiting.cancel("changed my mind") is True
+        assert (await waiting.info()).status == "cancelled"
+        with pytest.raises(NotPending):
+            await waiting.answer(pending, True)
+        await asyncio.wait_for(started.wait(), 20)
+        assert await running.cancel("first") is True
+        assert await running.cancel("second") is True
+        result = await running.result(timeout=10)
+        assert (result.error, result.stop_reason) == ("first", StopReason.ABORTED)
+        assert (await running.info()).status == "cancelled"
+        calls = [
+            call for message in result.messages if isinstance(message, AssistantMessage) for call in message.tool_calls
+        ]
+        assert len(calls) == len(
+            [message for message in result.messages if type(message).__name__ == "ToolResultMessage"]
+        )
+        assert len(asked) == 1
+        with pytest.raises(RunOver):
+            await running.retry()
+    async with Durable(url) as durable:
+        queued = await durable.submit("slow", "later")
+        assert await queued.cancel() is True
+        assert (await queued.info()).status == "cancelled"
+        assert (await queued.result(timeout=5)).error == "the run was cancelled"
+
+
+# -- limits --------------------------------------------------------------------------------------------------
+
+
+async def test_limits_hold_for_agents_and_keys(kind: str, url: str) -> None:
+    now: dict[str, int] = {"all": 0, "a": 0, "b": 0, "most": 0, "most a": 0}
+
+    def make() -> Agent:
+        def reply(request: Request) -> Any:
+            last = request.messages[-1]
+            return call("work", key=extract_text(last.content)) if isinstance(last, UserMessage) else text("ok")
+
+        return Agent("test:model", stream_fn=scripted(*[reply] * 3), tools=[busy])
+
+    @tool(name="work")
+    async def busy(key: str) -> str:
+        """Works."""
+        letter = key.split()[-1]
+        now["all"] += 1
+        now[letter] += 1
+        now["most"], now["most a"] = max(now["most"], now["all"]), max(now["most a"], now["a"])
+        await asyncio.sleep(0.1)
+        now["all"] -= 1
+        now[letter] -= 1
+        return "ok"
+
+    async with Durable(url) as durable:
+        durable.agent("work", limit=3, limit_per_key=2)(make)
+        runs = [
+            await durable.submit("work", f"{number} {letter}", key=letter) for number, letter in enumerate("aaaaabbb")
+        ]
+        async with durable.worker(slots=8, poll=0.02):
+            for run in runs:
+                await run.result(timeout=30)
+    assert (now["most"], now["most a"]) == (3, 2)
+
+
+@pytest.mark.sweep
+async def test_runs_start_by_priority_and_then_by_age(kind: str, url: str) -> None:
+    order: list[str] = []
+
+    def reply(request: Request) -> Any:
+        order.append(extract_text(request.messages[0].content))
+        return text("ok")
+
+    async with Durable(url) as durable:
+        durable.agent("work")(lambda: Agent("test:model", stream_fn=scripted(reply)))
+        runs = [await durable.submit("work", f"{name}", priority=name) for name in (1000, 5, 0, 7)]
+        runs.append(await durable.submit("work", "5 later", priority=5))
+        async with durable.worker(slots=1, poll=0.02):
+            for run in runs:
+                await run.result(timeout=30)
+    assert order == ["0", "5", "5 later", "7", "1000"]
+
+
+@pytest.mark.sweep
+async def test_starts_are_limited_by_the_rate(sqlite_url: str) -> None:
+    async with Durable(sqlite_url) as durable:
+        durable.agent("calc", rate=(2, 600.0))(adding)
+        runs = [await durable.submit("calc", "2+3?") for _ in range(4)]
+        async with durable.worker(poll=0.02):
+            await runs[0].result(timeout=20)
+            await runs[1].result(timeout=20)
+            await asyncio.sleep(0.3)
+            assert [(await run.info()).status for run in runs] == ["done", "done", "queued", "queued"]
+
+
+# -- masking -------------------------------------------------------------------------------------------------
+
+
+async def test_secrets_are_masked_and_the_prompt_is_kept_until_its_record_is_written(
+    kind: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "sk-ant-REDACTED-000000000000000"
+    redactor = Redactor([secret])
+    async with Durable(url, redactor=redactor) as durable:
+        durable.agent("refunds")(asking(call("refund", order="1"), text("x")))
+        run = await durable.submit("refunds", f"use {secret}", metadata={"token": secret, "plain": "word"})
+        assert secret not in everything_in(durable)
+        async with durable.worker(poll=0.05):
+            (pending,) = (await run.result(timeout=20)).pending
+            await run.answer(pending, Reject(f"not with {secret}"), by=f"ada {secret}")
+            await run.result(timeout=20)
+            other = await durable.submit("refunds", "go")
+            await other.cancel(f"because {secret}")
+        assert secret not in everything_in(durable)
+    plain = "a prompt as it was given"
+    async with Durable(url) as durable:
+        durable.agent("calc")(adding)
+        run = await durable.submit("calc", plain)
+        assert plain in everything_in(durable, "swink_runs")
+        async with durable.worker(poll=0.05):
+            await run.result(timeout=20)
+        assert plain not in everything_in(durable, "swink_runs")
+        assert plain in everything_in(durable, "swink_records")
+
+
+def everything_in(durable: Durable, *tables: str) -> str:
+    import sqlalchemy as sa
+
+    store = durable.open_store()
+
+    def read(connection: sa.Connection) -> str:
+        rows = [
+            row
+            for table in tables or ("swink_runs", "swink_records", "workflow_input")
+            if table.startswith("swink") or store.database.has_table(connection, table)
+            for row in connection.execute(sa.text(f"SELECT * FROM {table}"))
+        ]
+        return repr([[bytes(value) if isinstance(value, memoryview) else value for value in row] for row in rows])
+
+    return store.read(read)
+
+
+async def test_nothing_is_pickled(sqlite_url: str) -> None:
+    async with Durable(sqlite_url) as durable:
+        await durable.submit("calc", "2+3?", id="one")
+        assert '"one"' in everything_in(durable, "workflow_input")
+
+
+# -- retention -----------------------------------------------------------------------------------------------
+
+
+async def test_what_is_over_is_deleted_with_its_records_and_tickets(kind: str, url: str) -> None:
+    async with serving(url, calc=adding) as durable:
+        over = await durable.submit("calc", "2+3?", id="over")
+        await over.result(timeout=20)
+        assert await durable.prune(1) == 0
+        assert await durable.prune(0) == 1
+        with pytest.raises(RunNotFound):
+            await over.info()
+        with pytest.raises(ValueError, match="days"):
+            await durable.prune(-1)
+    async with Durable(url) as durable:
+        queued = await durable.submit("calc", "2+3?")
+        assert await durable.prune(0) == 0
+        assert (await queued.info()).status == "queued"
+        assert everything_in(durable, "swink_records") == "[]"
+        assert "over" not in everything_in(
+            durable, *(["workflow_status"] if kind == "sqlite" else ["dbos.workflow_status"])
+        )
+
+
+async def test_the_store_is_refused_if_a_later_release_made_it(kind: str, url: str) -> None:
+    import sqlalchemy as sa
+
+    async with Durable(url) as durable:
+        durable.open_store().write(
+            lambda connection: connection.execute(sa.text("UPDATE swink_schema SET version = 99"))
+        )
+    async with Durable(url) as durable:
+        with pytest.raises(DurableError, match="later release"):
+            await durable.runs()
+    if kind == "sqlite":
+        path = Path(url.removeprefix("sqlite:///"))
+        before = await asyncio.to_thread(path.read_bytes)
+        async with Durable(url) as durable:
+            with pytest.raises(DurableError):
+                await durable.submit("calc", "2+3?")
+        assert await asyncio.to_thread(path.read_bytes) == before
+
+
+async def test_a_file_that_is_not_a_database_stays_as_it_is_and_a_new_one_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes, which are not a database at all")
+    async with Durable(f"sqlite:///{path}") as durable:
+        with pytest.raises(DurableError, match="not a database"):
+            await durable.runs()
+    assert os.listdir(tmp_path) == ["notes.txt"]
+    assert path.read_text().startswith("my notes")
+    async with Durable(f"sqlite:///{tmp_path}/folder/new.db") as durable:
+        await durable.submit("calc", "2+3?")
+        modes = {one.name: one.stat().st_mode & 0o777 for one in (tmp_path / "folder").iterdir() if one.is_file()}
+    assert set(modes.values()) == {0o600}
+    assert "new.db" in modes
+
+
+@pytest.mark.sweep
+async def test_many_clients_at_once_make_the_tables_once(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    fresh = f"sqlite:///{tmp_path}/fresh.db"
+    if kind == "postgres":
+        fresh = request.getfixturevalue("postgres_server").database(f"fresh{id(tmp_path)}")
+    clients = [Durable(fresh) for _ in range(6)]
+    await asyncio.gather(*[client.submit("calc", "2+3?", id=f"r{n}") for n, client in enumerate(clients)])
+    assert len(await clients[0].runs()) == 6
+    for client in clients:
+        await client.close()
+
+
+async def test_a_second_worker_in_a_process_is_refused(sqlite_url: str) -> None:
+    async with serving(sqlite_url, calc=adding) as durable:
+        with pytest.raises(DurableError, match="one at a time"):
+            async with durable.worker():
+                raise AssertionError
+        assert len((await durable.stats()).workers) == 1
+    with pytest.raises(DurableError, match="no agents"):
+        Durable(sqlite_url).worker()
+
+
+@pytest.mark.sweep
+async def test_results_are_on_record_soon_after_their_calls_end(sqlite_url: str) -> None:
+    release = asyncio.Event()
+
+    @tool
+    async def quick() -> str:
+        """Quick."""
+        return "quick"
+
+    @tool
+    async def slow() -> str:
+        """Slow."""
+        await release.wait()
+        return "slow"
+
+    def make() -> Agent:
+        return Agent("test:model", stream_fn=scripted([call("quick"), call("slow")], text("ok")), tools=[quick, slow])
+
+    async with serving(sqlite_url, two=make) as durable:
+        run = await durable.submit("two", "go")
+        async with asyncio.timeout(10):
+            async for record in run.events():
+                if isinstance(record.entry, MessageAdded) and record.entry.source == "result":
+                    break
+        assert not release.is_set()
+        release.set()
+        assert (await run.result(timeout=20)).text == "ok"
+
+
+@pytest.mark.sweep
+async def test_a_record_that_is_too_large_ends_the_run(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from swink_agent.durable.store import writing
+
+    monkeypatch.setattr(writing, "MOST_BYTES", 20_000)
+    async with serving(sqlite_url, big=lambda: Agent("test:model", stream_fn=scripted(text("x" * 30_000)))) as durable:
+        run = await durable.submit("big", "go")
+        result = await run.result(timeout=20)
+        assert "30" in str(result.error)
+        assert (await run.info()).status == "failed"
+
+
+@pytest.mark.sweep
+async def test_each_attempt_is_a_run_on_record_and_a_tool_that_is_gone_is_unknown(sqlite_url: str) -> None:
+    async with serving(sqlite_url, refunds=asking(call("refund", order="1"), text("over"))) as durable:
+        run = await durable.submit("refunds", "go")
+        await run.result(timeout=20)
+    async with serving(sqlite_url, refunds=asking(call("refund", order="1"), text("over"), tools=[])) as durable:
+        run = await durable.run(run.id)
+        await run.answer((await run.info()).pending[0], Approve())
+        result = await run.result(timeout=20)
+        assert result.text == "over"
+        assert "unknown tool" in extract_text(result.messages[2].content)  # type: ignore[union-attr]
+        kinds = [record.entry.kind for record in (await run.load()).records() if isinstance(record.entry, RunStarted)]
+        assert kinds == ["prompt", "resume"]

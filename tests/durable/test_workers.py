@@ -1,0 +1,329 @@
+"""Workers that stop, hang, drain, lose their store, or wake up too late."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
+
+from swink_agent import Agent, ToolOutcome, ToolResultMessage, tool
+from swink_agent.core.types import extract_text
+from swink_agent.durable import Durable, StoreUnavailable
+from swink_agent.durable.store import writing
+from swink_agent.durable.store.store import Store
+from swink_agent.durable.store.writing import Append, RunLost
+from swink_agent.durable.urls import store_address
+from swink_agent.memory import NoteAdded, encode_line
+from swink_agent.testing import Request, call, scripted, text
+
+from .conftest import Fleet
+from .postgres import PostgresServer
+from .test_runs import adding, serving
+
+
+async def until(is_true: Callable[[], object], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.sweep
+async def test_a_worker_that_is_stopped_and_woken_writes_nothing_into_what_was_taken(
+    kind: str, url: str, fleet: Fleet
+) -> None:
+    async with Durable(url) as durable:
+        run = await durable.submit("long", "run-1", id="run-1")
+        first = fleet.start(lease=1)
+        await until(lambda: fleet.marks("ran"))
+        await asyncio.sleep(0.5)  # a process that is stopped in the middle of a write keeps its store locked
+        fleet.signal(first, signal.SIGSTOP)
+        fleet.start(lease=1, poll=0.1)
+        assert (await run.result(timeout=20)).text == "over"
+        before = (await run.load()).records()
+        fleet.signal(first, signal.SIGCONT)
+        await until(lambda: "taken for dead" in fleet.log or "taken over" in fleet.log)
+        later = await durable.submit("steps", "run-2", id="run-2")
+        await later.result(timeout=20)
+        assert (await run.load()).records() == before
+        assert len((await durable.stats()).workers) == 2  # it has joined again
+    assert len(fleet.marks("ran")) == 1 + 4
+
+
+@pytest.mark.sweep
+async def test_a_worker_whose_event_loop_stands_still_is_taken_over(kind: str, url: str, fleet: Fleet) -> None:
+    (fleet.folder / "hang").touch()
+    async with Durable(url) as durable:
+        run = await durable.submit("hanging", "run-1")
+        fleet.start(lease=1, poll=0.1)
+        await until(lambda: fleet.marks("hangs"))
+        fleet.start(lease=1, poll=0.1)
+        assert (await run.result(timeout=20)).text == "awake"
+        assert (await run.info()).attempts == 2
+
+
+@pytest.mark.sweep
+async def test_on_sigterm_each_run_ends_its_turn_and_goes_back_at_no_cost(kind: str, url: str, fleet: Fleet) -> None:
+    async with Durable(url) as durable:
+        worker = fleet.start(poll=0.05)
+        runs = [await durable.submit("steps", f"run-{number}", id=f"run-{number}") for number in range(3)]
+        waiting = await durable.submit("refunds", "go")
+        await until(lambda: len(fleet.marks("asked")) > 3)
+        fleet.signal(worker, signal.SIGTERM)
+        assert fleet.exit_code(worker) == 0
+        stats = await durable.stats()
+        assert (stats.running, stats.workers) == (0, ())
+        infos = [await run.info() for run in runs]
+        assert all(info.attempts == (info.status == "done") for info in infos)
+        fleet.start(poll=0.05)
+        for run in runs:
+            result = await run.result(timeout=20)
+            outcomes = {message.outcome for message in result.messages if isinstance(message, ToolResultMessage)}
+            assert outcomes == {ToolOutcome.RAN}
+        assert (await waiting.result(timeout=20)).pending
+
+
+async def test_what_does_not_end_in_time_is_abandoned(sqlite_url: str) -> None:
+    started = asyncio.Event()
+
+    @tool
+    async def slow() -> str:
+        """Slow."""
+        started.set()
+        await asyncio.sleep(60)
+        return "x"
+
+    async with Durable(sqlite_url) as durable:
+        durable.agent("slow")(lambda: Agent("test:model", stream_fn=scripted(call("slow"), text("x")), tools=[slow]))
+        run = await durable.submit("slow", "go")
+        async with durable.worker(poll=0.05, drain=0.1):
+            await asyncio.wait_for(started.wait(), 20)
+        info = await run.info()
+        assert (info.status, info.attempts, info.worker) == ("queued", 1, "")
+        session = await run.load()
+        assert extract_text(session.messages[-1].content).startswith("outcome unknown")  # type: ignore[union-attr]
+
+
+@pytest.mark.sweep
+async def test_a_run_that_stands_still_is_handed_on(kind: str, url: str) -> None:
+    tries: list[int] = []
+
+    @tool
+    async def stuck() -> str:
+        """Gets stuck."""
+        await asyncio.sleep(60)
+        return "x"
+
+    def make() -> Agent:
+        tries.append(1)
+        script = scripted(call("stuck")) if len(tries) == 1 else scripted(text("moved on"))
+        return Agent("test:model", stream_fn=script, tools=[stuck])
+
+    async with Durable(url) as durable:
+        durable.agent("slow", progress=0.3)(make)
+        async with durable.worker(poll=0.05):
+            run = await durable.submit("slow", "go")
+            result = await run.result(timeout=20)
+            assert result.text == "moved on"
+            assert extract_text(result.messages[2].content).startswith("outcome unknown")  # type: ignore[union-attr]
+            assert (await run.info()).attempts == 2
+
+
+@pytest.mark.sweep
+async def test_a_cancel_survives_the_death_of_its_worker(kind: str, url: str, fleet: Fleet) -> None:
+    async with Durable(url) as durable:
+        run = await durable.submit("long", "run-1", id="run-1")
+        first = fleet.start()
+        await until(lambda: fleet.marks("ran"))
+        fleet.kill(first)
+        assert await run.cancel("enough") is True
+        fleet.start(poll=0.1)
+        result = await run.result(timeout=20)
+        assert result.error == "enough"
+        assert (await run.info()).status == "cancelled"
+        assert len(fleet.marks("asked")) == 1
+
+
+async def test_who_lost_a_run_cannot_write(kind: str, url: str) -> None:
+    async with serving(url, calc=adding) as durable:
+        run = await durable.submit("calc", "2+3?", id="one")
+        await run.result(timeout=20)
+    store = Store(store_address(url))
+    try:
+        before = store.lines("one")
+        for epoch, at in ((1, len(before)), (0, len(before)), (2, len(before)), (1, 0)):
+            outcome = append(store, epoch, at)
+            assert isinstance(outcome, RunLost), (epoch, at, outcome)
+        assert store.lines("one") == before
+    finally:
+        store.close()
+
+
+def append(store: Store, epoch: int, before: int) -> Any:
+    outcomes: list[Any] = []
+    line = encode_line(before + 1, 0, NoteAdded("late"))[:-1]
+    store.writer.add(
+        Append(
+            run_id="one",
+            epoch=epoch,
+            before=before,
+            position=before + 1,
+            lines=lambda: [(before + 1, line)],
+            done=outcomes.append,
+        )
+    )
+    deadline = time.monotonic() + 10
+    while not outcomes and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return outcomes[0]
+
+
+@pytest.mark.sweep
+async def test_a_ticket_too_many_or_too_few_does_no_harm(kind: str, url: str) -> None:
+    async with serving(url, calc=adding) as durable:
+        store = durable.open_store()
+        run = await durable.submit("calc", "2+3?", id="one")
+        for number in range(50, 60):
+            store.write(lambda connection, n=number: store.tickets.add(connection, "one", n, 0))  # type: ignore[misc]
+        store.write(lambda connection: store.tickets.add(connection, "nothing", 1, 0))
+        await run.result(timeout=20)
+        await asyncio.sleep(0.7)
+        assert (await run.info()).attempts == 1
+        lost = await durable.submit("calc", "2+3?", id="lost")
+        await asyncio.to_thread(store.tickets.delete, ["lost#1"])
+        assert (await lost.result(timeout=20)).text == "5"
+
+
+@pytest.mark.sweep
+async def test_a_clock_that_was_set_back_keeps_no_run_waiting(sqlite_url: str) -> None:
+    async with serving(sqlite_url, calc=adding) as durable:
+        store = durable.open_store()
+        far = int(time.time() * 1000) + 10 * 86_400_000
+        async with Durable(sqlite_url) as other:
+            run = await other.submit("calc", "2+3?")
+            await asyncio.to_thread(
+                store.write,
+                lambda connection: connection.execute(sa.text("UPDATE swink_runs SET due = :due"), {"due": far}),
+            )
+            assert (await run.result(timeout=20)).text == "5"
+
+
+# -- stores that cannot be written ---------------------------------------------------------------------------
+
+
+@contextmanager
+def broken(store: Store) -> Iterator[None]:
+    """Nothing can be written meanwhile, as on a full disk."""
+    whole = store.database.writing
+
+    @contextmanager
+    def refusing() -> Iterator[Any]:
+        raise OperationalError("INSERT", {}, Exception("database or disk is full"))
+        yield
+
+    store.database.writing = refusing  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        store.database.writing = whole  # type: ignore[method-assign]
+
+
+async def test_a_store_that_cannot_be_written_is_waited_for(sqlite_url: str) -> None:
+    in_tool, go_on = asyncio.Event(), asyncio.Event()
+    asked: list[Request] = []
+
+    @tool
+    async def work() -> str:
+        """Works."""
+        in_tool.set()
+        await go_on.wait()
+        return "worked"
+
+    def reply(request: Request) -> Any:
+        asked.append(request)
+        return call("work") if len(asked) == 1 else text("ok")
+
+    def make() -> Agent:
+        return Agent("test:model", stream_fn=scripted(*[reply] * 5), tools=[work])
+
+    async with serving(sqlite_url, work=make) as durable:
+        run = await durable.submit("work", "go")
+        await asyncio.wait_for(in_tool.wait(), 20)
+        with broken(durable.open_store()):
+            go_on.set()
+            await asyncio.sleep(0.8)
+            assert len(asked) == 1  # the model is not asked
+            with pytest.raises(StoreUnavailable, match="full"):
+                await durable.submit("work", "other")
+        assert (await run.result(timeout=20)).text == "ok"
+        assert (await run.info()).attempts == 1
+        assert len(await durable.runs()) == 1
+
+
+@pytest.mark.sweep
+async def test_an_attempt_ends_when_the_store_stays_away_and_the_run_goes_on_later(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "PATIENCE", 0.5)
+    in_tool, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        """Works."""
+        in_tool.set()
+        await go_on.wait()
+        return "worked"
+
+    def reply(request: Request) -> Any:
+        return call("work") if len(request.messages) == 1 else text("ok")
+
+    def make() -> Agent:
+        return Agent("test:model", stream_fn=scripted(*[reply] * 5), tools=[work])
+
+    async with serving(sqlite_url, work=make) as durable:
+        run = await durable.submit("work", "go")
+        await asyncio.wait_for(in_tool.wait(), 20)
+        with broken(durable.open_store()):
+            go_on.set()
+            await asyncio.sleep(1.5)
+        result = await run.result(timeout=20)
+        assert result.text == "ok"
+        assert extract_text(result.messages[2].content).startswith("outcome unknown")  # type: ignore[union-attr]
+        assert (await run.info()).attempts == 2
+
+
+@pytest.mark.sweep
+async def test_a_server_that_restarts_loses_nothing(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    url = postgres_server.database(f"restart{os.getpid()}", template="template")
+    fleet = Fleet(url, tmp_path)
+    try:
+        async with Durable(url) as durable:
+            fleet.start(poll=0.1)
+            runs = [await durable.submit("steps", f"run-{number}", id=f"run-{number}") for number in range(6)]
+            follower = asyncio.create_task(_numbers(runs[5]))
+            await until(lambda: len(fleet.marks("asked")) > 5)
+            postgres_server.stop()
+            await asyncio.sleep(0.5)
+            postgres_server.start()
+            for run in runs:
+                assert (await run.result(timeout=40)).error is None
+            assert await asyncio.wait_for(follower, 20) == list(range(1, (await runs[5].info()).position + 1))
+            from .test_killing import check
+
+            for run in runs:
+                check(await run.load(), fleet)
+    finally:
+        fleet.close()
+
+
+async def _numbers(run: Any) -> list[int]:
+    return [record.number async for record in run.events()]

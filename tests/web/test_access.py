@@ -1,0 +1,174 @@
+"""Who may ask: host, origin, token, cookie, in this order; and what every answer has."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from .conftest import TOKEN, Client, running
+
+
+async def raw(client: Client, request: str) -> str:
+    """The answer to bytes as they are."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(request.replace("\n", "\r\n").encode())
+    async with asyncio.timeout(10):
+        head = await reader.readuntil(b"\r\n\r\n")
+    writer.close()
+    return head.decode()
+
+
+async def head(client: Client, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str]]:
+    """Status and headers of an answer, without following it anywhere."""
+    async with client.http.request(
+        method,
+        f"{client.base}{path}",
+        headers={key.replace("_", "-"): value for key, value in headers.items()},
+        allow_redirects=False,
+    ) as response:
+        await response.read()
+        return response.status, {key.lower(): value for key, value in response.headers.items()}
+
+
+BEARER = f"Bearer {TOKEN}"
+
+
+async def test_names_of_this_machine_are_taken_and_others_are_not(folder: Path) -> None:
+    async with running(folder, hosts=("proxy.example", "other.example:8443")) as client:
+        port = client.port
+        for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}", "proxy.example", "proxy.example:9",
+                     "other.example:8443", f"LOCALHOST:{port}"):  # fmt: skip
+            assert (await head(client, "/api/v1/info", authorization=BEARER, host=host))[0] == 200, host
+        for host in ("127.0.0.1", "localhost", "localhost:1", f"evil.example:{port}", "other.example", "a@localhost",
+                     f"localhost.:{port}", "[::1", f"127.0.0.1:{port}/x", f"127.0.0.1.evil.org:{port}"):  # fmt: skip
+            assert (await head(client, "/api/v1/info", authorization=BEARER, host=host))[0] == 421, host
+        assert "421" in (await raw(client, "GET /api/v1/info HTTP/1.0\n\n")).splitlines()[0]
+
+
+async def test_pages_of_other_sites_send_nothing(folder: Path) -> None:
+    async with running(folder, origins=("https://board.example",)) as client:
+        own = f"http://127.0.0.1:{client.port}"
+        ask = "/api/v1/info"
+        assert (await head(client, ask, authorization=BEARER, origin=own))[0] == 200
+        assert (await head(client, ask, authorization=BEARER, origin="https://board.example"))[0] == 200
+        for origin in ("null", "https://evil.example", "http://127.0.0.1:1", f"http://localhost:{client.port}"):
+            assert (await head(client, ask, authorization=BEARER, origin=origin))[0] == 403, origin
+        for site in ("cross-site", "same-site"):
+            assert (await head(client, ask, authorization=BEARER, sec_fetch_site=site))[0] == 403
+            navigation = {"sec_fetch_site": site, "sec_fetch_mode": "navigate"}
+            assert (await head(client, f"/?token={TOKEN}", **navigation))[0] == 303
+            assert (await head(client, f"/?token={TOKEN}", "POST", **navigation))[0] == 403
+        assert (await head(client, ask, authorization=BEARER, sec_fetch_site="same-origin"))[0] == 200
+
+
+async def test_other_sites_read_nothing_unless_they_are_allowed(folder: Path) -> None:
+    async with running(folder, origins=("https://board.example",)) as client:
+        preflight = {"origin": "https://board.example", "access_control_request_method": "POST"}
+        status, headers = await head(client, "/api/v1/sessions", "OPTIONS", **preflight)
+        assert (status, headers["access-control-allow-origin"]) == (204, "https://board.example")
+        preflight["origin"] = "https://evil.example"
+        assert (await head(client, "/api/v1/sessions", "OPTIONS", **preflight))[0] == 403
+    async with running(folder) as client:
+        _, headers = await head(client, "/api/v1/info", authorization=BEARER, origin=client.base)
+        assert not [name for name in headers if name.startswith("access-control")]
+
+
+async def test_without_the_token_there_is_only_health(folder: Path) -> None:
+    async with running(folder) as client:
+        assert (await head(client, "/health", host="evil.example"))[0] == 200
+        for path in ("/", "/api/v1/info", "/sessions/x", "/static/x.css", "/nothing", "/api/v1/nothing", "/agui"):
+            status, headers = await head(client, path)
+            assert status == 401, path
+            assert "set-cookie" not in headers
+        assert (await head(client, f"/api/v1/info?token={TOKEN}"))[0] == 401
+        assert (await head(client, "/api/v1/info", authorization="Bearer wrong"))[0] == 401
+        assert (await head(client, "/api/v1/info", "POST", authorization=BEARER))[0] == 405
+        assert (await head(client, "/?token=wrong"))[0] == 401
+        async with client.http.get(f"{client.base}/", headers={"accept": "text/html"}) as response:
+            assert response.content_type == "text/html"
+            assert "swink web" in await response.text()
+
+
+async def test_the_address_with_the_token_leads_to_a_cookie_for_one_path(folder: Path) -> None:
+    async with running(folder) as client:
+        status, headers = await head(client, f"/sessions/abc?token={TOKEN}")
+        assert status == 303
+        place = headers["location"]
+        key = place.split("/")[1]
+        assert place == f"/{key}/sessions/abc"
+        assert len(key) >= 22
+        name, _, rest = headers["set-cookie"].partition("=")
+        value, *parts = [part.strip() for part in rest.split(";")]
+        assert name == f"swink_{client.port}"
+        assert TOKEN not in value
+        assert {part.lower() for part in parts} == {"httponly", "samesite=strict", f"path=/{key}".lower()}
+        cookie = f"{name}={value}"
+        assert (await head(client, f"/{key}/api/v1/info", cookie=cookie))[0] == 200
+        assert (await head(client, "/api/v1/info", cookie=cookie))[0] == 401
+        assert (await head(client, f"/{key}/api/v1/info", cookie=f"{name}=x"))[0] == 401
+        made = {"cookie": cookie, "content_type": "application/json"}
+        assert (await head(client, f"/{key}/api/v1/sessions", "POST", **made))[0] == 403
+        async with client.http.post(
+            f"{client.base}/{key}/api/v1/sessions",
+            json={},
+            headers={"cookie": cookie, "origin": client.base},
+        ) as response:
+            assert response.status == 201
+            assert response.headers["location"].startswith(f"/{key}/api/v1/sessions/")
+
+
+@pytest.mark.parametrize("path", ["//evil.example", "///evil.example", "/\\evil.example", "//evil.example/sessions/x"])
+async def test_no_address_leads_elsewhere(folder: Path, path: str) -> None:
+    async with running(folder) as client:
+        answer = await raw(client, f"GET {path}?token={TOKEN} HTTP/1.1\nHost: 127.0.0.1:{client.port}\n\n")
+        assert "location:" not in answer.lower()
+        assert answer.split()[1] in ("400", "401", "404")
+
+
+async def test_every_answer_says_what_a_page_may_do(folder: Path) -> None:
+    async with running(folder) as client:
+        for path, more in (("/health", {}), ("/", {}), ("/api/v1/info", {"authorization": BEARER}), ("/x", {})):
+            _, headers = await head(client, path, **more)
+            policy = headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'")
+            assert "unsafe-" not in policy
+            assert "base-uri 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "img-src 'self' data:" in policy
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "no-referrer"
+            assert headers["cache-control"] == "no-store"
+
+
+async def test_requests_that_cannot_be_read_are_one_line_in_the_log(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(folder) as client:
+        for request in ("GET / HTTP/9.9\n\n", "\x00\x01\n\n", "GET /%ZZ HTTP/1.1\nHost: x\nContent-Length: a\n\n"):
+            answer = await raw(client, request)
+            assert answer.split()[1] == "400"
+        assert (await head(client, "/api/v1/info", authorization=BEARER))[0] == 200
+    assert "Traceback" not in caplog.text
+
+
+async def test_the_token_is_in_no_log_and_no_repr(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    async with running(folder) as client:
+        await head(client, f"/?token={TOKEN}")
+        await head(client, f"/nothing?token={TOKEN}")
+        await head(client, "/api/v1/info", authorization=BEARER)
+        assert TOKEN not in repr(client.site.access)
+    assert TOKEN not in caplog.text
+
+
+async def test_a_client_without_cookies_uses_the_token_alone(folder: Path) -> None:
+    async with running(folder) as client, aiohttp.ClientSession() as other:
+        async with other.get(f"{client.base}/api/v1/info", headers={"authorization": BEARER.upper()}) as response:
+            assert response.status == 401, "the token is compared as it is"
+        async with other.get(f"{client.base}/api/v1/info", headers={"authorization": f"bearer {TOKEN}"}) as response:
+            info = await response.json()
+    assert set(info) == {"version", "folder", "model"}
+    assert info["folder"] == str(folder)
