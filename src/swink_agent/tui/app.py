@@ -23,7 +23,7 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 
 from swink_agent.app.settings.paths import data_folder
-from swink_agent.app.talk.commands import COMMANDS, is_command
+from swink_agent.app.talk.commands import COMMANDS, is_command, own_commands
 from swink_agent.app.talk.conversation import Conversation
 from swink_agent.app.talk.options import TalkOptions
 
@@ -144,7 +144,8 @@ class SwinkApp(TerminalApp[int]):
         self.view.set_motion(not self._has_motion)
         self.view.set_painter(terminal_painter(self))
         history = PromptHistory(data_folder(environ) / "prompts.jsonl", self.redact)
-        completer = Completer(commands=COMMANDS, folder=options.opening.folder)
+        known = (*COMMANDS, *own_commands(options.opening.project))
+        completer = Completer(commands=known, folder=options.opening.folder)
         vim = Vim() if options.opening.settings.value("vim") else None
         self.composer = Composer(history=history, completer=completer, keys=self.keys, vim=vim, on_vim=self.draw_soon)
         self._search_bar = SearchBar()
