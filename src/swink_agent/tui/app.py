@@ -30,6 +30,7 @@ from swink_agent.app.talk.options import TalkOptions
 from .attention import Attention
 from .composing.completer import Completer
 from .composing.prompt_history import PromptHistory
+from .composing.vim import Vim
 from .driver import TerminalApp, TerminalDriver, terminal_painter
 from .own_status import own_status, status_facts
 from .screen_front import ScreenFront
@@ -145,7 +146,8 @@ class SwinkApp(TerminalApp[int]):
         history = PromptHistory(data_folder(environ) / "prompts.jsonl", self.redact)
         known = (*COMMANDS, *own_commands(options.opening.project))
         completer = Completer(commands=known, folder=options.opening.folder)
-        self.composer = Composer(history=history, completer=completer, keys=self.keys)
+        vim = Vim() if options.opening.settings.value("vim") else None
+        self.composer = Composer(history=history, completer=completer, keys=self.keys, vim=vim, on_vim=self.draw_soon)
         self._search_bar = SearchBar()
         self._activity = ActivityPanel(self.looks)
         self._todo = TodoPanel(self.looks)
@@ -291,6 +293,7 @@ class SwinkApp(TerminalApp[int]):
             hosts=len(talk.hosts),
             tasks=len(talk.tasks),
             turn=talk.usage.turns,
+            vim=self.composer.vim_mode,
             own="" if self._own is None else self._own.text,
             note=self._note if self._clock() < self._note_until else "",
         )

@@ -29,7 +29,7 @@ _ENDING = 4.5
 _SHARED = (
     *("model", "thinking", "temperature", "max_tokens", "system", "append_system", "tools", "approve", "allow", "deny"),
     *("sandbox", "network", "otel", "masking", "unmask", "max_turns", "max_cost", "timeout", "no_mcp", "cwd"),
-    *("add_dir", "continue", "resume"),
+    *("no_hooks", "web_search", "add_dir", "continue", "resume"),
 )
 """The flags of the terminal UI."""
 _BROWSERS = {"darwin": (("open",),), "linux": (("xdg-open",), ("wslview",), ("gio", "open"), ("sensible-browser",))}
