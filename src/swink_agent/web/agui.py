@@ -1,12 +1,396 @@
-"""AG-UI."""
+"""The AG-UI protocol at `/agui`: one request is one run, whose events are the protocol's.
+
+Owns what of a request is new to a session, and which of our events is which of the protocol's. The events and their
+encoder are those of `ag-ui-protocol` (extra `agui`). Sessions, questions and runs are those of every other route.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import msgspec
 from aiohttp import web
 
-from .problems import Problem
+from swink_agent.core.extras import MissingExtra, require
+from swink_agent.core.tool import AgentToolResult
+from swink_agent.core.types import AgentMessage, UserMessage, extract_text
+from swink_agent.memory import SessionNotFound
+from swink_agent.memory.storage.protocols import is_id
+
+from .problems import Problem, invalid
+from .questions import Question
+from .rooms import Room
+from .routes.asking import MOST_JSON, read_bytes
 from .site import Site
+from .talks import Talk
+
+_MOST_BYTES = 32 * MOST_JSON
+_LOOK = 0.25
+"""Seconds after which we look whether the client has left."""
+
+
+class _ClientTool:
+    """A tool of the client: its calls wait until the client sends their results."""
+
+    requires_approval = False
+    external = True
+
+    def __init__(self, name: str, description: str, schema: dict[str, Any]) -> None:
+        self.name = self.label = name
+        self.description = description
+        self.parameters_schema = schema
+
+    async def execute(self, arguments: dict[str, Any], ctx: Any) -> AgentToolResult:
+        raise AssertionError("a tool of the client is never executed here")
 
 
 async def serve(site: Site, request: web.Request) -> web.StreamResponse:
-    raise Problem(501, "no_agui", "soon")
+    """Answers one request of the protocol."""
+    try:
+        core, encoding = require("ag_ui.core", extra="agui"), require("ag_ui.encoder", extra="agui")
+    except MissingExtra as error:
+        raise Problem(501, "no_agui", str(error)) from None
+    data = await read_bytes(request, _MOST_BYTES)
+    if request.content_type != "application/json":
+        raise Problem(415, "media_type", "the body must be sent as application/json")
+    given = _read(core, data)
+    if not is_id(given.thread_id):
+        raise invalid("a threadId has 1 to 128 letters, digits, - and _, and begins with a letter or a digit")
+    by = await site.authorized(request, "write", given.thread_id)
+    if given.resume:
+        await site.authorized(request, "answer", given.thread_id)
+    room = await _room(site, given.thread_id)
+    encoder: Any = encoding.EventEncoder(request.headers.get("accept", ""))
+    run = _Run(core, given.thread_id, given.run_id)
+    async with room.opening:
+        position = room.log.position
+        talk = await _begin(site, room, given, by)
+    with site.readers.counted():
+        return await _stream(request, room, talk, run, position, encoder)
+
+
+def _read(core: Any, data: bytes) -> Any:
+    """The request as the protocol has it. Raises 400 and 422."""
+    try:
+        return core.RunAgentInput.model_validate_json(data)
+    except ValueError as error:
+        problems: Any = cast("Any", error).errors(include_input=False, include_url=False)
+    if any(each["type"] == "json_invalid" for each in problems):
+        raise Problem(400, "not_json", "the body is not JSON")
+    raise invalid("; ".join([f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems[:5]]))
+
+
+async def _room(site: Site, thread_id: str) -> Room:
+    try:
+        return site.rooms.of(await site.find(thread_id))
+    except SessionNotFound:
+        return site.rooms.of(await site.create("", None, None, thread_id))
+
+
+async def _begin(site: Site, room: Room, given: Any, by: str) -> Talk:
+    """Begins the run that the request asks for, or answers the questions that a run waits for."""
+    if given.resume:
+        if room.talk is None:
+            raise Problem(409, "answered", "no run of this session waits for an answer")
+        for entry in given.resume:
+            choice, reason = _chosen(entry)
+            room.questions.answer(entry.interrupt_id, choice, reason, None, by)
+        return room.talk
+    if room.is_busy:
+        raise Problem(409, "running", "a run of this session is active: answer its question, or stop it")
+    talk = await room.opened(by)
+    _offer(talk, given.tools or ())
+    messages = [message for message in given.messages if message.role in ("user", "tool")]
+    waiting = {call.call_id for call in talk.agent.pending if call.kind == "external"}
+    results = {
+        message.tool_call_id: _result(message)
+        for message in messages
+        if message.role == "tool" and message.tool_call_id in waiting
+    }
+    if results:
+        await talk.resume(results)
+        return talk
+    texts = [(message, _text(message)) for message in messages if message.role == "user"]
+    new = unseen([talk.redact(words) for _, words in texts], talk.agent.messages)
+    if not new:
+        raise invalid("messages has neither a prompt nor a result that this session does not have yet")
+    files = await asyncio.to_thread(_files, site, room, [message for message, _ in texts[-new:]])
+    await talk.prompt("\n\n".join([words for _, words in texts[-new:] if words]), files)
+    return talk
+
+
+def unseen(texts: Sequence[str], history: Sequence[AgentMessage]) -> int:
+    """How many of a client's last texts are behind our history, which is read in its order."""
+    ours = [extract_text(message.content) for message in history if type(message) is UserMessage]
+    at = 0
+    new = 0
+    for words in texts:
+        if words in ours[at:] and not new:
+            at = ours.index(words, at) + 1
+        else:
+            new += 1
+    return new
+
+
+def _offer(talk: Talk, tools: Sequence[Any]) -> None:
+    """Gives the agent the client's tools, in place of those of the request before. Its own come first."""
+    agent = talk.agent
+    own = [tool for tool in agent.tools if not isinstance(tool, _ClientTool)]
+    names = {tool.name for tool in own}
+    added = [
+        _ClientTool(tool.name, tool.description, tool.parameters or {"type": "object", "properties": {}})
+        for tool in tools
+        if tool.name not in names
+    ]
+    if added or len(own) != len(agent.tools):
+        agent.tools = [*own, *added]
+
+
+def _chosen(entry: Any) -> tuple[str, str]:
+    if entry.status == "cancelled":
+        return "no", ""
+    payload = entry.payload
+    if isinstance(payload, str):
+        return payload, ""
+    if isinstance(payload, dict):
+        known = cast("dict[str, Any]", payload)
+        if isinstance(known.get("choice"), str) and isinstance(known.get("reason", ""), str):
+            return known["choice"], known.get("reason", "")
+    raise invalid("the payload of an answer is a choice, or {choice, reason}")
+
+
+def _text(message: Any) -> str:
+    content = message.content
+    if isinstance(content, str):
+        return content
+    return "\n".join([part.text for part in content if part.type == "text"])
+
+
+def _result(message: Any) -> AgentToolResult:
+    words = message.error or _text(message)
+    return AgentToolResult.error(words) if message.error else AgentToolResult.text(words)
+
+
+def _files(site: Site, room: Room, messages: Sequence[Any]) -> list[str]:
+    """The pictures and documents of messages, as files. Addresses elsewhere are not followed."""
+    kept: list[str] = []
+    for message in messages:
+        for part in () if isinstance(message.content, str) else message.content:
+            source = getattr(part, "source", None)
+            data = getattr(part, "data", None) if source is None else getattr(source, "value", None)
+            if part.type == "text":
+                continue
+            if data is None or (source is not None and source.type != "data"):
+                raise invalid("attachments are sent as data, not as addresses")
+            try:
+                kept.append(site.uploads.keep(room.id, base64.b64decode(data, validate=True)).id)
+            except ValueError:
+                raise invalid("an attachment is not in base 64") from None
+    return site.uploads.paths(room.id, kept)
+
+
+# -- the events of a run -------------------------------------------------------------------------------------------
+
+
+async def _stream(
+    request: web.Request, room: Room, talk: Talk, run: _Run, position: int, encoder: Any
+) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"content-type": encoder.get_content_type(), "x-accel-buffering": "no"})
+    wake = asyncio.Event()
+    unlisten = room.log.listen(wake.set)
+    try:
+        await response.prepare(request)
+        await response.write("".join([encoder.encode(event) for event in run.begin()]).encode())
+        while not run.is_over:
+            wake.clear()
+            if not room.log.holds(position):
+                raise ConnectionResetError("the client does not read")
+            new = room.log.events_after(position)
+            position += len(new)
+            told = [shown for event in new for shown in run.translate(event.name, event.data)]
+            if told:
+                await response.write("".join([encoder.encode(event) for event in told]).encode())
+            elif not new:
+                transport = request.transport
+                if transport is None or transport.is_closing():
+                    raise ConnectionResetError("the client has left")
+                try:
+                    await asyncio.wait_for(wake.wait(), _LOOK)
+                except TimeoutError:
+                    continue
+    except (ConnectionError, asyncio.CancelledError):
+        if not run.is_over:
+            room.later(talk.stop())
+        raise
+    finally:
+        unlisten()
+    return response
+
+
+class _Run:
+    """Turns our events into those of the protocol, from the beginning of a request to its end."""
+
+    def __init__(self, core: Any, thread_id: str, run_id: str) -> None:
+        self._core = core
+        self._ids: dict[str, str] = {"thread_id": thread_id, "run_id": run_id}
+        self._message = ""
+        self._open = ""
+        """`text` or `reasoning`, while such a message is open."""
+        self._said = False
+        self._error = ""
+        self._thought = ""
+        self.is_over = False
+
+    def begin(self) -> list[Any]:
+        return [self._core.RunStartedEvent(**self._ids)]
+
+    def translate(self, name: str, data: bytes) -> list[Any]:
+        """The events for one of ours."""
+        handle: Callable[[dict[str, Any]], list[Any]] | None = getattr(self, f"_on_{name}", None)
+        return [] if handle is None or self.is_over else handle(msgspec.json.decode(data))
+
+    def _on_message_start(self, _: dict[str, Any]) -> list[Any]:
+        self._message, self._said = secrets.token_hex(8), False
+        return []
+
+    def _on_message_update(self, event: dict[str, Any]) -> list[Any]:
+        delta = event["delta"]
+        kind = {"text_delta": "text", "thinking_delta": "reasoning"}.get(delta["type"])
+        if kind is None or not delta["delta"]:
+            return []
+        return [*self._opened(kind), self._content(kind, delta["delta"])]
+
+    def _on_message_retry(self, _: dict[str, Any]) -> list[Any]:
+        closed = self._closed()
+        self._message, self._said = secrets.token_hex(8), False
+        return closed
+
+    def _on_model_fallback(self, event: dict[str, Any]) -> list[Any]:
+        return self._on_message_retry(event)
+
+    def _on_message_end(self, event: dict[str, Any]) -> list[Any]:
+        message = event["message"]
+        events: list[Any] = []
+        whole = "".join([block["text"] for block in message["content"] if block["type"] == "text"])
+        if whole and not self._said:
+            events += [*self._opened("text"), self._content("text", whole)]
+        events += self._closed()
+        for block in message["content"]:
+            if block["type"] == "tool_call":
+                call = {"tool_call_id": block["id"]}
+                arguments = msgspec.json.encode(block["arguments"]).decode()
+                parent = self._message if whole else None
+                events += [
+                    self._core.ToolCallStartEvent(**call, tool_call_name=block["name"], parent_message_id=parent),
+                    self._core.ToolCallArgsEvent(**call, delta=arguments),
+                    self._core.ToolCallEndEvent(**call),
+                ]
+        return events
+
+    def _on_tool_execution_end(self, event: dict[str, Any]) -> list[Any]:
+        blocks = event["result"]["content"]
+        words = "\n".join([block["text"] for block in blocks if block["type"] == "text"])
+        result = self._core.ToolCallResultEvent(
+            message_id=secrets.token_hex(8), tool_call_id=event["call_id"], content=words, role="tool"
+        )
+        return [result]
+
+    def _on_question(self, event: dict[str, Any]) -> list[Any]:
+        question = msgspec.convert({key: value for key, value in event.items() if key != "type"}, Question)
+        interrupt = self._core.Interrupt(
+            id=question.id,
+            reason="tool_call" if question.kind == "call" else "input_required",
+            message=question.display,
+            tool_call_id=question.call_id or None,
+            response_schema={
+                "anyOf": [
+                    {"enum": question.choices},
+                    {
+                        "type": "object",
+                        "properties": {"choice": {"enum": question.choices}, "reason": {"type": "string"}},
+                        "required": ["choice"],
+                    },
+                ]
+            },
+            metadata={"why": question.why, "warnings": question.warnings, "labels": question.labels},
+        )
+        return self._finished(self._core.RunFinishedInterruptOutcome(interrupts=[interrupt]))
+
+    def _on_notice(self, event: dict[str, Any]) -> list[Any]:
+        if event["kind"] == "error":
+            self._error = event["text"]
+        return []
+
+    def _on_agent_end(self, event: dict[str, Any]) -> list[Any]:
+        result: dict[str, Any] = event.get("result") or {}
+        if result.get("stop_reason") == "aborted":
+            return self._finished(self._core.RunFinishedCancelledOutcome())
+        if result.get("error"):
+            return self._failed(result["error"], result.get("error_kind"))
+        if stopped := event.get("stopped_by"):
+            return self._failed(f"{stopped['policy']} stopped it: {stopped['reason']}", "stopped")
+        pending = [call["call_id"] for call in result.get("pending", ())]
+        usage: dict[str, Any] = result.get("usage") or {}
+        used = self._core.TokenUsage(
+            input_tokens=usage.get("input"), output_tokens=usage.get("output"), total_tokens=usage.get("total")
+        )
+        outcome = self._core.RunFinishedSuccessOutcome(pending_tool_call_ids=pending or None)
+        return self._finished(outcome, usage=[used])
+
+    def _on_state(self, event: dict[str, Any]) -> list[Any]:
+        if event["state"] != "idle" or not self._error:
+            return []
+        return self._failed(self._error, None)  # it never got as far as a run
+
+    def _on_bye(self, _: dict[str, Any]) -> list[Any]:
+        return self._failed("the server is shutting down", None)
+
+    _on_deleted = _on_bye
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def _opened(self, kind: str) -> list[Any]:
+        if self._open == kind:
+            return []
+        core, events = self._core, self._closed()
+        self._open = kind
+        if kind == "text":
+            if self._said:  # the text goes on behind some reasoning: another message
+                self._message = secrets.token_hex(8)
+            self._said = True
+            return [*events, core.TextMessageStartEvent(message_id=self._message, role="assistant")]
+        self._thought = secrets.token_hex(8)
+        return [
+            *events,
+            core.ReasoningStartEvent(message_id=self._thought),
+            core.ReasoningMessageStartEvent(message_id=self._thought, role="reasoning"),
+        ]
+
+    def _content(self, kind: str, words: str) -> Any:
+        if kind == "text":
+            return self._core.TextMessageContentEvent(message_id=self._message, delta=words)
+        return self._core.ReasoningMessageContentEvent(message_id=self._thought, delta=words)
+
+    def _closed(self) -> list[Any]:
+        kind, self._open = self._open, ""
+        if kind == "text":
+            return [self._core.TextMessageEndEvent(message_id=self._message)]
+        if kind == "reasoning":
+            core = self._core
+            return [
+                core.ReasoningMessageEndEvent(message_id=self._thought),
+                core.ReasoningEndEvent(message_id=self._thought),
+            ]
+        return []
+
+    def _finished(self, outcome: Any, **more: Any) -> list[Any]:
+        self.is_over = True
+        return [*self._closed(), self._core.RunFinishedEvent(**self._ids, outcome=outcome, **more)]
+
+    def _failed(self, words: str, code: str | None) -> list[Any]:
+        self.is_over = True
+        return [*self._closed(), self._core.RunErrorEvent(message=words, code=code)]

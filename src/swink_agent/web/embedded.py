@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import Defer
 from swink_agent.core.context.context import estimate_tokens
 from swink_agent.core.events import AgentEnd, AgentEvent, MessagesInjected, TurnStart
+from swink_agent.core.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import ModelSpec, StopReason, Text, ThinkingLevel, UserMessage
 from swink_agent.memory import Session, SessionStore
@@ -166,6 +167,9 @@ class AgentTalk:
 
         self._runner.begin(work())
         self._room.changed()
+
+    async def resume(self, answers: Mapping[str, Answer]) -> None:
+        self.begin(lambda: self._agent.resume(answers))
 
     async def add(self, kind: QueuedKind, text: str, files: Sequence[str]) -> None:
         message = await self._message(text, files)

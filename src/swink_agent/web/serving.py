@@ -10,6 +10,8 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -20,13 +22,14 @@ from swink_agent.app.agent.opening import Opening
 from swink_agent.app.errors import ApplicationError, UsageProblem
 from swink_agent.app.evals.evaluation import results_folder
 from swink_agent.app.runs.sessions import open_store
+from swink_agent.app.settings.settings import Settings
 from swink_agent.core.stream import StreamFn
 from swink_agent.evals import EvalStore
 
 from .access import Access
-from .application import MAX_READERS, MAX_UPLOAD, application
 from .problems import invalid
 from .rooms import Room
+from .server import MAX_READERS, MAX_UPLOAD, application
 from .site import Site
 from .standard import StandardTalk
 from .talks import Talk
@@ -35,10 +38,10 @@ _KEEP_ALIVE = 75.0
 _LINGER = 2.0
 _SHUTDOWN = 1.0
 NAME = "local"
-"""Who has the token: the person who started the server."""
+"""The name of everybody who has the token: one person started the server, and has it."""
 
 
-def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | None = None, durable: Any = None) -> Site:
+def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | None = None) -> Site:
     """The site of `swink web` for one folder and its settings."""
 
     async def open_talk(room: Room, by: str) -> Talk:
@@ -65,11 +68,29 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         model=opening.settings.value("model"),
         models=models,
         check_model=check_model,
-        durable=durable,
+        durable=DurableHere(opening.settings),
         evals=EvalStore(results_folder()),
         max_upload=MAX_UPLOAD,
         max_readers=MAX_READERS,
     )
+
+
+class DurableHere:
+    """The store of durable runs that this user has: the one of the settings, or the usual file once it exists."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._found: Any = None
+
+    def __call__(self) -> Any:
+        if self._found is None and find_spec("dbos") is not None:
+            from swink_agent.app.runs.durable import durable_at
+
+            given = self._settings.value("durable.url")
+            durable = durable_at(given)
+            if given is not None or Path(durable.url.removeprefix("sqlite:///")).exists():
+                self._found = durable
+        return self._found
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -1,6 +1,6 @@
 """One server's parts: its sessions and their rooms, its readers, uploads and evaluations, and who may do what.
 
-Owns finding, creating and renaming sessions. The routes act on it; `application` puts it behind HTTP.
+Owns finding, creating and renaming sessions. The routes act on it; `server` puts it behind HTTP.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Site:
         model: str | None = None,
         models: Callable[[], Sequence[tuple[str, str, str]]] = tuple,
         check_model: Callable[[str], None] = lambda _: None,
-        durable: Any = None,
+        durable: Callable[[], Any] = lambda: None,
         evals: EvalStore | None = None,
         max_upload: int,
         max_readers: int,
@@ -59,11 +59,16 @@ class Site:
         self.folder = folder
         self.model = model
         self.models = models
-        self.durable = durable
+        self._durable = durable
         self.evals = evals
         self.max_upload = max_upload
         self._authorize = authorize
         self._check_model = check_model
+
+    @property
+    def durable(self) -> Any:
+        """The `Durable` that has the runs; `None` if there is not one."""
+        return self._durable()
 
     async def authorized(self, request: web.Request, action: Action, session: str | None) -> str:
         """Returns who asks. Raises 403 if they may not do this."""
@@ -92,19 +97,21 @@ class Site:
             return session_id
         return (await asyncio.to_thread(self.histories.load, session_id)).id
 
-    async def create(self, title: str, model: str | None, thinking: ThinkingLevel | None) -> str:
+    async def create(
+        self, title: str, model: str | None, thinking: ThinkingLevel | None, session_id: str | None = None
+    ) -> str:
         """Creates an empty session and returns its id."""
         if model is not None:
             self._check_model(model)
 
         def make() -> str:
-            with self.store.create(self.folder or None, title=title) as session:
+            with self.store.create(self.folder or None, title=title, id=session_id) as session:
                 return session.id
 
-        session_id = await asyncio.to_thread(make)
-        room = self.rooms.of(session_id)
+        made = await asyncio.to_thread(make)
+        room = self.rooms.of(made)
         room.model, room.thinking = model, None if thinking is None else str(thinking)
-        return session_id
+        return made
 
     async def rename(self, room: Room, title: str) -> None:
         """Gives a session another title. Hold the room's `opening`."""

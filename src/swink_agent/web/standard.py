@@ -24,6 +24,7 @@ from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import Defer
 from swink_agent.core.events import AgentEvent, DelegateEvent, MessagesInjected, MessageUpdate, TurnStart
+from swink_agent.core.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import AgentMessage, ModelSpec, ThinkingLevel, ToolOutcome
@@ -190,9 +191,7 @@ class StandardTalk:
         self._view = view
 
     @classmethod
-    async def open(
-        cls, room: Room, opening: Opening, *, stream_fn: StreamFn | None = None, thinking: str | None = None
-    ) -> StandardTalk:
+    async def open(cls, room: Room, opening: Opening, *, stream_fn: StreamFn | None = None) -> StandardTalk:
         """Opens the session and its agent. Raises `ApplicationError`."""
         wanted = WantedSession(id=room.id)
         session: RunSession = await asyncio.to_thread(opening.session(wanted).__enter__)
@@ -205,8 +204,8 @@ class StandardTalk:
             await asyncio.to_thread(session.close)
             raise
         talk = cls(conversation, view)
-        if room.model is None and thinking is not None:
-            talk.agent.thinking_level = ThinkingLevel(thinking)
+        if room.model is None and room.thinking is not None:
+            talk.agent.thinking_level = ThinkingLevel(room.thinking)
         return talk
 
     @property
@@ -268,6 +267,9 @@ class StandardTalk:
         journal = self.agent.journal
         if journal is not None:
             await journal.durable()
+
+    async def resume(self, answers: Mapping[str, Answer]) -> None:
+        self._talk.resume(answers)
 
     async def add(self, kind: QueuedKind, text: str, files: Sequence[str]) -> None:
         message = await self._talk.composed(text, files)

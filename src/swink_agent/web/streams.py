@@ -138,15 +138,18 @@ class EventLog:
         return bool(self._listeners)
 
     def _trim(self) -> None:
-        while (
-            len(self._events) - self._dropped > self._most_events or self._bytes > self._most_bytes
-        ) and not self._is_in_run(self._events[self._dropped].id):
+        while self._is_too_much and not self._is_in_run(self._events[self._dropped].id):
             self._bytes -= len(self._frames[self._dropped])
             self._dropped += 1
         if self._dropped > 1024 and self._dropped * 2 > len(self._events):
             del self._events[: self._dropped]
             del self._frames[: self._dropped]
             self._dropped = 0
+
+    @property
+    def _is_too_much(self) -> bool:
+        kept = len(self._events) - self._dropped
+        return kept > self._most_events or (self._bytes > self._most_bytes and kept > 1)
 
     def _is_in_run(self, event_id: int) -> bool:
         return self._run is not None and event_id > self._run
@@ -235,7 +238,7 @@ class Readers:
 
 
 class Place:
-    """How far a reader is in a log. With a name, each event says of which session it is."""
+    """How far a reader is in a log. With a name, each event has that of its session."""
 
     def __init__(self, log: EventLog, position: int | None, name: str = "") -> None:
         self.log = log
@@ -257,7 +260,7 @@ class Place:
         return b"" if self.is_kept else self._framed([Event(self.log.position, "reset", b'{"type":"reset"}')])
 
     def next(self) -> bytes:
-        """The next frames; empty if there are none. Raises `ConnectionError` if they are not kept any more."""
+        """The next frames; empty if there are none. Raises `ConnectionError` if they are no longer kept."""
         log = self.log
         if self.position == log.position:
             self.is_behind = False

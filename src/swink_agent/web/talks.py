@@ -6,11 +6,12 @@ own agent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from swink_agent.app.talk.queue import Queued, QueuedKind
 from swink_agent.core.agent.agent import Agent
+from swink_agent.core.pending import Answer
 
 
 class Talk(Protocol):
@@ -65,6 +66,10 @@ class Talk(Protocol):
 
     async def prompt(self, text: str, files: Sequence[str]) -> None:
         """Starts a run; returns when the prompt is on disk."""
+        ...
+
+    async def resume(self, answers: Mapping[str, Answer]) -> None:
+        """Starts a run with answers to calls that wait."""
         ...
 
     async def add(self, kind: QueuedKind, text: str, files: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from swink_agent.app.runs.answers import Answers
     from swink_agent.app.runs.sessions import WantedSession
     from swink_agent.approvals.approvals import ApprovalsMode
+    from swink_agent.core.pending import Answer
     from swink_agent.core.types import ModelSpec
     from swink_agent.tools.commands.tasks import BackgroundTask
 
@@ -518,6 +519,11 @@ class Conversation:
             self.view.show_prompt(extract_text(message.content), shown, position)
             self.usage.said(prompts)
         self.begin(self._run(AgentRun(self.opened, prompts, notice=self.notice, stop=self.stop), images))
+
+    def resume(self, answers: Mapping[str, Answer]) -> None:
+        """Starts a run with answers to calls that wait."""
+        assert self.opened is not None
+        self.begin(self._run(AgentRun(self.opened, None, answers=answers, notice=self.notice, stop=self.stop), ()))
 
     def begin(self, work: Work) -> None:
         """Runs other work, such as a compaction, like a run: the user can stop it in the same way."""

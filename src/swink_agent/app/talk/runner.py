@@ -7,14 +7,14 @@ agent: it prepares the model, sets the time limit, runs the agent, and reports h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from swink_agent.app.errors import ApplicationError
-from swink_agent.app.runs.answers import Answers
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted, AgentError, AuthError
+from swink_agent.core.pending import Answer
 from swink_agent.core.types import AgentMessage, AgentResult, AssistantMessage, StopReason
 
 from .open_agent import OpenAgent
@@ -109,7 +109,7 @@ class AgentRun:
         opened: OpenAgent,
         prompts: Sequence[AgentMessage] | None,
         *,
-        answers: Answers | None = None,
+        answers: Mapping[str, Answer] | None = None,
         notice: Callable[[str, Literal["warning", "error"]], None],
         stop: Callable[[], None],
     ) -> None:

@@ -6,21 +6,24 @@ Owns the flags, the token, the browser and the signals. The server is `swink_age
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import signal
-import subprocess
 import sys
 from typing import Any
 
 import click
 
 from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.browser import open_in_browser
+from swink_agent.app.doctor import WEB_PORT
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.runs.sessions import newest, open_store, session_problems
-from swink_agent.sandbox.starting import start_program
 
+from ..prompt.reporter import Reporter
 from ..root import swink
+from ..screen.screen import Screen
 
 TOKEN_VARIABLE = "SWINK_WEB_TOKEN"
 _LEAST_TOKEN = 22
@@ -29,10 +32,9 @@ _ENDING = 4.5
 _SHARED = (
     *("model", "thinking", "temperature", "max_tokens", "system", "append_system", "tools", "approve", "allow", "deny"),
     *("sandbox", "network", "otel", "masking", "unmask", "max_turns", "max_cost", "timeout", "no_mcp", "cwd"),
-    *("add_dir", "continue", "resume"),
+    *("no_hooks", "web_search", "add_dir", "continue", "resume"),
 )
 """The flags of the terminal UI."""
-_BROWSERS = {"darwin": (("open",),), "linux": (("xdg-open",), ("wslview",), ("gio", "open"), ("sensible-browser",))}
 
 
 @click.command(
@@ -43,7 +45,7 @@ Examples:
   swink web --host 192.168.1.7 --tls-cert cert.pem --tls-key key.pem""",
 )
 @click.option(
-    "--port", default=8377, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+    "--port", default=WEB_PORT, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @click.option("--host", metavar="ADDRESS", help="Listen at this address instead of this machine alone.")
@@ -62,8 +64,9 @@ Examples:
 def web(**options: Any) -> int:
     """Open the agent in a browser.
 
-    The address has a token that is made for this start, or taken from SWINK_WEB_TOKEN. Who has it can do what you can
-    do in the terminal UI. The server listens at this machine alone, unless --host says otherwise. Ctrl+C ends it.
+    The address has a token that is made for this start, or taken from SWINK_WEB_TOKEN. A person who has it can do
+    what you can do in the terminal UI. The server listens at this machine alone, unless --host says otherwise. Ctrl+C
+    ends it.
     """
     from swink_agent.web.access import is_loopback
     from swink_agent.web.serving import tls_context
@@ -115,6 +118,8 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
         loop.add_signal_handler(number, ended.set)
     name = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}{page}?token={token}"
+    handler = Reporter(Screen(sys.stderr), opening.credentials.redactor()).log_handler()
+    logging.getLogger("swink_agent").addHandler(handler)
     serving = served(standard_site(opening, access), listening, tls)
     await serving.__aenter__()
     try:
@@ -143,17 +148,5 @@ def _first_page(opening: Opening, options: dict[str, Any]) -> str:
 
 
 def _open_browser(url: str, opening: Opening) -> None:
-    for words in _BROWSERS.get(sys.platform, _BROWSERS["linux"]):
-        try:
-            start_program(
-                (*words, url),
-                environ=os.environ,
-                outside=opening.writable,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-        except OSError:
-            continue
-        return
-    click.echo("no program was found that opens a browser: open the address above yourself", err=True)
+    if not open_in_browser(url, os.environ, opening.writable):
+        click.echo("no program was found that opens a browser: open the address above yourself", err=True)

@@ -115,11 +115,11 @@ async def _shown(answer: Answer, offset: int, redactor: Redactor) -> AgentToolRe
             f"{answer.url} is of the type {kind or 'unknown'} ({size}), which web_fetch cannot show", details
         )
     text = decoded(answer.body, answer.charset, is_html=is_html)
-    markdown = await as_markdown(text, answer.url) if is_html else None
+    markdown = await as_markdown(text, answer.url) if is_html else (text, True)
 
     def part() -> tuple[str, str]:
-        plain = plain_text(text) if is_html and markdown is None else text
-        return _part(_visible(plain if markdown is None else markdown), offset, answer.is_whole, redactor)
+        plain, is_all = markdown or (plain_text(text), True)
+        return _part(_visible(plain), offset, answer.is_whole and is_all, redactor)
 
     shown, note = await asyncio.to_thread(part)  # a hostile page takes seconds, in which the run must go on
     marked = "\n".join(
@@ -152,7 +152,7 @@ def _part(text: str, offset: int, is_whole: bool, redactor: Redactor) -> tuple[s
     start = cut_bytes(masked, offset)
     end = cut_bytes(masked, min(len(masked), start + _AT_A_TIME))
     left = len(masked) - end + len(text[place:].encode())
-    notes = [] if is_whole else [f"[the page is larger than {MOST_BYTES >> 20} MiB: only its beginning was fetched]"]
+    notes = [] if is_whole else [f"[the page is larger than {MOST_BYTES >> 20} MiB: only its beginning can be read]"]
     if left:
         notes.append(f"[{left:,} bytes more; read on with offset={end}]")
     return masked[start:end].decode() or "(nothing)", "\n".join(notes)

@@ -28,7 +28,7 @@ class Asked:
         self.site = site
         self.request = request
         self.by = by
-        """Who asks, as `authorize` named them."""
+        """The person who asks, as `authorize` named them."""
         self.query = query
         self.body = body
 

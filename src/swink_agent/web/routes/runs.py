@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import msgspec
@@ -9,23 +12,26 @@ from aiohttp import web
 from msgspec import Meta
 
 from swink_agent.core.approval import Approve, Reject
-from swink_agent.core.errors import AgentError
+from swink_agent.core.errors import AgentError, NotPending
+from swink_agent.durable.errors import DurableError, RunConflict, RunNotFound, RunOver, StoreUnavailable
 from swink_agent.memory import SessionRecord
 from swink_agent.memory.log.records import encode_line
 
-from ..problems import Problem, invalid, not_found
+from ..problems import Problem, invalid
 from .asking import Asked, answered
 from .live import too_many
 
 _NO_STORE = "this server has no store of durable runs: start it with one (`SWINK_DURABLE_URL`, setting durable.url)"
-_STATUSES = {
-    "RunNotFound": (404, "not_found"),
-    "RunConflict": (409, "conflict"),
-    "RunOver": (409, "over"),
-    "NotPending": (409, "not_pending"),
-    "StoreUnavailable": (503, "store_unavailable"),
+_STATUSES: dict[type[AgentError], tuple[int, str]] = {
+    RunNotFound: (404, "not_found"),
+    RunConflict: (409, "conflict"),
+    RunOver: (409, "over"),
+    NotPending: (409, "not_pending"),
+    StoreUnavailable: (503, "store_unavailable"),
 }
 _END = "end"
+_LOOK, _BEAT, _LONGEST_UNSENT = 1.0, 15.0, 10.0
+"""Seconds between two looks whether the reader has left, between two signs of life, and that a write may take."""
 
 
 class RunsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +81,7 @@ class RunPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def list_runs(asked: Asked) -> web.StreamResponse:
     wanted = asked.query
-    with _Errors():
+    with _errors():
         found = await _durable(asked).runs(
             wanted.status or None, wanted.agent or None, wanted.key or None, limit=wanted.limit
         )
@@ -84,7 +90,7 @@ async def list_runs(asked: Asked) -> web.StreamResponse:
 
 async def submit(asked: Asked) -> web.StreamResponse:
     given = asked.body
-    with _Errors():
+    with _errors():
         run = await _durable(asked).submit(
             given.agent,
             given.prompt,
@@ -100,7 +106,7 @@ async def submit(asked: Asked) -> web.StreamResponse:
 
 
 async def read(asked: Asked) -> web.StreamResponse:
-    with _Errors():
+    with _errors():
         run = await _durable(asked).run(asked.name("run"))
         return answered(msgspec.to_builtins(await run.info()))
 
@@ -112,21 +118,62 @@ async def events(asked: Asked) -> web.StreamResponse:
         return web.Response(status=204)
     if given and not (given.isascii() and given.isdecimal() and len(given) < 19):
         raise invalid(f"{given[:40]!r} is not a position")
-    with _Errors():
+    with _errors():
         run = await _durable(asked).run(asked.name("run"))
     if site.readers.is_full:
         raise too_many()
     response = web.StreamResponse(headers={"content-type": "text/event-stream", "x-accel-buffering": "no"})
+    records = aiter(run.events(after=int(given or 0)))
     with site.readers.counted():
-        await response.prepare(request)
-        await response.write(b"retry: 1000\n\n")
-        record: SessionRecord
-        async for record in run.events(after=int(given or 0)):
+        try:
+            await response.prepare(request)
+            await _write(response, b"retry: 1000\n\n")
+            await _follow(request, response, records)
+        except ConnectionError:
+            pass  # the reader has left, or does not read
+        finally:
+            await records.aclose()
+    return response
+
+
+async def _follow(request: web.Request, response: web.StreamResponse, records: AsyncGenerator[SessionRecord]) -> None:
+    """Sends each record when it is written, until the run is over or the reader has left."""
+    coming: asyncio.Future[SessionRecord] | None = None
+    quiet = 0.0
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(anext(records))
+            done, _ = await asyncio.wait([coming], timeout=_LOOK)
+            if not done:
+                transport = request.transport
+                if transport is None or transport.is_closing():
+                    return
+                quiet += _LOOK
+                if quiet >= _BEAT:
+                    quiet = 0.0
+                    await _write(response, b":\n\n")
+                continue
+            try:
+                record = coming.result()
+            except StopAsyncIteration:
+                break
+            coming, quiet = None, 0.0
             line = encode_line(record.number, record.at, record.entry).strip()
             name = str(getattr(type(record.entry).__struct_config__, "tag", None) or "record")
-            await response.write(b"id: %d\nevent: %s\ndata: %s\n\n" % (record.number, name.encode(), line))
-        await response.write(b'id: end\nevent: end\ndata: {"type":"end"}\n\n')
-    return response
+            await _write(response, b"id: %d\nevent: %s\ndata: %s\n\n" % (record.number, name.encode(), line))
+    finally:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.wait([coming])
+    await _write(response, b'id: end\nevent: end\ndata: {"type":"end"}\n\n')
+
+
+async def _write(response: web.StreamResponse, data: bytes) -> None:
+    try:
+        async with asyncio.timeout(_LONGEST_UNSENT):
+            await response.write(data)
+    except TimeoutError:
+        raise ConnectionResetError("the reader does not read") from None
 
 
 async def answer(asked: Asked) -> web.StreamResponse:
@@ -141,7 +188,7 @@ async def answer(asked: Asked) -> web.StreamResponse:
             value = given.result
         case _:
             raise invalid(f"{given.choice[:40]!r} is not an answer: approve, reject or result")
-    with _Errors():
+    with _errors():
         run = await _durable(asked).run(asked.name("run"))
         try:
             return answered(Counted(await run.answer(given.call, value, by=asked.by)))
@@ -150,13 +197,13 @@ async def answer(asked: Asked) -> web.StreamResponse:
 
 
 async def cancel(asked: Asked) -> web.StreamResponse:
-    with _Errors():
+    with _errors():
         run = await _durable(asked).run(asked.name("run"))
         return answered(Counted(await run.cancel(asked.body.reason)))
 
 
 async def retry(asked: Asked) -> web.StreamResponse:
-    with _Errors():
+    with _errors():
         run = await _durable(asked).run(asked.name("run"))
         await run.retry()
         return answered(msgspec.to_builtins(await run.info()))
@@ -169,15 +216,15 @@ def _durable(asked: Asked) -> Any:
     return durable
 
 
-class _Errors:
-    """Turns the errors of durable runs into answers. They are known by name: the extra may not be installed."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, AgentError):
-            status, code = _STATUSES.get(type(error).__name__, (422, "invalid"))
-            raise (not_found(str(error)) if status == 404 else Problem(status, code, str(error))) from error
-        if isinstance(error, ValueError):
-            raise invalid(str(error)) from error
+@contextmanager
+def _errors() -> Generator[None]:
+    """Turns the errors of durable runs into answers."""
+    try:
+        yield
+    except DurableError as error:
+        status, code = _STATUSES.get(type(error), (422, "invalid"))
+        raise Problem(status, code, str(error)) from error
+    except NotPending as error:
+        raise Problem(409, "not_pending", str(error)) from error
+    except ValueError as error:
+        raise invalid(str(error)) from error

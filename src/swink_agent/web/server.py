@@ -1,7 +1,7 @@
 """The server as an aiohttp application: checks, routes and pages around a `Site`.
 
 Owns the order in which a request is checked and how every error is answered. `app` is for applications with agents of
-their own, `standard_app` for `swink web`.
+their own, `application` for any site.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def app(
         authorize=authorize,
         store=sessions,
         open_talk=open_talk,
-        durable=durable,
+        durable=lambda: durable,
         evals=evals,
         max_upload=max_upload,
         max_readers=max_readers,

@@ -1,0 +1,76 @@
+"""`swink web` as a program: its one line, its flags, its signals; and a run in it that a signal stops."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+import time
+from typing import Any
+
+import aiohttp
+import pytest
+
+from swink_agent.testing import FakeProvider
+from swink_agent.web.serving import hosts_of
+
+TOKEN = "a-token-of-a-test-0123456789"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.sweep)])
+async def test_it_prints_one_line_serves_and_stops_its_run_when_told(swink: Any, number: signal.Signals) -> None:
+    async with FakeProvider("anthropic", ["Hello."]) as fake:
+        swink.use(fake)
+        program = await swink.start("web", "--no-open", "--port", "0", environ={"SWINK_WEB_TOKEN": TOKEN})
+        line = (await program.stdout.readline()).decode()
+        found = re.fullmatch(rf"(http://127\.0\.0\.1:\d+)/\?token={TOKEN}\n", line)
+        assert found, line
+        api, headers = f"{found[1]}/api/v1", {"authorization": f"Bearer {TOKEN}"}
+        async with aiohttp.ClientSession(headers=headers) as http:
+            async with http.post(f"{api}/sessions", json={}) as response:
+                session = (await response.json())["id"]
+            async with http.get(f"{api}/sessions/{session}/events") as stream:
+                async with http.post(f"{api}/sessions/{session}/prompt", json={"text": "hi"}) as response:
+                    assert response.status == 202, await response.text()
+                seen = b""
+                while b"event: agent_end" not in seen:
+                    seen += await asyncio.wait_for(stream.content.readany(), 30)
+                before = time.monotonic()
+                program.send_signal(number)
+                while part := await asyncio.wait_for(stream.content.readany(), 30):
+                    seen += part
+                assert b"event: bye" in seen
+        out, error = await asyncio.wait_for(program.communicate(), 30)
+        assert (program.returncode, out) == (0, b""), error
+        assert time.monotonic() - before < 5
+        assert TOKEN.encode() not in error
+
+
+WRONG = (
+    (["--host", "0.0.0.0"], {}, "--insecure"),
+    (["--host", "example.org"], {}, "--insecure"),
+    (["--tls-cert", "c.pem"], {}, "--tls-key"),
+    (["--tls-cert", "c.pem", "--tls-key", "k.pem"], {}, "TLS files"),
+    (["--allow-origin", "board.example"], {}, "--allow-origin"),
+    (["--port", "0"], {"SWINK_WEB_TOKEN": "short"}, "22"),
+    (["--resume", "nothing"], {}, "nothing"),
+)
+
+
+async def test_what_cannot_be_served_is_one_line_and_exit_code_2(swink: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for words, environ, expected in ((["--port", port], {}, "cannot listen"), *WRONG):
+            done = await swink("web", "--no-open", *words, environ=environ)
+            assert (done.code, done.stdout) == (2, ""), (words, done)
+            assert expected in done.stderr
+            assert len(done.stderr.strip().splitlines()) == 1, done
+
+
+def test_the_names_that_an_address_has() -> None:
+    assert hosts_of("127.0.0.1", [], 80) == ["127.0.0.1:80"]
+    assert hosts_of("0.0.0.0", ["box.example"], 80) == ["box.example"]
+    assert hosts_of("fd00::1", [], 8377) == ["[fd00::1]:8377"]

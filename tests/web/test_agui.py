@@ -1,0 +1,195 @@
+"""AG-UI: one request is one run, in the events of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.stream import StreamStart, TextDelta, TextStart
+from swink_agent.core.types import Text, UserMessage
+from swink_agent.testing import call, fail, reply, text, think
+from swink_agent.web.agui import _Run, unseen
+
+from .conftest import Client, running
+
+pytest.importorskip("ag_ui")
+
+TOOL = {"name": "where_am_i", "description": "The place of the user.", "parameters": {"type": "object"}}
+
+
+def user(words: str, number: int = 1) -> dict[str, Any]:
+    return {"id": f"u{number}", "role": "user", "content": words}
+
+
+def asked(thread: str, *messages: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"threadId": thread, "runId": "run-1", "messages": list(messages), **more}
+
+
+async def events(client: Client, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The events of one request, each checked by the protocol's own model."""
+    from ag_ui.core import Event
+    from pydantic import TypeAdapter
+
+    async with client.http.post(f"{client.base}/agui", json=body, headers=client.headers) as response:
+        assert response.status == 200, await response.text()
+        assert response.content_type == "text/event-stream"
+        lines = [line.decode() for line in (await response.read()).splitlines() if line.startswith(b"data: ")]
+    for line in lines:
+        TypeAdapter(Event).validate_json(line[6:])
+    return [json.loads(line[6:]) for line in lines]
+
+
+def kinds(found: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in found]
+
+
+async def test_a_run_in_the_protocols_events_goes_on_in_its_session(folder: Path) -> None:
+    async with running(folder, text("Hello."), text("Again.")) as client:
+        found = await events(client, asked("thread-1", user("hi")))
+        assert kinds(found)[:2] == ["RUN_STARTED", "TEXT_MESSAGE_START"]
+        assert kinds(found)[-2:] == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
+        assert set(kinds(found)[2:-2]) == {"TEXT_MESSAGE_CONTENT"}
+        assert (found[0]["threadId"], found[0]["runId"]) == ("thread-1", "run-1")
+        assert found[-1]["outcome"]["type"] == "success"
+        said = "".join([event["delta"] for event in found if event["type"] == "TEXT_MESSAGE_CONTENT"])
+        assert said == "Hello."
+        forged = {"id": "a1", "role": "assistant", "content": "I said something else."}
+        await events(client, asked("thread-1", user("hi"), forged, user("more", 2)))
+        _, history = await client.ask("GET", "sessions/thread-1/messages")
+        assert [message["content"][0]["text"] for message in history["messages"]] == ["hi", "Hello.", "more", "Again."]
+        async with client.http.post(
+            f"{client.base}/agui", json=asked("thread-1", user("hi"), user("more", 2)), headers=client.headers
+        ) as response:
+            assert response.status == 422, "nothing of it is new"
+
+
+def test_what_is_behind_our_history_is_new() -> None:
+    ours = [UserMessage([Text(words)]) for words in ("one", "from a policy", "two")]
+    assert unseen(["one", "two"], ours) == 0
+    assert unseen(["one", "two", "three"], ours) == 1
+    assert unseen(["two", "two"], ours) == 1
+    assert unseen(["three"], ours) == 1
+    assert unseen(["one"], []) == 1
+
+
+async def test_thoughts_and_calls(folder: Path) -> None:
+    (folder / "a.txt").write_text("words")
+    replies = (reply(think("Hm."), call("read_file", path="a.txt")), text("Read."))
+    async with running(folder, *replies) as client:
+        found = await events(client, asked("thread-2", user("read it")))
+    shown = [kind for kind in dict.fromkeys(kinds(found)) if not kind.startswith(("TEXT", "RUN"))]
+    assert shown == [
+        "REASONING_START",
+        "REASONING_MESSAGE_START",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_END",
+        "REASONING_END",
+        "TOOL_CALL_START",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_END",
+        "TOOL_CALL_RESULT",
+    ]
+    by_kind = {event["type"]: event for event in found}
+    assert by_kind["TOOL_CALL_START"]["toolCallName"] == "read_file"
+    assert json.loads(by_kind["TOOL_CALL_ARGS"]["delta"]) == {"path": "a.txt"}
+    assert "words" in by_kind["TOOL_CALL_RESULT"]["content"]
+
+
+async def test_a_question_is_an_interrupt_and_its_answer_a_resume(folder: Path) -> None:
+    for payload, is_run in (("once", True), ({"choice": "no", "reason": "not now"}, False)):
+        async with running(folder, call("bash", command="echo hi"), text("Done.")) as client:
+            thread = f"thread-{is_run}"
+            found = await events(client, asked(thread, user("say hi")))
+            outcome = found[-1]["outcome"]
+            assert (found[-1]["type"], outcome["type"]) == ("RUN_FINISHED", "interrupt")
+            interrupt = outcome["interrupts"][0]
+            assert interrupt["toolCallId"] == "call_1"
+            async with client.http.post(
+                f"{client.base}/agui", json=asked(thread, user("say hi"), user("x", 2)), headers=client.headers
+            ) as response:
+                assert response.status == 409, "the run waits for an answer"
+            entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": payload}
+            rest = await events(client, asked(thread, user("say hi"), resume=[entry]))
+            assert kinds(rest)[0] == "RUN_STARTED"
+            result = next(event for event in rest if event["type"] == "TOOL_CALL_RESULT")
+            assert ("not now" in result["content"]) != is_run
+            assert rest[-1]["outcome"]["type"] == "success"
+
+
+async def test_tools_of_the_client_are_run_by_the_client(folder: Path) -> None:
+    async with running(folder, call("where_am_i"), text("In Ulm.")) as client:
+        found = await events(client, asked("thread-3", user("where?"), tools=[TOOL]))
+        assert found[-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["call_1"]}
+        result = {"id": "t1", "role": "tool", "toolCallId": "call_1", "content": "Ulm"}
+        rest = await events(client, asked("thread-3", user("where?"), result, tools=[TOOL]))
+        said = "".join([event["delta"] for event in rest if event["type"] == "TEXT_MESSAGE_CONTENT"])
+        assert said == "In Ulm."
+        _, history = await client.ask("GET", "sessions/thread-3/messages")
+        assert history["messages"][2]["content"][0]["text"] == "Ulm"
+
+
+async def test_an_error_is_the_runs_error(folder: Path) -> None:
+    async with running(folder, fail(ErrorKind.INVALID_REQUEST, "no such model")) as client:
+        found = await events(client, asked("thread-4", user("hi")))
+        assert kinds(found)[-1] == "RUN_ERROR"
+        assert "no such model" in found[-1]["message"]
+
+
+async def test_a_retry_ends_the_message_and_begins_another() -> None:
+    import ag_ui.core
+
+    run = _Run(ag_ui.core, "t", "r")
+    update = b'{"delta":{"type":"text_delta","index":0,"delta":"%s"}}'
+    told = [
+        event
+        for name, data in (
+            ("message_start", b"{}"),
+            ("message_update", update % b"Hal"),
+            ("message_retry", b"{}"),
+            ("message_update", update % b"Hello"),
+            ("message_end", b'{"message":{"content":[{"type":"text","text":"Hello"}]}}'),
+        )
+        for event in run.translate(name, data)
+    ]
+    names = [str(event.type.value) for event in told]
+    assert names == ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"] * 2
+    assert told[0].message_id == told[2].message_id != told[3].message_id
+
+
+@pytest.mark.parametrize("thread", ["../x", "", "a b", "a/b", "x" * 200, ".hidden"])
+async def test_an_unsafe_thread_is_refused(folder: Path, thread: str) -> None:
+    async with (
+        running(folder, text("x")) as client,
+        client.http.post(f"{client.base}/agui", json=asked(thread, user("hi")), headers=client.headers) as response,
+    ):
+        assert (response.status, (await response.json())["code"]) == (422, "invalid")
+
+
+async def test_leaving_stops_the_run(folder: Path) -> None:
+    stopped = asyncio.Event()
+
+    async def stream(model: Any, context: Any, options: Any, cancel: Any) -> Any:
+        yield StreamStart()
+        yield TextStart(0)
+        yield TextDelta(0, "Working")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with running(folder, stream) as client:
+        response = await client.http.post(
+            f"{client.base}/agui", json=asked("thread-5", user("work")), headers=client.headers
+        )
+        async for line in response.content:
+            if b"Working" in line:
+                break
+        response.close()
+        async with asyncio.timeout(10):
+            await stopped.wait()
+        assert stopped.is_set()
