@@ -35,7 +35,8 @@ from swink_agent.memory import EntryDecoder, Fold, NoteAdded, past_of
 from .errors import DurableError
 from .journal import RunCancelled, RunJournal
 from .registry import AgentEntry
-from .store.store import Claim, Store
+from .store.gate import Claim
+from .store.store import Store
 from .store.writing import Ending, RecordTooLarge, RunLost
 from .waiting import answer_to, decoded_answers, encoded_questions, note_of, questions_in
 
@@ -174,6 +175,8 @@ class Attempt:
         agent = await made if inspect.isawaitable(made) else made
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"the factory of agent {entry.name!r} gave a {type(agent).__name__}, not an Agent")
+        if agent.journal is not None:
+            raise TypeError(f"the factory of agent {entry.name!r} gave an agent that is recorded elsewhere already")
         if claim.position == 0 and claim.after is not None:
             await self._inherit(journal, claim.after)
         has_past = journal.fold.has_messages or bool(journal.fold.state)

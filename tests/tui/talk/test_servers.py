@@ -46,7 +46,7 @@ async def test_the_panel_shows_states_and_tools_and_starts_a_server_anew(talk: T
     assert preview is not None
     assert "mcp__one__echo  Does echo." in [line.text for line in await preview("one")]
     assert "no disk" in "\n".join([line.text for line in await preview("bad")])
-    assert told(conversation)[-1] == "the MCP server one was started anew: running, 1 tool"
+    assert told(conversation)[-1] == "the MCP server one was restarted: running, 1 tool"
     assert count.read_text() == "xx"
     await conversation.submit("/mcp restart bad")
     assert "exit code 3" in told(conversation, "error")[-1]

@@ -85,7 +85,7 @@ class Hooks:
         agent.subscribe(_Watch(self, is_main=True).on_event)
 
     def watch_call(self, agent: Agent) -> None:
-        """Runs the hooks after tools for an agent that makes one call for somebody else."""
+        """Runs the hooks after tools for an agent that makes one call on behalf of another program."""
         self._is_watching = True
         agent.subscribe(_Watch(self, is_main=False).on_event)
 
