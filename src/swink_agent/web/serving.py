@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from swink_agent.adapters.kit.server_log import ServerLog
-from swink_agent.app.agent.models import named_model
+from swink_agent.app.agent.models import choose_model, named_model
 from swink_agent.app.agent.opening import Opening
 from swink_agent.app.errors import ApplicationError, UsageProblem
 from swink_agent.app.evals.evaluation import results_folder
@@ -53,6 +53,12 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         aliases = {alias: item.value for alias, item in opening.settings.aliases().items()}
         return [(item.key, item.label, item.detail) for item in model_items(opening.credentials, "", aliases)]
 
+    def model() -> str | None:
+        try:
+            return str(choose_model(opening.settings, opening.credentials)[0])
+        except ApplicationError:
+            return None
+
     def check_model(name: str) -> None:
         try:
             named_model(name, opening.settings.aliases())
@@ -65,7 +71,7 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         store=open_store(opening.settings),
         open_talk=open_talk,
         folder=str(opening.folder.resolve()),
-        model=opening.settings.value("model"),
+        model=model,
         models=models,
         check_model=check_model,
         durable=DurableHere(opening.settings),

@@ -42,7 +42,7 @@ class Site:
         store: SessionStore,
         open_talk: OpenFn,
         folder: str = "",
-        model: str | None = None,
+        model: Callable[[], str | None] = lambda: None,
         models: Callable[[], Sequence[tuple[str, str, str]]] = tuple,
         check_model: Callable[[str], None] = lambda _: None,
         durable: Callable[[], Any] = lambda: None,
