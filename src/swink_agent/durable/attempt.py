@@ -30,6 +30,7 @@ from swink_agent.core.errors import ErrorKind
 from swink_agent.core.journal import ContextReplaced, MessageAdded, StateChanged
 from swink_agent.core.policy import PolicyContext, Stop
 from swink_agent.core.types import AgentMessage, AgentResult, CustomMessage, UserMessage, extract_text
+from swink_agent.core.values.decoders import json_decoder
 from swink_agent.memory import EntryDecoder, Fold, NoteAdded, past_of
 
 from .errors import DurableError, StoreUnavailable
@@ -290,7 +291,7 @@ class _Job:
 
 
 def decoded_prompt(text: str, types: Sequence[type[CustomMessage]]) -> list[AgentMessage]:
-    return [decode_message(bytes(raw), types) for raw in msgspec.json.decode(text, type=list[msgspec.Raw])]
+    return [decode_message(bytes(raw), types) for raw in _RAWS.decode(text)]
 
 
 def _gave_up(entry: AgentEntry) -> Ending:
@@ -317,4 +318,5 @@ def _stamp(line: bytes) -> tuple[int, int]:
     return stamp.seq, stamp.at
 
 
-_STAMPS = msgspec.json.Decoder(_Stamp)
+_STAMPS = json_decoder(_Stamp)
+_RAWS = json_decoder(list[msgspec.Raw])
