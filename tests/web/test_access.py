@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from .conftest import TOKEN, Client, running
+from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.web.access import Access
+from swink_agent.web.serving import bound, served, standard_site, tls_context
+
+from .conftest import MODEL, TOKEN, Client, running
 
 
 async def raw(client: Client, request: str) -> str:
@@ -172,3 +177,27 @@ async def test_a_client_without_cookies_uses_the_token_alone(folder: Path) -> No
             info = await response.json()
     assert set(info) == {"version", "folder", "model"}
     assert info["folder"] == str(folder)
+
+
+@pytest.mark.sweep
+async def test_with_tls_the_cookie_stays_encrypted(folder: Path, tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("it needs openssl, which is not installed")
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    made = await asyncio.create_subprocess_exec(
+        *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
+        *("-keyout", key, "-out", cert),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert await made.wait() == 0
+    opening = Opening(OpeningOptions(flags={"model": MODEL}, cwd=str(folder)))
+    listening = bound("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    site = standard_site(opening, Access(token=TOKEN, port=port))
+    async with served(site, listening, tls_context(cert, key)), aiohttp.ClientSession() as http:
+        async with http.get(f"https://127.0.0.1:{port}/?token={TOKEN}", ssl=False, allow_redirects=False) as response:
+            assert response.status == 303
+            assert "secure" in response.headers["set-cookie"].lower()
+        origin = {"authorization": BEARER, "origin": f"https://127.0.0.1:{port}"}
+        async with http.get(f"https://127.0.0.1:{port}/api/v1/info", ssl=False, headers=origin) as response:
+            assert response.status == 200

@@ -68,6 +68,15 @@ async def test_a_run_in_the_protocols_events_goes_on_in_its_session(folder: Path
             assert response.status == 422, "nothing of it is new"
 
 
+async def test_the_beginning_of_a_thread_is_another_thread(folder: Path) -> None:
+    async with running(folder, text("One."), text("Two.")) as client:
+        await events(client, asked("thread-10", user("hi")))
+        await events(client, asked("thread-1", user("hi")))
+        for thread in ("thread-10", "thread-1"):
+            _, history = await client.ask("GET", f"sessions/{thread}/messages")
+            assert history["total"] == 2
+
+
 def test_what_is_behind_our_history_is_new() -> None:
     ours = [UserMessage([Text(words)]) for words in ("one", "from a policy", "two")]
     assert unseen(["one", "two"], ours) == 0

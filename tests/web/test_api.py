@@ -96,6 +96,18 @@ async def test_sessions_are_searched_renamed_forked_exported_and_deleted(folder:
         assert [one["id"] for one in left["sessions"]] == [forked["id"]]
 
 
+async def test_the_beginning_of_an_id_is_not_an_id(folder: Path) -> None:
+    session = talked(folder, 2)
+    talked(folder, 2)
+    async with running(folder, text("x")) as client:
+        for part in (session[:-1], session[:8]):  # of one, and of both
+            for path in ("", "/messages", "/events", "/export"):
+                assert (await client.ask("GET", f"sessions/{part}{path}"))[0] == 404
+            assert (await client.ask("POST", f"sessions/{part}/prompt", {"text": "hi"}))[0] == 404
+            assert (await client.ask("DELETE", f"sessions/{part}"))[0] == 404
+        assert (await client.ask("GET", f"sessions/{session}"))[0] == 200
+
+
 async def test_a_new_session_says_where_it_is(folder: Path) -> None:
     async with (
         running(folder, text("x")) as client,
