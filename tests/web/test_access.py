@@ -125,12 +125,12 @@ async def test_the_address_with_the_token_leads_to_a_cookie_for_one_path(folder:
             assert response.headers["location"].startswith(f"/{key}/api/v1/sessions/")
 
 
-@pytest.mark.parametrize("path", ["//evil.example", "///evil.example", "/\\evil.example", "//evil.example/sessions/x"])
-async def test_no_address_leads_elsewhere(folder: Path, path: str) -> None:
+async def test_no_address_leads_elsewhere(folder: Path) -> None:
     async with running(folder) as client:
-        answer = await raw(client, f"GET {path}?token={TOKEN} HTTP/1.1\nHost: 127.0.0.1:{client.port}\n\n")
-        assert "location:" not in answer.lower()
-        assert answer.split()[1] in ("400", "401", "404")
+        for path in ("//evil.example", "///evil.example", "/\\evil.example", "//evil.example/sessions/x"):
+            answer = await raw(client, f"GET {path}?token={TOKEN} HTTP/1.1\nHost: 127.0.0.1:{client.port}\n\n")
+            assert "location:" not in answer.lower()
+            assert answer.split()[1] in ("400", "401", "404")
 
 
 async def test_every_answer_says_what_a_page_may_do(folder: Path) -> None:

@@ -170,13 +170,12 @@ async def test_a_retry_ends_the_message_and_begins_another() -> None:
     assert told[0].message_id == told[2].message_id != told[3].message_id
 
 
-@pytest.mark.parametrize("thread", ["../x", "", "a b", "a/b", "x" * 200, ".hidden"])
-async def test_an_unsafe_thread_is_refused(folder: Path, thread: str) -> None:
-    async with (
-        running(folder, text("x")) as client,
-        client.http.post(f"{client.base}/agui", json=asked(thread, user("hi")), headers=client.headers) as response,
-    ):
-        assert (response.status, (await response.json())["code"]) == (422, "invalid")
+async def test_an_unsafe_thread_is_refused(folder: Path) -> None:
+    async with running(folder, text("x")) as client:
+        for thread in ("../x", "", "a b", "a/b", "x" * 200, ".hidden"):
+            body = asked(thread, user("hi"))
+            async with client.http.post(f"{client.base}/agui", json=body, headers=client.headers) as response:
+                assert (response.status, (await response.json())["code"]) == (422, "invalid")
 
 
 async def test_leaving_stops_the_run(folder: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import pytest
 
 from swink_agent.core.types import AssistantMessage, ModelSpec, Text, UserMessage
 from swink_agent.testing import text
@@ -233,6 +232,6 @@ async def test_answers_are_as_the_document_says(folder: Path) -> None:
             jsonschema_rs.validator_for(whole).validate(answer)
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_a_change_is_never_asked_for_by_get(route: Any) -> None:
-    assert (route.method == "GET") == (route.body is None and not route.raw and route.status != 204)
+def test_a_change_is_never_asked_for_by_get() -> None:
+    for route in ROUTES:
+        assert (route.method == "GET") == (route.body is None and not route.raw and route.status != 204), route.path
