@@ -16,7 +16,7 @@ def test_one_file_knows_the_engine() -> None:
     knowing = [
         path.relative_to(SOURCE).as_posix()
         for path in SOURCE.rglob("*.py")
-        if re.search(r"""import dbos|from dbos|["']dbos["']|_dbos\b""", path.read_text(encoding="utf-8"))
+        if re.search(r"import dbos|from dbos|require\(.dbos", path.read_text(encoding="utf-8"))
     ]
     assert knowing == ["durable/engine.py"]
 

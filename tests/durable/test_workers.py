@@ -315,7 +315,9 @@ async def test_a_server_that_restarts_loses_nothing(postgres_server: PostgresSer
     fleet = Fleet(url, tmp_path)
     try:
         async with Durable(url) as durable:
-            fleet.start(poll=0.1)
+            for _ in range(2):
+                fleet.start(poll=0.1, slots=3)
+            await until(lambda: fleet.log.count("serves") == 2)
             runs = [await durable.submit("steps", f"run-{number}", id=f"run-{number}") for number in range(6)]
             follower = asyncio.create_task(_numbers(runs[5]))
             await until(lambda: len(fleet.marks("asked")) > 5)
@@ -324,6 +326,7 @@ async def test_a_server_that_restarts_loses_nothing(postgres_server: PostgresSer
             postgres_server.start()
             for run in runs:
                 assert (await run.result(timeout=40)).error is None
+                assert (await run.info()).attempts == 1, fleet.log  # nobody was taken for dead
             assert await asyncio.wait_for(follower, 20) == list(range(1, (await runs[5].info()).position + 1))
             from .test_killing import check
 
@@ -379,3 +382,16 @@ async def test_workers_delete_what_has_been_over_for_so_long(
             async with durable.worker(poll=0.05):
                 await asyncio.sleep(1)
                 assert len(await durable.runs()) == left
+
+
+@pytest.mark.sweep
+async def test_a_run_that_was_taken_without_anybody_knowing_is_handed_on(kind: str, url: str) -> None:
+    """The connection may break when the store has taken a run for a worker, and before the worker hears of it."""
+    async with Durable(url) as submitter, Durable(url) as durable:
+        durable.agent("calc")(adding)
+        async with durable.worker(poll=60) as worker:
+            run = await submitter.submit("calc", "2+3?")
+            taken = await submitter.call(lambda store: store.claim(worker.id, durable.agents, 1))
+            assert [claim.id for claim in taken] == [run.id]
+            assert (await run.result(timeout=20)).text == "5"
+            assert (await run.info()).attempts == 2

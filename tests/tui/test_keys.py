@@ -79,7 +79,8 @@ async def test_a_question_has_its_own_keys(own: Made) -> None:
         await until(pilot, lambda: app._question is not None)
         panel = app._question
         assert isinstance(panel, QuestionPanel)
-        panel._clock = lambda: 1e9  # the grace period is over
+        await until(pilot, lambda: panel._drawn_at is not None)
+        panel._drawn_at = -1e9  # the grace period is over
         await pilot.press("ctrl+enter", "ctrl+b", "enter", "ctrl+x")  # what is bound answers nothing
         assert app._question is panel
         await pilot.press("n")

@@ -105,7 +105,7 @@ class DurableExecutor:
         return await answer
 
     async def drain(self) -> None:
-        """Waits for what became of chunks that nobody waits for any more."""
+        """Waits for what became of chunks that no one waits for."""
         if self._chunks:
             await asyncio.wait(set(self._chunks))
 

@@ -46,6 +46,8 @@ _PRUNE, _FIRST_PRUNE = 3600.0, 5.0
 """Seconds between two times that runs are deleted, at most, and before the first."""
 _MEASURE = 10.0
 _PATIENCE = 30.0
+_GRACE = 3.0
+"""Seconds in which nobody is taken for dead after the store was away."""
 _CLOCK_SET_BACK = 5_000
 """Milliseconds by which the store's clock must be behind for that not to be the time that reading it took."""
 
@@ -96,8 +98,14 @@ class Worker:
         self._is_told = asyncio.Event()
         self._is_abandoned = asyncio.Event()
         self._lock: Lock | None = None
+        self._number = 0
+        """The number of the lock."""
+        self._spares_until = 0.0
+        self._leaves_by = float("inf")
+        """When the worker abandons what has not ended, once it was told to stop."""
         self._listener: Listener | None = None
         self._beats: dict[str, tuple[int, float]] = {}
+        self._strays: dict[str, int] = {}
         self._offset = 0
         self._metrics: FleetMetrics | None = None
 
@@ -140,15 +148,14 @@ class Worker:
     ) -> None:
         self.drain()
         try:
-            async with asyncio.timeout(self._drain_seconds):
-                await self.wait()
-        except TimeoutError:
-            pass
+            await self.wait()
         finally:
             await asyncio.shield(asyncio.ensure_future(self._stop()))
 
     def drain(self) -> None:
         """Takes nothing more; each run ends its turn and goes back to the queue."""
+        if not self._is_draining:
+            self._leaves_by = time.monotonic() + self._drain_seconds
         self._is_told.set()
         self._wake.set()
 
@@ -158,11 +165,13 @@ class Worker:
         self._is_abandoned.set()
 
     async def wait(self) -> None:
-        """Returns when the worker was told to stop, and has no runs left or is to abandon them."""
+        """Returns when the worker was told to stop, and has no runs left or is to abandon them, after `drain` seconds
+        at the latest."""
         await self._is_told.wait()
         waits = [asyncio.ensure_future(self._idle.wait()), asyncio.ensure_future(self._is_abandoned.wait())]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            rest = max(0.0, self._leaves_by - time.monotonic())
+            await asyncio.wait(waits, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waits:
                 one.cancel()
@@ -204,7 +213,7 @@ class Worker:
                 raise
 
         self._lock, fleet = await self._call(join)
-        self.id = worker_id
+        self.id, self._number = worker_id, number
         self._set_clock(fleet.now)
 
     async def _leave(self) -> None:
@@ -321,17 +330,19 @@ class Worker:
                 if not has_warned:
                     log.warning("worker %s cannot use its store, and tries again: %s", self.id, error)
                 has_warned = True
+                self._spare_others()
             except Exception as error:
                 if not is_outage(error):
                     log.exception("worker %s", self.id)
+                self._spare_others()
             await asyncio.sleep(min(_LOOK, beat_every))
 
     async def _beat(self) -> None:
         running = len(self._attempts)
-        is_held = await self._call(self._store.database.is_held)
-        if is_held and await self._call(lambda: self._store.beat(self.id, running)):
+        await self._keep_lock()
+        if await self._call(lambda: self._store.beat(self.id, running)):
             return
-        log.warning("worker %s was taken for dead, or lost its lock: it joins again", self.id)
+        log.warning("worker %s was taken for dead: it joins again", self.id)
         for attempt in list(self._attempts.values()):
             self._hand_on(attempt)
         await self._release_all()
@@ -341,12 +352,30 @@ class Worker:
             self._lock = None
         await self._join()
 
+    async def _keep_lock(self) -> bool:
+        """Takes the worker's lock again if its connection broke. Whether it had been kept."""
+        if await self._call(self._store.database.is_held):
+            return True
+        self._spare_others()
+        if self._lock is not None:
+            await self._call(self._lock)
+        worker, number = self.id, self._number
+        self._lock = await self._call(lambda: self._store.database.hold(worker, number))
+        return False
+
+    def _spare_others(self) -> None:
+        """Takes nobody for dead for a while: what kept this worker from the store may have kept the others too."""
+        self._beats.clear()
+        self._spares_until = time.monotonic() + _GRACE
+
     async def _look(self) -> None:
+        looked = time.monotonic()  # before it is read: this process may be stopped at any moment
         fleet = await self._call(lambda: self._store.fleet(self.id))
         self._set_clock(fleet.now)
         for run_id in fleet.cancelled:
             if (attempt := self._attempts.get(run_id)) is not None:
                 attempt.abort()
+        self._find_strays(fleet)
         now = asyncio.get_running_loop().time()
         for attempt in list(self._attempts.values()):
             if attempt.progressed and now - attempt.progressed > attempt.entry.progress:
@@ -354,7 +383,7 @@ class Worker:
                     "run %s has recorded nothing for %g s: it is handed on", attempt.claim.id, attempt.entry.progress
                 )
                 self._hand_on(attempt)
-        for worker in await self._dead(fleet):
+        for worker in await self._dead(fleet, looked):
             count = await self._call(lambda worker=worker: self._store.take_over(worker))
             if self._metrics is not None:
                 self._metrics.count_takeover()
@@ -362,7 +391,15 @@ class Worker:
             log.info("worker %s is dead or stands still: %d of its runs are queued again", worker, count)
             self._wake.set()
 
-    async def _dead(self, fleet: Fleet) -> list[str]:
+    def _find_strays(self, fleet: Fleet) -> None:
+        """Hands on runs that this worker took without knowing it: the connection broke when it was told so."""
+        strays = {run_id: epoch for run_id, epoch in fleet.own.items() if run_id not in self._attempts}
+        for run_id, epoch in strays.items():
+            if self._strays.get(run_id) == epoch:  # not one that is just being started
+                self._unreleased[run_id] = epoch
+        self._strays = strays
+
+    async def _dead(self, fleet: Fleet, now: float) -> list[str]:
         """The workers that hold no lock, or whose counter stands still by our clock, or that are not listed at all."""
         others = [member for member in fleet.members if member.id != self.id]
         alive = (
@@ -370,7 +407,6 @@ class Worker:
             if others
             else set[str]()
         )
-        now = time.monotonic()
         dead = [owner for owner in fleet.owners if owner != self.id and owner not in {one.id for one in others}]
         known: dict[str, tuple[int, float]] = {}
         for member in others:
@@ -381,7 +417,9 @@ class Worker:
             if member.id not in alive or now - since > member.lease:
                 dead.append(member.id)
         self._beats = known
-        return dead
+        if dead and not await self._keep_lock():
+            return []  # the store itself was away
+        return dead if now > self._spares_until else []
 
     # -- handing on --------------------------------------------------------------------------------------------
 

@@ -47,6 +47,8 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
+from swink_agent.core.values.decoders import json_decoder
+
 from .process import LONGEST_LINE, ServerProcess
 
 _LIST_CHANGED = "notifications/tools/list_changed"
@@ -301,7 +303,7 @@ def _messages(line: bytes) -> list[JSONRPCMessage]:
     if len(line) > _LARGEST_BATCH:
         return []
     try:
-        items = msgspec.json.decode(line, type=list[msgspec.Raw])
+        items = _BATCH.decode(line)
     except (ValueError, RecursionError):
         return []
     found = [] if len(items) > _MOST_IN_A_BATCH else [_message(bytes(item)) for item in items]
@@ -371,9 +373,13 @@ class _Head(msgspec.Struct):
     method: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
+_BATCH = json_decoder(list[msgspec.Raw])
+_HEAD = json_decoder(_Head)
+
+
 def _is_request(body: bytes) -> bool:
     try:
-        head = msgspec.json.decode(body, type=_Head)
+        head = _HEAD.decode(body)
     except (ValueError, RecursionError):
         return True
     return head.id is not msgspec.UNSET and head.method is not msgspec.UNSET

@@ -127,6 +127,11 @@ CASES = [
     ("f(a, (b), c)", 6, "da(", "f(a, |, c)"),
     ("one two three", 5, "diw", "one | three"),
     ("one two three", 5, "daw", "one |three"),
+    ("  one", 3, "daw", " | "),
+    ("a b (c) d", 0, "di(", "a b (|) d"),
+    ("(a)\n", 4, "di(", "(a)\n|"),
+    ("one two", 5, "yy", "one t|wo"),
+    ("one", 0, "2dd", "|one"),
     # insert
     ("one", 0, "ix^[", "|xone"),
     ("one", 0, "ax^[", "o|xne"),

@@ -85,6 +85,21 @@ async def test_another_model_and_session_keep_the_servers_and_plan_mode_leaves_t
     await conversation.close()
 
 
+async def test_the_panel_masks_a_key_on_the_command_line_of_a_server(talk: Talk, tmp_path: Path) -> None:
+    key = "sk-ant-api03-" + "AbCdEfGh0123456789" * 5
+    (tmp_path / "config").mkdir(exist_ok=True)
+    table = f'[mcp.servers.one]\ncommand = "/no/such/program"\nargs = ["--token={key}"]\n'
+    (tmp_path / "config" / "config.toml").write_text(table)
+    conversation = await talk.open(text("x"))
+    await conversation.submit("/mcp")
+    preview = talk.front.previews[-1]
+    assert preview is not None
+    shown = "\n".join([line.text for line in await preview("one")])
+    assert "/no/such/program --token=" in shown
+    assert "AbCdEfGh" not in shown
+    await conversation.close()
+
+
 async def test_without_servers_the_panel_says_how_to_name_one(talk: Talk) -> None:
     conversation = await talk.open(text("x"))
     await conversation.submit("/mcp")

@@ -78,8 +78,10 @@ class Fleet(Struct, frozen=True):
     members: tuple[Member, ...]
     owners: frozenset[str]
     """The workers that runs are running on, by the runs."""
+    own: dict[str, int]
+    """The worker's own runs, with their epochs."""
     cancelled: frozenset[str]
-    """The worker's own runs that are to end."""
+    """Those of them that are to end."""
     now: int
 
 
@@ -465,9 +467,17 @@ class Store:
             listed = connection.execute(sql("SELECT id, beat, lease, lock FROM swink_workers"))
             members = tuple([Member(*row) for row in listed])
             owners = connection.execute(sql("SELECT DISTINCT worker FROM swink_runs WHERE status = 'running'"))
-            own = "SELECT id FROM swink_runs WHERE status = 'running' AND worker = :id AND cancelled IS NOT NULL"
-            cancelled = connection.execute(sql(own), {"id": worker}).scalars()
-            return Fleet(members, frozenset(owners.scalars()), frozenset(cancelled), self.time(connection))
+            own = sql(
+                "SELECT id, epoch, cancelled IS NOT NULL FROM swink_runs WHERE status = 'running' AND worker = :id"
+            )
+            runs = connection.execute(own, {"id": worker}).all()
+            return Fleet(
+                members,
+                frozenset(owners.scalars()),
+                {row[0]: int(row[1]) for row in runs},
+                frozenset([row[0] for row in runs if row[2]]),
+                self.time(connection),
+            )
 
         return self.read(work)
 

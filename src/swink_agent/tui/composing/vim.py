@@ -226,7 +226,8 @@ class Vim:
         if text or is_lines:
             self._register = _Register(text, tokens, is_lines)
         if operator == "y":
-            draft.move(min(start, draft.cursor) if is_lines else start)
+            stays = is_lines and draft.line_start() == start
+            draft.move(draft.cursor if stays else start)
             return
         draft.begin_group()
         if is_lines and operator == "d":
@@ -403,8 +404,9 @@ class Vim:
     def _range(self, command: _Command, draft: Draft) -> Range | None:
         """What an operator works on; `None` if there is nothing."""
         what, at, count = command.what, draft.cursor, command.times
-        if what == "line":
-            return lines_from(draft, at, count - 1)
+        if what == "line":  # on the last line, a number of lines is too many for vim
+            is_last = draft.line_end(at) == len(draft.text)
+            return None if is_last and count > 1 else lines_from(draft, at, count - 1)
         if what[0] in "ia" and len(what) == 2:
             return text_object(draft, at, what)
         if what in _LINEWISE or what == "gg":

@@ -191,28 +191,25 @@ def _word_object(draft: Draft, at: int, *, is_big: bool, is_around: bool) -> Ran
         while behind < last and bool(_kind(draft, behind, is_big)) != bool(kind):
             behind += 1
         if behind == end and kind:
-            while start > first and not _kind(draft, start - 1, is_big):
-                start -= 1
+            before = start
+            while before > first and not _kind(draft, before - 1, is_big):
+                before -= 1
+            start = before if before > first else start  # the indentation of a line stays
         end = behind
     return Range(start, end)
 
 
 def _in_brackets(text: str, at: int, opening: str, closing: str) -> tuple[int, int] | None:
-    depth, start = 0, at
-    if text[at : at + 1] == closing:
-        start -= 1
-    while start >= 0:
-        if text[start] == closing and start != at:
-            depth += 1
-        elif text[start] == opening:
-            if not depth:
-                break
-            depth -= 1
+    """The brackets around a place, else the next ones."""
+    depth = 0
+    start = at - 1 if text[at : at + 1] in ("", closing) else at
+    while start >= 0 and (depth or text[start] != opening):
+        depth += (text[start] == closing) - (text[start] == opening)
         start -= 1
     if start < 0:
-        return None
+        start = text.find(opening, at)
     depth = 0
-    for end in range(start, len(text)):
+    for end in range(start, len(text) if start >= 0 else start):
         depth += (text[end] == opening) - (text[end] == closing)
         if not depth:
             return start, end

@@ -28,8 +28,9 @@ _SHOWN_TOOLS = 60
 
 async def show_servers(conversation: Conversation, rest: str) -> None:
     """`/mcp [restart NAME]`: lists the servers, with their tools beside them, and restarts one."""
-    servers = None if conversation.opened is None else conversation.opened.made.servers
-    if servers is None:
+    opened = conversation.opened
+    servers = None if opened is None else opened.made.servers
+    if opened is None or servers is None:
         conversation.notice("no MCP server is in use: [mcp.servers.NAME] in the settings names one")
         return
     word, _, name = rest.partition(" ")
@@ -40,7 +41,7 @@ async def show_servers(conversation: Conversation, rest: str) -> None:
         items = [PickItem(item.name, item.name, _summary(item)) for item in found.values()]
 
         async def preview(key: str) -> Sequence[PreviewLine]:
-            return _lines(found[key])
+            return _lines(opened.redactor.redact_value(found[key]))
 
         picked = await conversation.front.pick("MCP servers", items, preview)
         if picked is None:
