@@ -62,7 +62,7 @@ Examples:
     "--allow-origin", multiple=True, metavar="URL", help="Pages of this site may send requests too. Repeatable."
 )
 def web(**options: Any) -> int:
-    """Open the agent in a browser.
+    """Open the agent in a browser, and serve its API.
 
     The address has a token that is made for this start, or taken from SWINK_WEB_TOKEN. A person who has it can do
     what you can do in the terminal UI. The server listens at this machine alone, unless --host says otherwise. Ctrl+C
