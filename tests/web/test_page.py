@@ -21,7 +21,6 @@ playwright = pytest.importorskip("playwright.async_api", reason="playwright is n
 expect = playwright.expect
 pytestmark = marks
 OLD = "".join([f"line {number}\n" for number in range(30)])
-NEW = OLD.replace("line 2\n", "line two\n").replace("line 25\n", "line twenty-five\n")
 
 
 class Held:
@@ -200,17 +199,18 @@ async def test_calls_are_folded_with_their_state_and_questions_are_answered(fold
 
 async def test_a_no_has_a_reason_and_a_change_is_accepted_in_parts(folder: Path) -> None:
     (folder / "file.txt").write_text(OLD)
-    edit = call("write_file", path="file.txt", content=NEW)
-    async with running(folder, edit, edit, text("Done.")) as client:
+    edits = [{"old": "line 2\n", "new": "line two\n"}, {"old": "line 25\n", "new": "line twenty-five\n"}]
+    edit = call("edit_file", path="file.txt", edits=edits)
+    async with running(folder, call("read_file", path="file.txt"), edit, edit, text("Done.")) as client:
         session = await client.new()
         async with browsing(client, f"/sessions/{session}") as page:
             await page.get_by_role("textbox", name="Message").fill("change it")
             await page.keyboard.press("Enter")
-            dialog = page.get_by_role("alertdialog", name="Allow write_file?")
+            dialog = page.get_by_role("alertdialog", name="Allow edit_file?")
             await dialog.get_by_role("button", name="No, because").click()
             await dialog.get_by_role("textbox", name="Reason").fill("try again")
             await dialog.get_by_role("button", name="Send reason").click()
-            await expect(page.locator("details.tool > summary").first).to_contain_text("rejected")
+            await expect(page.locator("details.tool > summary").nth(1)).to_contain_text("rejected")
             await expect(dialog.get_by_role("group", name=re.compile("Diff of .*file.txt"))).to_be_visible()
             await dialog.get_by_role("checkbox", name="Change 1").uncheck()
             await dialog.get_by_role("button", name="Accept selected").click()
@@ -364,7 +364,10 @@ async def test_a_hostile_session_runs_nothing_and_forges_nothing(folder: Path) -
             await page.get_by_role("button", name="No", exact=True).click()
             await expect(page.get_by_role("article").last).to_contain_text("Done.")
             assert await page.evaluate("window.pwned") is None
-            assert await page.locator("main script, main style, main svg, #log form, #log button:not(#earlier)").count() == 0
+            assert (
+                await page.locator("main script, main style, main svg, #log form, #log button:not(#earlier)").count()
+                == 0
+            )
             assert await page.locator("[onerror], [onload], a[href^='javascript']").count() == 0
             assert all(url.startswith((client.base, "data:")) for url in asked)
 

@@ -21,7 +21,7 @@ from swink_agent.rendering.turns import Entry, Reply, entries
 
 from ..problems import Problem, invalid
 from .live import Live, state_of
-from .markup import home_html, listed_html, page_html, session_html
+from .markup import base_of, home_html, html, listed_html, page_html, session_html
 from .questions import question_html
 
 if TYPE_CHECKING:
@@ -217,15 +217,6 @@ def _commands() -> list[str]:
     from swink_agent.app.talk.commands import COMMANDS
 
     return [command.name for command in COMMANDS]
-
-
-def base_of(request: web.Request, path: str) -> str:
-    """The path that leads to the first page, as the request reached it."""
-    return request.path.removesuffix(path).rstrip("/") + "/"
-
-
-def html(text: str) -> web.Response:
-    return web.Response(text=text, content_type="text/html", charset="utf-8")
 
 
 async def _static(request: web.Request) -> web.StreamResponse:

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from aiohttp import web
 
 from swink_agent.core.types import ThinkingLevel
 from swink_agent.memory import SessionInfo
@@ -20,6 +21,15 @@ from swink_agent.rendering.turns import moment
 
 _PARTS = (("sessions", "", "Sessions"), ("runs", "runs", "Runs"), ("evals", "evals", "Evaluations"))
 ACCEPTED = "image/png,image/jpeg,image/gif,image/webp,application/pdf"
+
+
+def base_of(request: web.Request, path: str) -> str:
+    """The path that leads to the first page, as the request reached it."""
+    return request.path.removesuffix(path).rstrip("/") + "/"
+
+
+def html(text: str) -> web.Response:
+    return web.Response(text=text, content_type="text/html", charset="utf-8")
 
 
 def title_of(info: SessionInfo) -> str:

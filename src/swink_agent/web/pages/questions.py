@@ -30,9 +30,10 @@ def question_html(question: Question) -> str:
     out += [f'<p class="warning" dir="auto">{escape(visible(line))}</p>\n' for line in question.warnings]
     if question.why:
         out.append(f'<p class="why" dir="auto">{escape(visible(question.why))}</p>\n')
-    if is_call and question.title != question.name:
+    is_change = any(line.kind in ("added", "removed") for line in question.lines) or bool(question.hunks)
+    if is_call and question.title not in (question.name, f"{question.name} {question.path}"):
         out.append(f'<p class="title"><code>{escape(visible(question.title))}</code></p>\n')
-    if question.path and (question.hunks or any(line.kind in ("added", "removed") for line in question.lines)):
+    if question.path and is_change:
         _diff(question, place, out)
     elif question.lines:
         out.append(_code(question.lines))

@@ -458,3 +458,48 @@ if (session) {
     addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
   }
 }
+
+// -- durable runs: the page is read again when there is news ---------------------------------------------------
+
+async function again() {
+  const response = await fetch(location.href).catch(() => null);
+  if (!response || !response.ok) return;
+  const read = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("main");
+  const isTyping = main.contains(document.activeElement) && document.activeElement.tagName === "INPUT";
+  if (!read || isTyping) return;
+  const open = [...main.querySelectorAll("details")].map((each) => each.open);
+  [...read.querySelectorAll("details")].forEach((each, number) => { each.open = open[number] || false; });
+  if (read.innerHTML === main.innerHTML) return;
+  main.replaceChildren(...read.childNodes);
+}
+if (main.dataset.again) setInterval(() => { if (!document.hidden) again(); }, Number(main.dataset.again) * 1000);
+const run = main.dataset.run;
+if (run) {
+  const path = `runs/${encodeURIComponent(run)}`;
+  if (!main.dataset.over) {
+    const events = new EventSource(api(`${path}/events?after=${main.dataset.position}`));
+    let due = 0;
+    const soon = () => { clearTimeout(due); due = setTimeout(again, 100); };
+    const names = ["message", "run", "status", "tool", "usage", "label", "note", "summary", "pending", "answer"];
+    for (const name of names) events.addEventListener(name, soon);
+    events.addEventListener("end", () => { events.close(); again(); });
+    setInterval(() => { if (!document.hidden && events.readyState !== EventSource.CLOSED) again(); }, 2000);
+  }
+  main.addEventListener("submit", (event) => event.preventDefault());
+  main.addEventListener("click", async (event) => {
+    const { operate, answer } = event.target.closest("button")?.dataset || {};
+    if (operate) await ask("POST", `${path}/${operate}`, {});
+    else if (answer) {
+      const call = event.target.closest("[data-call]");
+      const { reason, result } = call.querySelector("form").elements;
+      const body = { call: call.dataset.call, choice: answer };
+      if (answer === "reject") body.reason = reason ? reason.value : "";
+      if (answer === "result") {
+        try { body.result = JSON.parse(result.value); } catch { return alarm("The result is not JSON."); }
+      }
+      await ask("POST", `${path}/answers`, body);
+      document.activeElement.blur();
+    } else return;
+    again();
+  });
+}
