@@ -105,6 +105,9 @@ async def test_claude_searches_and_gets_its_searches_back() -> None:
     assert [anthropic_rules.problems(body) for body in (asked, answered, without)] == [[], [], []]
     reply: Any = agent.messages[1]
     assert reply.text == f"It is noon.{SOURCES}"
+    assert [block.thinking for block in reply.content if isinstance(block, Thinking)] == [
+        "Searched the web: oslo time\n"
+    ]
     assert (reply.usage.extra, reply.cost.extra) == ({"web_searches": 2}, {"web_searches": 0.02})
     assert reply.cost.total > 0.02
     # Without the tool, the searches stay behind.
@@ -189,6 +192,8 @@ async def test_openai_searches_and_names_the_sources_that_the_text_does_not() ->
         await agent.prompt("again")
     assert result.text == f"{text}\n\nSources:\n- B: https://b.example/2"
     assert (result.usage.extra, result.cost.extra) == ({"web_searches": 1}, {"web_searches": 0.01})
+    reply: Any = agent.messages[1]
+    assert reply.content[0] == Thinking("Searched the web: x\n")
     asked, again = bodies(server)
     assert asked["tools"][-1] == {"type": "web_search"}
     assert [responses_rules.problems(body) for body in (asked, again)] == [[], []]
@@ -223,6 +228,8 @@ async def test_gemini_searches_and_gets_its_searches_back() -> None:
     assert [problem for problem in unsigned if "thought signature" not in problem] == []
     assert result.text == "Noon.\n\nSources:\n- a.example: https://a.example/1"
     assert result.usage.extra["web_searches"] == 2
+    reply: Any = agent.messages[1]
+    assert reply.content[0].thinking == "Searched the web: time\n"
     assert result.cost.extra == {"web_searches": 0.028}
 
 

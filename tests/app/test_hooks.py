@@ -50,7 +50,7 @@ def told(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def made(root: Path, tables: str, *replies: Any, **options: Any) -> StandardAgent:
+def made(root: Path, tables: str, *replies: Any, is_watched: bool = True, **options: Any) -> StandardAgent:
     path = root.parent / "config.toml"
     path.write_text(tables)
     agent = standard_agent(
@@ -63,7 +63,7 @@ def made(root: Path, tables: str, *replies: Any, **options: Any) -> StandardAgen
             **options,
         )
     )
-    if agent.hooks is not None:
+    if agent.hooks is not None and is_watched:
         agent.hooks.watch(agent.agent)
     return agent
 
@@ -257,6 +257,21 @@ async def test_a_question_to_a_person_runs_the_hooks_that_wait(root: Path) -> No
     assert waits["arguments"] == {"path": "b.txt", "content": "new"}
     assert waits["run_id"]
     assert waits["reason"]
+
+
+async def test_an_agent_that_is_not_watched_runs_the_hooks_before_tools_alone(root: Path) -> None:
+    log = root.parent / "told.jsonl"
+    events = ("run_start", "waits", "before_tool", "after_tool", "run_end")
+    tables = "".join(hook(f"h{number}", event, f"cat >> {log}") for number, event in enumerate(events))
+    write = call("write_file", path="b.txt", content="new")
+    agent = made(root, tables, write, text("done"), is_watched=False, ask=_yes, flags={"approve": "ask", "undo": False})
+    await results(agent)
+    assert [item["event"] for item in told(log)] == ["before_tool"]
+    assert (root / "b.txt").read_text() == "new"
+
+
+async def _yes(_: ApprovalQuestion) -> ApprovalChoice:
+    return ApprovalChoice.ONCE
 
 
 async def test_hooks_see_the_calls_of_a_delegate(root: Path) -> None:

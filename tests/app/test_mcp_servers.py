@@ -277,4 +277,4 @@ async def test_a_tool_that_is_called_like_one_of_another_server_is_left_out(
     assert await _results(made) == ["_x"]
     assert [tool.name for tool in made.agent.tools] == ["read_file", "mcp__a___x", "mcp__a__y"]
     assert "MCP server a_: its tool x is left out" in caplog.text
-    await made.end_servers()
+    await made.finish()

@@ -581,6 +581,7 @@ def test_the_doctor_tells_what_works_and_what_to_do(
         "model",
         "sessions",
         "programs",
+        "swink web",
         "terminal",
     }
     assert any(finding["text"].endswith("works") for finding in findings if finding["area"] == "sandbox")

@@ -62,3 +62,11 @@ async def test_a_project_cannot_bring_a_hook(swink: Any) -> None:
     assert (done.code, done.stdout) == (0, "done\n"), done
     assert "a project may not set hooks.evil" in done.stderr
     assert not made.exists()
+
+
+async def test_the_browser_takes_the_flags_of_the_terminal_and_needs_sessions(swink: Any) -> None:
+    (swink.home / "config").mkdir()
+    (swink.home / "config" / "config.toml").write_text("sessions = false\n")
+    done = await swink("web", "--no-open", "--port", "0", "--no-hooks", "--web-search", "--no-mcp", "-m", "anthropic")
+    assert done.code == 2, done
+    assert "sessions = false records nothing, and the browser shows sessions" in done.stderr

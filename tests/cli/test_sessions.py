@@ -348,7 +348,7 @@ def test_what_is_no_session_is_not_deleted_and_what_is_left_of_one_is(store: Jso
         code, out, err = program("rm", name)
         assert (code, out) == (1, "")
         assert (
-            err == f"error: {path} is not a session: {what}. It stays; delete it yourself if nobody needs it: "
+            err == f"error: {path} is not a session: {what}. It stays; delete it yourself if no one needs it: "
             f"rm {path}\n"
         )
         assert path.read_bytes() == others[name]

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from swink_agent.testing import FakeProvider
+from swink_agent.testing import FakeProvider, FakeReply
 from swink_agent.web.serving import hosts_of
 
 TOKEN = "a-token-of-a-test-0123456789"
@@ -20,9 +20,10 @@ TOKEN = "a-token-of-a-test-0123456789"
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.sweep)])
 async def test_it_prints_one_line_serves_and_stops_its_run_when_told(swink: Any, number: signal.Signals) -> None:
-    async with FakeProvider("anthropic", ["Hello."]) as fake:
+    async with FakeProvider("anthropic", [FakeReply(calls=[("bash", {"command": "echo hi"})])]) as fake:
         swink.use(fake)
-        program = await swink.start("web", "--no-open", "--port", "0", environ={"SWINK_WEB_TOKEN": TOKEN})
+        flags = ("--no-open", "--port", "0", "--approve", "ask", "-m", "anthropic")
+        program = await swink.start("web", *flags, environ={"SWINK_WEB_TOKEN": TOKEN})
         line = (await program.stdout.readline()).decode()
         found = re.fullmatch(rf"(http://127\.0\.0\.1:\d+)/\?token={TOKEN}\n", line)
         assert found, line
@@ -34,17 +35,22 @@ async def test_it_prints_one_line_serves_and_stops_its_run_when_told(swink: Any,
                 async with http.post(f"{api}/sessions/{session}/prompt", json={"text": "hi"}) as response:
                     assert response.status == 202, await response.text()
                 seen = b""
-                while b"event: agent_end" not in seen:
+                while b"event: question" not in seen and b"agent_end" not in seen:
                     seen += await asyncio.wait_for(stream.content.readany(), 30)
                 before = time.monotonic()
                 program.send_signal(number)
                 while part := await asyncio.wait_for(stream.content.readany(), 30):
                     seen += part
-                assert b"event: bye" in seen
         out, error = await asyncio.wait_for(program.communicate(), 30)
-        assert (program.returncode, out) == (0, b""), error
-        assert time.monotonic() - before < 5
-        assert TOKEN.encode() not in error
+    assert (program.returncode, out) == (0, b""), error
+    assert time.monotonic() - before < 5
+    assert TOKEN.encode() not in error
+    names = re.findall(rb"event: (\w+)", seen)
+    assert names[-1] == b"bye"
+    assert names.index(b"question") < names.index(b"answered") < names.index(b"agent_end")
+    shown = await swink("sessions", "show", session)
+    assert shown.code == 0
+    assert "cancelled" in shown.stdout
 
 
 WRONG = (

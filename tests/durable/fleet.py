@@ -90,6 +90,12 @@ def make_durable(url: str, folder: Path) -> Durable:
 
         return Agent("test:model", stream_fn=scripted(*[ask] * 5), tools=[refund], approve=lambda _: Defer("a person"))
 
+    @durable.agent("poison", max_attempts=2)
+    def poison() -> Agent:
+        mark("died", os.getpid())
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
     def hang(request: Request) -> Any:
         if os.path.exists(folder / "hang"):
             os.unlink(folder / "hang")

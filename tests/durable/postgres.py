@@ -16,7 +16,7 @@ from typing import Any
 
 def programs() -> Path | None:
     """The folder of the newest server that is installed."""
-    found = [*Path("/usr/lib/postgresql").glob("*/bin/initdb"), *Path("/usr/pgsql").glob("*/bin/initdb")]
+    found = [path for path in Path("/usr/lib/postgresql").glob("*/bin/initdb") if os.access(path, os.X_OK)]
     if found:
         return max(found, key=lambda path: int(path.parts[-3].partition(".")[0])).parent
     initdb = shutil.which("initdb")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import time
 from collections import Counter
 
@@ -18,16 +19,26 @@ from .conftest import Fleet
 from .fleet import STEPS
 
 
-async def killed_again_and_again(url: str, fleet: Fleet, *, runs: int, kills: int, seed: int) -> None:
+async def killed_again_and_again(
+    url: str, fleet: Fleet, *, runs: int, kills: int, seed: int, stops: bool = False
+) -> None:
+    """Kills workers by chance while they have runs. With `stops`, some are only stopped, and woken too late."""
     dice = random.Random(seed)
+    options = {"slots": 4, "poll": 0.1, "lease": 1 if stops else 30}
     async with Durable(url) as durable:
         for _ in range(3):
-            fleet.start(slots=4, poll=0.1)
+            fleet.start(**options)
         submitted = [await durable.submit("steps", f"run-{number}", id=f"run-{number}") for number in range(runs)]
         for _ in range(kills):
             await asyncio.sleep(dice.uniform(0.05, 0.5))
-            fleet.kill(dice.choice(fleet.workers))
-            fleet.start(slots=4, poll=0.1)
+            victim = dice.choice(fleet.workers)
+            if stops and dice.random() < 0.5:
+                fleet.signal(victim, signal.SIGSTOP)
+                await asyncio.sleep(dice.uniform(0.5, 2.5))
+                fleet.signal(victim, signal.SIGCONT)
+            else:
+                fleet.kill(victim)
+                fleet.start(**options)
         try:
             for run in submitted:
                 result = await run.result(timeout=60)
@@ -36,11 +47,11 @@ async def killed_again_and_again(url: str, fleet: Fleet, *, runs: int, kills: in
         except TimeoutError:
             raise AssertionError(f"{await durable.stats()}\n{fleet.log[-3000:]}") from None
     for session in loaded:
-        check(session, fleet)
+        check(session, fleet, stops=stops)
 
 
-def check(session: LoadedSession, fleet: Fleet) -> None:
-    """What is on record agrees with what happened."""
+def check(session: LoadedSession, fleet: Fleet, *, stops: bool = False) -> None:
+    """What is on record agrees with what happened. A worker that is stopped may do late what it was about to do."""
     assert session.info.problems == ()
     replies = [message for message in session.messages if isinstance(message, AssistantMessage)]
     assert len(replies) == STEPS + 1
@@ -50,7 +61,7 @@ def check(session: LoadedSession, fleet: Fleet) -> None:
     for step, reply in enumerate(replies):
         nonce = reply.text.split()[-1]
         last = [given for at, given in asked if at == step][-1]
-        assert last == nonce, f"reply {step} of {session.id} was asked for again although it was on record"
+        assert last == nonce or stops, f"reply {step} of {session.id} was asked for again although it was on record"
     ran = Counter(nonce for run, _, nonce, _ in fleet.marks("ran") if run == session.id)
     assert set(ran.values()) <= {1}, f"a call of {session.id} ran twice"
     results = [message for message in session.messages if isinstance(message, ToolResultMessage)]
@@ -79,6 +90,26 @@ async def test_workers_that_are_killed_lose_nothing(kind: str, url: str, fleet: 
 @pytest.mark.parametrize("seed", range(4))
 async def test_hundreds_of_kills_lose_nothing(kind: str, url: str, fleet: Fleet, seed: int) -> None:
     await killed_again_and_again(url, fleet, runs=60, kills=60, seed=seed + 100)
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(300)
+async def test_workers_that_are_stopped_and_woken_do_no_harm(kind: str, url: str, fleet: Fleet) -> None:
+    await killed_again_and_again(url, fleet, runs=30, kills=12, seed=7, stops=True)
+
+
+@pytest.mark.sweep
+async def test_a_run_that_kills_its_workers_fails_after_so_many_attempts(kind: str, url: str, fleet: Fleet) -> None:
+    async with Durable(url) as durable:
+        run = await durable.submit("poison", "go")
+        other = await durable.submit("steps", "run-1", id="run-1")
+        for dead in range(1, 3):
+            fleet.start(poll=0.1)
+            await _until(lambda dead=dead: len(fleet.marks("died")) == dead)
+        fleet.start(poll=0.1)
+        assert "2 attempts in a row" in str((await run.result(timeout=20)).error)
+        assert (await other.result(timeout=20)).error is None
+        assert len(fleet.marks("died")) == 2
 
 
 @pytest.mark.sweep

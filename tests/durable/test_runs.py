@@ -186,8 +186,9 @@ async def test_the_same_id_is_the_same_run_and_another_prompt_a_conflict(kind: s
             await durable.submit("support", "more", after="order-17")
         with pytest.raises(RunNotFound):
             await durable.submit("support", "more", after="nothing")
-        with pytest.raises(RunNotFound):
-            await durable.run("nothing")
+        for unknown in ("nothing", "no id at all", ""):
+            with pytest.raises(RunNotFound):
+                await durable.run(unknown)
         with pytest.raises(ValueError, match="status"):
             await durable.runs(status="asleep")  # type: ignore[arg-type]
 
@@ -485,12 +486,16 @@ async def test_external_calls_take_results(sqlite_url: str) -> None:
 
 @pytest.mark.sweep
 async def test_of_many_answers_at_once_the_first_counts(kind: str, url: str) -> None:
-    async with serving(url, refunds=asking(call("refund", order="17"), text("paid"))) as durable:
+    both = [call("refund", order="17"), call("refund", order="18")]
+    async with serving(url, refunds=asking(both, text("paid"))) as durable:
         run = await durable.submit("refunds", "go")
-        (pending,) = (await run.result(timeout=20)).pending
+        pending, other = (await run.result(timeout=20)).pending
         counted = await asyncio.gather(*[run.answer(pending, Approve(), by=str(n)) for n in range(8)])
         assert sorted(counted) == [False] * 7 + [True]
-        await run.result(timeout=20)
+        assert await run.answer(other, Approve())
+        while (result := await run.result(timeout=20)).pending:
+            pass
+        assert result.text == "paid"
 
 
 # -- cancelling ----------------------------------------------------------------------------------------------
@@ -542,6 +547,31 @@ async def test_a_cancel_is_final(kind: str, url: str) -> None:
         assert await queued.cancel() is True
         assert (await queued.info()).status == "cancelled"
         assert (await queued.result(timeout=5)).error == "the run was cancelled"
+
+
+async def test_nothing_begins_after_a_cancel_even_if_its_worker_has_not_noticed(sqlite_url: str) -> None:
+    asked: list[Request] = []
+
+    def reply(request: Request) -> Any:
+        asked.append(request)
+        return call("add", a=1, b=1)
+
+    async with Durable(sqlite_url) as durable:
+
+        async def cancel_first(messages: Any, overflow: bool) -> None:
+            if asked:
+                await asyncio.sleep(0.4)  # the result of the call is written, so nothing is left to write
+                await (await durable.run("one")).cancel("now")
+
+        durable.agent("calc")(
+            lambda: Agent(
+                "test:model", stream_fn=scripted(*[reply] * 9), tools=[add], async_transform_context=cancel_first
+            )
+        )
+        async with durable.worker(poll=0.05):
+            run = await durable.submit("calc", "go", id="one")
+            assert (await run.result(timeout=20)).error == "now"
+    assert len(asked) == 1
 
 
 # -- limits --------------------------------------------------------------------------------------------------
@@ -676,7 +706,13 @@ async def test_what_is_over_is_deleted_with_its_records_and_tickets(kind: str, u
             await over.info()
         with pytest.raises(ValueError, match="days"):
             await durable.prune(-1)
+        before = await durable.submit("calc", "2+3?", id="before")
+        await before.result(timeout=20)
     async with Durable(url) as durable:
+        follower = await durable.submit("calc", "and 3+4?", after="before")
+        assert await durable.prune(0) == 0  # its history is still needed
+        await follower.cancel()
+        assert await durable.prune(0) == 2
         queued = await durable.submit("calc", "2+3?")
         assert await durable.prune(0) == 0
         assert (await queued.info()).status == "queued"
@@ -798,3 +834,110 @@ async def test_each_attempt_is_a_run_on_record_and_a_tool_that_is_gone_is_unknow
         assert "unknown tool" in extract_text(result.messages[2].content)  # type: ignore[union-attr]
         kinds = [record.entry.kind for record in (await run.load()).records() if isinstance(record.entry, RunStarted)]
         assert kinds == ["prompt", "resume"]
+
+
+@pytest.mark.sweep
+async def test_a_new_release_goes_on_with_old_runs_by_its_own_model_and_tools(kind: str, url: str) -> None:
+    asked: list[str] = []
+
+    def release(model: str, *replies: Any) -> Callable[[], Agent]:
+        def reply(request: Request) -> Any:
+            asked.append(request.model.model_id)
+            return replies[sum(isinstance(message, AssistantMessage) for message in request.messages)]
+
+        return lambda: Agent(
+            f"test:{model}",
+            stream_fn=scripted(*[reply] * 5),
+            tools=[refund],
+            approve=lambda _: Defer(),
+            system_prompt=model,
+        )
+
+    async with serving(url, refunds=release("old", call("refund", order="1"))) as durable:
+        run = await durable.submit("refunds", "go", id="r")
+        await run.result(timeout=20)
+    async with serving(url, refunds=release("new", None, text("over"))) as durable:
+        run = await durable.run("r")
+        await run.answer((await run.info()).pending[0], True)
+        assert (await run.result(timeout=20)).text == "over"
+    assert asked == ["old", "new"]
+
+
+@pytest.mark.sweep
+async def test_a_retry_goes_on_where_the_run_stopped(sqlite_url: str) -> None:
+    asked: list[int] = []
+    is_broken = True
+
+    def reply(request: Request) -> Any:
+        replies = sum(isinstance(message, AssistantMessage) for message in request.messages)
+        asked.append(replies)
+        if replies == 0:
+            return call("add", a=1, b=1)
+        return fail("auth", "key expired") if is_broken else text("two")
+
+    def make() -> Agent:
+        return Agent("test:model", stream_fn=scripted(*[reply] * 5), tools=[add])
+
+    async with serving(sqlite_url, calc=make) as durable:
+        run = await durable.submit("calc", "go")
+        assert "key expired" in str((await run.result(timeout=20)).error)
+        is_broken = False
+        await run.retry()
+        result = await run.result(timeout=20)
+    assert (result.text, result.error) == ("two", None)
+    assert asked[0] == 0
+    assert 0 not in asked[1:]
+
+
+@pytest.mark.sweep
+async def test_a_call_that_waits_in_a_delegate_is_answered_too(kind: str, url: str) -> None:
+    def inner(request: Request) -> Any:
+        done = any(isinstance(message, AssistantMessage) for message in request.messages)
+        return text("inner done") if done else call("refund", order="5")
+
+    def outer(request: Request) -> Any:
+        done = any(isinstance(message, AssistantMessage) for message in request.messages)
+        return text("outer done") if done else call("clerk", prompt="refund 5")
+
+    def make() -> Agent:
+        clerk = Agent("test:inner", stream_fn=scripted(*[inner] * 5), tools=[refund], approve=lambda _: Defer())
+        return Agent("test:outer", stream_fn=scripted(*[outer] * 5), tools=[clerk.as_tool("clerk", "Refunds.")])
+
+    async with serving(url, boss=make) as durable:
+        run = await durable.submit("boss", "go")
+        (pending,) = (await run.result(timeout=20)).pending
+        assert pending.delegates == ("clerk",)
+        assert await run.answer(pending, Approve(), by="ada")
+        assert (await run.result(timeout=20)).text == "outer done"
+
+
+@pytest.mark.sweep
+async def test_a_compacted_context_survives_a_wait(sqlite_url: str) -> None:
+    lengths: list[int] = []
+
+    def reply(request: Request) -> Any:
+        lengths.append(len(request.messages))
+        replies = sum(isinstance(message, AssistantMessage) for message in request.messages)
+        return call("refund", order="1") if not replies else text("over")
+
+    def shorten(messages: list[Any], overflow: bool) -> list[Any] | None:
+        return messages[3:] if len(messages) == 5 and isinstance(messages[0], UserMessage) else None
+
+    def make() -> Agent:
+        return Agent(
+            "test:model",
+            stream_fn=scripted(*[reply] * 5),
+            tools=[refund],
+            approve=lambda _: Defer(),
+            transform_context=shorten,
+        )
+
+    async with serving(sqlite_url, refunds=make) as durable:
+        history = [UserMessage(str(number)) for number in range(5)]
+        run = await durable.submit("refunds", history)
+        (pending,) = (await run.result(timeout=20)).pending
+        await run.answer(pending, True)
+        result = await run.result(timeout=20)
+    assert result.text == "over"
+    assert len(result.messages) == 8
+    assert lengths == [2, 4]

@@ -17,11 +17,11 @@ from sqlalchemy.exc import OperationalError
 
 from swink_agent import Agent, ToolOutcome, ToolResultMessage, tool
 from swink_agent.core.types import extract_text
-from swink_agent.durable import Durable, StoreUnavailable
+from swink_agent.durable import Durable, StoreUnavailable, WorkerInfo
+from swink_agent.durable.registry import AgentEntry
 from swink_agent.durable.store import writing
 from swink_agent.durable.store.store import Store
 from swink_agent.durable.store.writing import Append, RunLost
-from swink_agent.durable.urls import store_address
 from swink_agent.memory import NoteAdded, encode_line
 from swink_agent.testing import Request, call, scripted, text
 
@@ -154,18 +154,26 @@ async def test_a_cancel_survives_the_death_of_its_worker(kind: str, url: str, fl
 
 
 async def test_who_lost_a_run_cannot_write(kind: str, url: str) -> None:
-    async with serving(url, calc=adding) as durable:
-        run = await durable.submit("calc", "2+3?", id="one")
-        await run.result(timeout=20)
-    store = Store(store_address(url))
-    try:
-        before = store.lines("one")
-        for epoch, at in ((1, len(before)), (0, len(before)), (2, len(before)), (1, 0)):
-            outcome = append(store, epoch, at)
-            assert isinstance(outcome, RunLost), (epoch, at, outcome)
-        assert store.lines("one") == before
-    finally:
-        store.close()
+    async with Durable(url) as durable:
+        await durable.submit("calc", "2+3?", id="one")
+        store = durable.open_store()
+        entries = {"calc": AgentEntry(name="calc", factory=adding)}
+        store.register(WorkerInfo(id="w", host="h", pid=1, slots=1, running=0, seen=0), 30, 1)
+        (first,) = store.claim("w", entries, 1)
+        assert append(store, first.epoch, 0) is None
+        store.release("one", first.epoch)
+        assert isinstance(append(store, first.epoch, 1), RunLost)  # nobody has it
+        (second,) = store.claim("w", entries, 1)
+        assert second.epoch > first.epoch
+        for epoch, at in ((first.epoch, 0), (first.epoch, 1), (second.epoch + 1, 1), (second.epoch, 2)):
+            assert isinstance(append(store, epoch, at), RunLost), (epoch, at)
+        for _ in range(2):  # a commit whose answer was lost is repeated, and counts once
+            assert append(store, second.epoch, 1) is None
+        assert store.info("one").position == 2
+        assert len(store.lines("one")) == 2
+        store.take_over("w")
+        with pytest.raises(RunLost):  # who is not on the list takes nothing
+            store.claim("w", entries, 1)
 
 
 def append(store: Store, epoch: int, before: int) -> Any:
@@ -307,7 +315,9 @@ async def test_a_server_that_restarts_loses_nothing(postgres_server: PostgresSer
     fleet = Fleet(url, tmp_path)
     try:
         async with Durable(url) as durable:
-            fleet.start(poll=0.1)
+            for _ in range(2):
+                fleet.start(poll=0.1, slots=3)
+            await until(lambda: fleet.log.count("serves") == 2)
             runs = [await durable.submit("steps", f"run-{number}", id=f"run-{number}") for number in range(6)]
             follower = asyncio.create_task(_numbers(runs[5]))
             await until(lambda: len(fleet.marks("asked")) > 5)
@@ -316,6 +326,7 @@ async def test_a_server_that_restarts_loses_nothing(postgres_server: PostgresSer
             postgres_server.start()
             for run in runs:
                 assert (await run.result(timeout=40)).error is None
+                assert (await run.info()).attempts == 1, fleet.log  # nobody was taken for dead
             assert await asyncio.wait_for(follower, 20) == list(range(1, (await runs[5].info()).position + 1))
             from .test_killing import check
 
@@ -327,3 +338,60 @@ async def test_a_server_that_restarts_loses_nothing(postgres_server: PostgresSer
 
 async def _numbers(run: Any) -> list[int]:
     return [record.number async for record in run.events()]
+
+
+async def test_a_fleet_is_measured_where_opentelemetry_is_set_up() -> None:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    from swink_agent.durable import FleetStats
+    from swink_agent.durable.metrics import FleetMetrics
+
+    reader = InMemoryMetricReader()
+    metrics = FleetMetrics(MeterProvider([reader]))
+    metrics.measure(FleetStats(queued=3, running=1, lag=2.5))
+    metrics.count_takeover()
+    data = reader.get_metrics_data()
+    assert data is not None
+    found = {
+        (metric.name, point.attributes.get("status")): point.value
+        for scope in data.resource_metrics[0].scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+    }
+    assert found["swink.durable.runs", "queued"] == 3
+    assert found["swink.durable.lag", None] == 2.5
+    assert found["swink.durable.takeovers", None] == 1
+
+
+@pytest.mark.sweep
+async def test_workers_delete_what_has_been_over_for_so_long(
+    kind: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from swink_agent.durable import worker
+
+    monkeypatch.setattr(worker, "_FIRST_PRUNE", 0.2)
+    async with serving(url, calc=adding) as durable:
+        done = await durable.submit("calc", "2+3?")
+        await done.result(timeout=20)
+    async with Durable(url) as other:
+        await other.submit("other", "later")
+    for keep, left in ((None, 2), (30, 2), (0, 1)):
+        async with Durable(url, keep_days=keep) as durable:
+            durable.agent("calc")(adding)
+            async with durable.worker(poll=0.05):
+                await asyncio.sleep(1)
+                assert len(await durable.runs()) == left
+
+
+@pytest.mark.sweep
+async def test_a_run_that_was_taken_without_anybody_knowing_is_handed_on(kind: str, url: str) -> None:
+    """The connection may break when the store has taken a run for a worker, and before the worker hears of it."""
+    async with Durable(url) as submitter, Durable(url) as durable:
+        durable.agent("calc")(adding)
+        async with durable.worker(poll=60) as worker:
+            run = await submitter.submit("calc", "2+3?")
+            taken = await submitter.call(lambda store: store.claim(worker.id, durable.agents, 1))
+            assert [claim.id for claim in taken] == [run.id]
+            assert (await run.result(timeout=20)).text == "5"
+            assert (await run.info()).attempts == 2

@@ -111,6 +111,26 @@ async def test_a_program_given_by_its_path_that_cannot_run_is_named(tmp_path: Pa
     assert server.state == "closed"
 
 
+async def test_a_link_in_the_folder_does_not_widen_what_a_server_may_write(tmp_path: Path) -> None:
+    work, other = tmp_path / "work", tmp_path / "other"
+    work.mkdir()
+    other.mkdir()
+    (work / "cache").symlink_to(other)
+    server = raw_server(cwd=work, write=["cache"])
+    with pytest.raises(McpError, match="cache leads out of"):
+        await server.__aenter__()
+    (work / "cache").unlink()
+    async with server:
+        assert (work / "cache").is_dir()
+        moved = work.rename(tmp_path / "moved")
+        work.symlink_to(other)
+        with pytest.raises(McpError, match="another folder than before"):
+            await server.restart()
+        work.unlink()
+        moved.rename(work)
+        await server.restart()
+
+
 async def test_a_folder_that_cannot_be_made_is_named() -> None:
     with pytest.raises(McpError, match="/dev/null/folder"):
         await McpServer.stdio("/bin/cat", name="a", cwd="/dev/null/folder").__aenter__()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,15 +83,18 @@ async def test_a_server_over_http_that_is_gone_fails_its_calls() -> None:
 
 
 @asynccontextmanager
-async def answering(answer: Callable[[bytes], bytes]) -> AsyncIterator[str]:
-    """An address that gives these bytes to each request."""
+async def answering(answer: Callable[[bytes], bytes | None]) -> AsyncIterator[str]:
+    """An address that gives these bytes to each request; `None` is no answer at all."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             size = [int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
             body = await reader.readexactly(size[0] if size else 0)
-            writer.write(answer(head + body))
+            said = answer(head + body)
+            if said is None:
+                await reader.read()
+            writer.write(said or b"")
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError):
             pass
@@ -185,3 +190,69 @@ async def test_headers_are_sent_and_never_shown() -> None:
             await server.__aenter__()
     assert secret.encode() in seen[0]
     assert "5f4e3d2c1b0a" not in f"{caught.value}{server!r}"
+
+
+def _of_a_server(message: dict[str, Any], events: bytes = b"") -> bytes:
+    """What a decent server answers; `events` come before the answer to a call."""
+    if message.get("method") == "tools/call":
+        result: dict[str, Any] = {"content": [{"type": "text", "text": "called"}]}
+    elif message.get("method") == "tools/list":
+        result = {"tools": [{"name": "one", "inputSchema": {"type": "object"}}]}
+    elif message.get("method") == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "a"}}
+    else:
+        return _http("202 Accepted" if "id" not in message or "method" not in message else "405 No")
+    said = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+    before = events if message["method"] == "tools/call" else b""
+    return _http("200 OK", before + b"data: " + said + b"\n\n", "text/event-stream")
+
+
+def _message(request: bytes) -> dict[str, Any]:
+    body = request.partition(b"\r\n\r\n")[2]
+    return json.loads(body) if body else {}
+
+
+async def test_a_server_that_never_takes_a_notice_is_connected_to_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.mcp.connection._NOTICE_TAKEN", 0.2)
+    calls = 0
+
+    def answer(request: bytes) -> bytes | None:
+        nonlocal calls
+        message = _message(request)
+        calls += message.get("method") == "tools/call"
+        is_first = message.get("method") == "tools/call" and calls == 1
+        return None if is_first or message.get("method") == "notifications/cancelled" else _of_a_server(message)
+
+    async with answering(answer) as url, McpServer.http(url, name="real", timeout=0.5) as server:
+        assert "no sign of life" in extract_text((await call(server, "one")).content)
+        said = [extract_text((await call(server, "one")).content) for _ in range(4)]
+    assert said[-1] == "called", said
+
+
+async def test_a_server_over_http_that_asks_without_end_is_not_answered_without_end() -> None:
+    asked = b"".join(
+        b'data: {"jsonrpc":"2.0","id":"a%d","method":"ping"}\n\n'
+        b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n' % number
+        for number in range(300)
+    )
+    answers = 0
+
+    def answer(request: bytes) -> bytes | None:
+        nonlocal answers
+        message = _message(request)
+        answers += "method" not in message and "id" in message
+        return _of_a_server(message, asked)
+
+    async with answering(answer) as url, McpServer.http(url, name="real") as server:
+        assert extract_text((await call(server, "one")).content) == "called"
+    assert 0 < answers < 200
+
+
+async def test_what_the_package_logs_about_a_server_is_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    async with (
+        answering(lambda request: _of_a_server(_message(request), b"data: nonsense\n\n")) as url,
+        McpServer.http(url, name="real") as server,
+    ):
+        assert "Invalid JSON" in extract_text((await call(server, "one")).content)
+    assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("mcp").handlers)
+    assert "nonsense" not in "".join(capfd.readouterr())

@@ -87,7 +87,7 @@ async def test_a_client_lists_and_calls_the_tools() -> None:
 async def test_what_needs_approval_runs_if_it_is_approved() -> None:
     refused = await _asked(as_mcp_server([delete]), "delete", path="x")
     assert refused.is_error
-    assert "no one can answer" in refused.content[0].text
+    assert "it needs approval" in refused.content[0].text
     seen: list[Any] = []
 
     def approve(request: Any) -> bool:

@@ -262,7 +262,7 @@ async def test_a_run_whose_session_was_deleted_by_hand_ends_with_an_error(tmp_pa
     with closing(sqlite3.connect(store.path)) as database, database:
         database.execute("DELETE FROM swink_sessions")
     result = await agent.prompt("second")
-    assert "somebody deleted the session" in (result.error or "")
+    assert "the session was deleted" in (result.error or "")
     with pytest.raises(SessionError, match="deleted"):
         session.close()
 

@@ -794,7 +794,7 @@ async def test_only_the_agent_itself_is_answered() -> None:
         return Agent(MODEL, stream_fn=stream_fn, tools=[wrap_tool(add)], policies=[Judge()])
 
     assert (await replay(await _adding(), make)).divergence is None
-    assert said[0] == "this is a replay: only the agent's own replies are on record, and nobody else's"
+    assert said[0] == "this is a replay: only the agent's own replies are on record"
 
 
 async def test_an_agent_with_a_journal_writes_nothing_of_a_replay() -> None:

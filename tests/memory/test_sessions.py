@@ -341,7 +341,7 @@ def test_a_call_that_runs_elsewhere_at_this_moment_is_not_taken_for_lost(
         life.kill()
         life.stdin.close()
     after = store.load(session_id)
-    for loaded, words in ((before, ("may still be running", "may still be about to")), (after, ("never recorded", ""))):
+    for loaded, words in ((before, ("may still be running", "may still start")), (after, ("never recorded", ""))):
         running, waiting = [message for message in loaded.messages if isinstance(message, ToolResultMessage)]
         assert (running.outcome, waiting.outcome) == (ToolOutcome.LOST, ToolOutcome.NEVER_RAN)
         assert extract_text(running.content).startswith("outcome unknown")
@@ -966,7 +966,7 @@ async def test_a_run_whose_file_was_deleted_by_hand_ends_with_an_error(tmp_path:
     session.path.unlink()
     result = await agent.prompt("second")
     assert result.error is not None
-    assert result.error.startswith(f"{session.path} could not be synced: somebody deleted the file")
+    assert result.error.startswith(f"{session.path} could not be synced: the file was deleted")
     assert len(model.requests) == 1
     with pytest.raises(SessionError, match="deleted"):
         session.close()

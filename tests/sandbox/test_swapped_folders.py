@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -92,3 +93,26 @@ async def attempt(playground: Playground, sandbox: Sandbox, swapped: Swapped, se
     # Without `read`, what is not hidden may be read anyway.
     is_secret = secret == ".ssh" or swapped.profile.read is not None
     assert (found, is_secret and playground.canary in outcome.output) == ([], False), outcome
+
+
+async def test_what_a_command_leaves_is_not_looked_for_behind_a_link(
+    playground: Playground, open_backend: OpenFn
+) -> None:
+    """What is moved aside, and what is put in its place, is never in another folder."""
+    swapped = Swapped(playground, "project", "write")
+    (swapped.folder / ".exrc").write_text("! evil")  # what was there before the command counts as its own
+    (swapped.secret / ".exrc").write_text("! theirs")
+    sandbox = open_backend(swapped.profile)
+    process = await sandbox.spawn(
+        ["/bin/sh", "-c", "echo; read line"], cwd=str(playground.root), stdin=(ends := os.pipe())[0]
+    )
+    await process.output.readline()
+    swapped.folder.rename(swapped.folder.with_name("before"))
+    swapped.link.rename(swapped.folder)
+    os.write(ends[1], b"\n")
+    await process.wait()
+    process.kill()
+    assert sorted(os.listdir(swapped.secret)) == [".exrc", "key"]
+    assert (swapped.secret / ".exrc").read_text() == "! theirs"
+    for end in ends:
+        os.close(end)

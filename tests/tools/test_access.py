@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -231,7 +232,7 @@ def _filled(access: Any, places: Places) -> Any:
             "other/sub/.idea/x",
         ),
         *("other/.husky", "other/.husky/_", "other/scripts", "bare/hooks", "other/.zed", "other/deploy"),
-        *("home/.vim/plugin", "home/.oh-my-zsh/custom", "home/.nvm", "home/.config/i3"),
+        *("home/.vim/plugin", "home/.oh-my-zsh/custom", "home/.nvm", "home/.config/i3", "tools/bin"),
     ],
 )
 def test_what_is_read_only_in_a_folder_cannot_be_asked_for_by_itself(places: Places, folder: str) -> None:
@@ -240,7 +241,11 @@ def test_what_is_read_only_in_a_folder_cannot_be_asked_for_by_itself(places: Pla
     (places.base / "bare/HEAD").write_text("ref: refs/heads/main\n")
     config = "[core]\n\thooksPath = .husky/_\n[include]\n\tpath = ../scripts/more/config\n"
     (places.other / ".git/config").write_text(config)
-    profile = SandboxProfile(write=(str(places.work),), protected=(*DEFAULT_PROTECTED, "deploy"))
+    profile = SandboxProfile(
+        write=(str(places.work),),
+        protected=(*DEFAULT_PROTECTED, "deploy"),
+        environment={"PATH": f"/usr/bin:{places.base}/tools/bin:relative"},
+    )
     tool = BashTool(places.work, profile, open_sandbox=lambda _: open_unconfined(profile))
     arguments = {"command": "true", "access": {"write": [str(places.base / folder)]}}
     with pytest.raises(ToolError, match=r"read-only for commands|runs at login"):
@@ -345,6 +350,15 @@ async def test_a_folder_to_write_is_written_and_no_other(places: Places, shell: 
     result = await shell.execute({"command": f"echo x > {places.outside}/more"}, ToolContext())
     assert result.is_error
     assert sorted(os.listdir(places.outside)) == ["file", "made"]
+
+
+async def test_a_folder_that_was_made_anew_is_written_too(places: Places, shell: BashTool) -> None:
+    for name in ("first", "second"):
+        result = await run(shell, f"touch {places.other}/{name}", {"write": [str(places.other)]})
+        assert not result.is_error, said(result)
+        assert (places.other / name).exists()
+        shutil.rmtree(places.other)
+        places.other.mkdir()
 
 
 async def test_a_hidden_folder_that_is_named_can_be_read_by_that_command(places: Places, shell: BashTool) -> None:

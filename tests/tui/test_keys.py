@@ -49,12 +49,12 @@ async def test_they_do_what_they_are_bound_to_and_the_usual_ones_do_not(own: Mad
         await pilot.press("ctrl+l", "ctrl+l")
         await until(pilot, lambda: "Ctrl+L older" in "\n".join(rows_of(app)))
         await pilot.press("escape", "f1")
-        await until(pilot, lambda: "search the conversation" in app.talk.transcript.blocks[-1].text)
-        helped = app.talk.transcript.blocks[-1].text
+        await until(pilot, lambda: "search the conversation" in app.shown.transcript.blocks[-1].text)
+        helped = app.shown.transcript.blocks[-1].text
         assert "F9" in helped
         assert "Ctrl+F" not in helped
         assert "Ctrl+G" not in helped
-        assert "Ctrl+Enter" in app.talk.transcript.blocks[0].text
+        assert "Ctrl+Enter" in app.shown.transcript.blocks[0].text
 
     await in_app(app, work, (120, 40))
 
@@ -79,7 +79,8 @@ async def test_a_question_has_its_own_keys(own: Made) -> None:
         await until(pilot, lambda: app._question is not None)
         panel = app._question
         assert isinstance(panel, QuestionPanel)
-        panel._clock = lambda: 1e9  # the grace period is over
+        await until(pilot, lambda: panel._drawn_at is not None)
+        panel._drawn_at = -1e9  # the grace period is over
         await pilot.press("ctrl+enter", "ctrl+b", "enter", "ctrl+x")  # what is bound answers nothing
         assert app._question is panel
         await pilot.press("n")
@@ -94,7 +95,7 @@ async def test_the_command_lists_every_action_with_its_name(own: Made) -> None:
 
     async def work(pilot: Pilot[int]) -> None:
         await app.talk.submit("/bindings")
-        shown = app.talk.transcript.blocks[-1].text
+        shown = app.shown.transcript.blocks[-1].text
         for action in ACTIONS:
             assert f"  {action.name} " in shown
         assert "F9: search the conversation" in shown

@@ -186,7 +186,7 @@ async def test_the_usual_row_stays_where_the_program_fails(made: Made, program: 
 
     async def work(pilot: Pilot[int]) -> None:
         notices = "it ended with exit code 1; the usual status is shown"
-        await until(pilot, lambda: any(notices in block.text for block in app.talk.transcript.blocks))
+        await until(pilot, lambda: any(notices in block.text for block in app.shown.transcript.blocks))
         assert "claude-sonnet" in rows_of(app)[-1]
 
     await in_app(app, work)

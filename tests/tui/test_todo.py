@@ -16,6 +16,7 @@ from swink_agent.testing import call, text
 from swink_agent.tui.todo_rows import todo_lines
 from swink_agent.tui.transcript import ToolBlock
 from swink_agent.tui.transcript.line import plain
+from swink_agent.tui.transcript.output import checklist_lines
 
 from .talk.conftest import Talk, talk  # noqa: F401
 from .test_app import Made, in_app, made, rows_of, until  # noqa: F401
@@ -85,9 +86,9 @@ async def test_a_session_that_goes_on_has_it_again_and_todo_shows_it(talk: Talk)
     again = await talk.open("x", newest=True)
     assert again.todo == ITEMS
     await again.submit("/todo")
-    shown = "\n".join([block.text for block in again.transcript.blocks])
+    shown = "\n".join([block.text for block in again.view.transcript.blocks])
     assert "1 of 3 done\n[x] Read the code\n[>] Write the tests\n[ ] Document it" in shown
-    call_shown = next(block for block in again.transcript.blocks if isinstance(block, ToolBlock))
+    call_shown = next(block for block in again.view.transcript.blocks if isinstance(block, ToolBlock))
     assert call_shown.summary == "1 of 3 done, now: Write the tests"
     call_shown.open()
     drawn = [plain(line.spans).strip() for line in call_shown.lines(60)]
@@ -96,7 +97,7 @@ async def test_a_session_that_goes_on_has_it_again_and_todo_shows_it(talk: Talk)
     await again.settled()
     assert again.todo == ()
     await again.submit("/todo")
-    assert "the model has not made a list" in again.transcript.blocks[-1].text
+    assert "the model has not made a list" in again.view.transcript.blocks[-1].text
     await again.close()
 
 
@@ -106,3 +107,8 @@ async def test_a_session_that_goes_on_has_it_again_and_todo_shows_it(talk: Talk)
 def test_a_call_is_told_in_a_few_words(items: Any, said: str) -> None:
     assert summary_of("todo", {"items": items}) == said
     assert summary_of("todo", {"items": 3}) == "items=3"
+
+
+def test_a_long_item_is_wrapped_at_words() -> None:
+    lines = checklist_lines([TodoItem("Write the tests that fail now", "pending")], 20)
+    assert [plain(line.spans).rstrip() for line in lines] == ["[ ] Write the tests", "    that fail now"]

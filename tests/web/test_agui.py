@@ -68,6 +68,15 @@ async def test_a_run_in_the_protocols_events_goes_on_in_its_session(folder: Path
             assert response.status == 422, "nothing of it is new"
 
 
+async def test_the_beginning_of_a_thread_is_another_thread(folder: Path) -> None:
+    async with running(folder, text("One."), text("Two.")) as client:
+        await events(client, asked("thread-10", user("hi")))
+        await events(client, asked("thread-1", user("hi")))
+        for thread in ("thread-10", "thread-1"):
+            _, history = await client.ask("GET", f"sessions/{thread}/messages")
+            assert history["total"] == 2
+
+
 def test_what_is_behind_our_history_is_new() -> None:
     ours = [UserMessage([Text(words)]) for words in ("one", "from a policy", "two")]
     assert unseen(["one", "two"], ours) == 0
@@ -161,13 +170,12 @@ async def test_a_retry_ends_the_message_and_begins_another() -> None:
     assert told[0].message_id == told[2].message_id != told[3].message_id
 
 
-@pytest.mark.parametrize("thread", ["../x", "", "a b", "a/b", "x" * 200, ".hidden"])
-async def test_an_unsafe_thread_is_refused(folder: Path, thread: str) -> None:
-    async with (
-        running(folder, text("x")) as client,
-        client.http.post(f"{client.base}/agui", json=asked(thread, user("hi")), headers=client.headers) as response,
-    ):
-        assert (response.status, (await response.json())["code"]) == (422, "invalid")
+async def test_an_unsafe_thread_is_refused(folder: Path) -> None:
+    async with running(folder, text("x")) as client:
+        for thread in ("../x", "", "a b", "a/b", "x" * 200, ".hidden"):
+            body = asked(thread, user("hi"))
+            async with client.http.post(f"{client.base}/agui", json=body, headers=client.headers) as response:
+                assert (response.status, (await response.json())["code"]) == (422, "invalid")
 
 
 async def test_leaving_stops_the_run(folder: Path) -> None:

@@ -182,8 +182,8 @@ class EditorAgent:
 
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
         session = self._session(session_id)
-        if mode_id not in _MODES:
-            raise _invalid(f"no mode is called {mode_id[:40]!r}: there are {', '.join(_MODES)}")
+        if mode_id not in (offered := _offered(session)):
+            raise _invalid(f"no mode is called {mode_id[:40]!r}: there are {', '.join(offered)}")
         session.made.approvals.mode = mode_id
         return SetSessionModeResponse()
 
@@ -391,9 +391,17 @@ def _problem(server: ServerSettings) -> str:
     return ""
 
 
+def _offered(session: _EditorSession) -> dict[ApprovalsMode, str]:
+    """The modes to choose from: `auto` only where it is what the folder or the user's flag chose."""
+    has_auto = session.made.approval_mode.mode == "auto"
+    return {name: words for name, words in _MODES.items() if has_auto or name != "auto"}
+
+
 def _modes(session: _EditorSession) -> SessionModeState:
     current = session.made.approvals.mode
-    modes = [SessionMode(id=name, name=name.capitalize(), description=words) for name, words in _MODES.items()]
+    modes = [
+        SessionMode(id=name, name=name.capitalize(), description=words) for name, words in _offered(session).items()
+    ]
     return SessionModeState(current_mode_id=current, available_modes=modes)
 
 

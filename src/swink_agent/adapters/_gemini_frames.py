@@ -20,7 +20,7 @@ from .kit.bodies import unused_id
 from .kit.documents import UNREADABLE, count, items, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameError, JsonArrayFrames, LineFrames, SseFrames, take_last
-from .kit.searches import SEARCHES, Sources, kept
+from .kit.searches import SEARCHES, Sources, kept, searched
 
 
 class _FunctionCall(Struct):
@@ -201,6 +201,7 @@ class GeminiParser:
             signed = {"thoughtSignature": part.thought_signature} if part.thought_signature else {}
             ran = {"toolCall": part.tool_call} if part.tool_call else {"toolResponse": part.tool_response}
             writer.end_speech()
+            writer.thinking(searched(*items(mapping(mapping(part.tool_call).get("args")).get("queries"))))
             writer.signature(kept([{**ran, **signed}]))
             writer.end_speech()
             return

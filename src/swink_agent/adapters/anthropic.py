@@ -49,7 +49,7 @@ from .kit.images import Note, document_data, document_url, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.parsing import FrameParser
 from .kit.schemas import SchemaSubset
-from .kit.searches import SEARCHES, TOOL_NAME, Sources, kept
+from .kit.searches import SEARCHES, TOOL_NAME, Sources, kept, searched
 from .kit.transport import HttpRequest
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
@@ -381,6 +381,7 @@ class MessageEvents:
         pieces = search.pop("pieces", "")
         given = _input_in(pieces) if pieces else mapping(search["input"])
         result = {name: block.get(name) for name in ("type", "tool_use_id", "content")}
+        self.writer.thinking(searched(given.get("query")))
         self.writer.signature(kept([{**search, "input": given}, result]))
         self.writer.end_speech()
 

@@ -44,7 +44,7 @@ from .kit.frames import SseFrames
 from .kit.images import Note, document_data, document_url, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.parsing import FrameParser
-from .kit.searches import SEARCHES, Sources
+from .kit.searches import SEARCHES, Sources, searched
 from .kit.transport import HttpRequest
 from .openai import EFFORT, STRICT, strict_format, takes_schemas
 
@@ -382,11 +382,19 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
             self.writer.signature(reasoning_signature(item) or "")
             self.writer.end_speech()
         elif kind == "web_search_call":
-            self._searches += mapping(item.get("action")).get("type") == "search"  # pages that it opens are free
+            self._take_search(mapping(item.get("action")))
         elif call := self._start_call(event.output_index, item):
             self._complete(call, item.get("input" if call.is_custom else "arguments"))
             if item.get("status") != "incomplete":  # cut off by the length limit: it stays open
                 self._end_call(call)
+
+    def _take_search(self, action: dict[str, Any]) -> None:
+        """Counts a search; pages that the model opens are free."""
+        if self._keeps_searches and action.get("type") == "search":
+            self._searches += 1
+            self.writer.end_speech()
+            self.writer.thinking(searched(*(items(action.get("queries")) or [action.get("query")])))
+            self.writer.end_speech()
 
     def _write_sources(self, item: dict[str, Any]) -> None:
         """Writes the cited addresses that the text of an item does not name itself."""
@@ -491,7 +499,7 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
         written = min(prompt - read, count(counts, "input_tokens_details", "cache_write_tokens"))
         reasoning = count(counts, "output_tokens_details", "reasoning_tokens")
         extra = {"reasoning": reasoning} if reasoning else {}
-        if self._keeps_searches and self._searches:
+        if self._searches:
             extra[SEARCHES] = self._searches
         return Usage(prompt - read - written, output, read, written, prompt + output, extra)
 

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from swink_agent.sandbox import BackendReport
 
 State: TypeAlias = Literal["ok", "note", "problem"]
-_OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DATA_DIR", "SWINK_DEBUG", "SWINK_HOOK"})
+_OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DATA_DIR", "SWINK_DEBUG", "SWINK_HOOK", "SWINK_WEB_TOKEN"})
 _SPARE_BYTES = 500_000_000
+WEB_PORT = 8377
+"""The port of `swink web`."""
 
 
 class Finding(Value, frozen=True):
@@ -63,6 +65,7 @@ def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.envir
         lambda: _durable(settings),
         lambda: _programs(folder, environ),
         lambda: _terminal(environ),
+        lambda: _browser(folder, environ),
     ]
     for check in checks:
         try:
@@ -343,3 +346,22 @@ def _terminal(environ: Mapping[str, str]) -> list[Finding]:
     if "utf" not in (sys.stderr.encoding or "").lower():
         return [Finding("terminal", "note", text, "a UTF-8 locale shows everything: export LANG=C.UTF-8")]
     return [Finding("terminal", "ok", text)]
+
+
+def _browser(folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
+    """What `swink web` needs: its port, and a program that opens a browser."""
+    import socket
+
+    from .browser import browser_program
+
+    words = browser_program(environ, [] if folder is None else [str(folder)])
+    opened = f"{words[0]} opens the browser" if words else "no program that opens a browser is here"
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", WEB_PORT))
+        except OSError as error:
+            why = f"port {WEB_PORT} cannot be used: {error.strerror}"
+            return [Finding("swink web", "note", f"{why}; {opened}", "swink web --port takes another")]
+    remedy = "" if words else "swink web --no-open prints the address"
+    return [Finding("swink web", "ok" if words else "note", f"port {WEB_PORT} is free; {opened}", remedy)]

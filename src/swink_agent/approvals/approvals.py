@@ -380,7 +380,7 @@ class Approvals:
     async def ask_later(self, call: PendingCall) -> Approval | Defer:
         """Asks a person about a call that waits: the answer for `resume`. What `denial` names is rejected.
 
-        It is asked in every other mode, because somebody wanted a person to decide. Without `ask` it waits on.
+        It is asked in every other mode, because the caller wanted a person to decide. Without `ask` it waits on.
         """
         denial = await asyncio.to_thread(self.denial, call)
         if denial is not None:

@@ -179,7 +179,7 @@ class _Rule(NamedTuple):
         return cls(tool, pattern, is_command)
 
     def is_about(self, tool: str, server: object = None) -> bool:
-        """Whether it is about the tool. `server` is that of an MCP tool, if known: `git_` has names like `git`."""
+        """Whether it is about the tool. `server` is that of an MCP tool, if known: names alone can be the same."""
         if not self.tool.endswith("__*"):
             return tool == self.tool
         return tool.startswith(self.tool[:-1]) and server in (None, self.tool[len("mcp__") : -len("__*")])

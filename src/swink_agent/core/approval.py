@@ -58,8 +58,8 @@ PendingKind: TypeAlias = Literal["approval", "external"]
 class PendingCall(Value, frozen=True):
     """A call that waits for an answer, perhaps in another process. It is JSON: store it, send it, show it.
 
-    `approval`: somebody must decide whether it runs. `external`: the application runs it and gives the result. Its repr
-    names the arguments but shows no values.
+    `approval`: a person or a rule must decide whether it runs. `external`: the application runs it and gives the
+    result. Its repr names the arguments but shows no values.
     """
 
     call_id: str

@@ -72,38 +72,29 @@ class ContextWindowOverflow(AgentError):
         self.model = model
 
 
-class ModelThrottled(AgentError):
+class _PassingError(AgentError):
+    """An error that may be gone at the next attempt; `retry_after` is the wait that was asked for, if any."""
+
+    standard_message = ""
+
+    def __init__(self, message: str = "", *, model: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message or self.standard_message)
+        self.model = model
+        self.retry_after = retry_after
+
+
+class ModelThrottled(_PassingError):
     """The provider limits the rate of requests; `retry_after` is the wait in seconds that it asked for, if any."""
 
     kind = ErrorKind.THROTTLED
-
-    def __init__(
-        self,
-        message: str = "the provider throttled the request",
-        *,
-        model: str = "",
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.model = model
-        self.retry_after = retry_after
+    standard_message = "the provider throttled the request"
 
 
-class NetworkError(AgentError):
+class NetworkError(_PassingError):
     """The connection failed, or the provider's server did."""
 
     kind = ErrorKind.NETWORK
-
-    def __init__(
-        self,
-        message: str = "the connection to the provider failed",
-        *,
-        model: str = "",
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.model = model
-        self.retry_after = retry_after
+    standard_message = "the connection to the provider failed"
 
 
 class AuthError(AgentError):

@@ -27,7 +27,6 @@ from typing import (
 
 from .checks import check_tool_name
 from .errors import ToolError
-from .run.threads import WorkerThreads
 from .tool import AgentToolResult, OnSteer, ToolContext, ToolOptions, as_result, error_result
 from .values import hints
 from .values.parameters import Deps_contra
@@ -215,7 +214,11 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
         return not (self._is_async or self._is_stream)
 
     async def _call_in_thread(self, positional: list[Any], named: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
-        threads = ctx.threads or WorkerThreads()
+        threads = ctx.threads
+        if threads is None:
+            from .run.threads import WorkerThreads  # on use: a run has its own
+
+            threads = WorkerThreads()
         is_given_up: list[bool] = []
 
         def call() -> Any:

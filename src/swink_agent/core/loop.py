@@ -146,7 +146,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     if run.answers is None:
         kind = "continue" if prompts is None else "prompt" if request is None else "structured"
     schema = None if request is None else copy_json(request.schema)
-    if run.audience.all:  # here and below: an event is not made unless somebody receives it
+    if run.audience.all:  # here and below: an event is not made unless someone receives it
         run.emit(AgentStart(run.id, kind, schema, prompts or ()))
     starts_with_overflow = _ended_in_overflow(run.transcript.history)
     recorder = run.transcript.recorder

@@ -5,7 +5,7 @@ know: what it waits for, and what was asked. So any copy of a history, also one 
 
     a call waits          while no user or assistant message stands behind its result
     a later result        of the same call takes the place of a pending one, wherever it stands behind it
-    damaged details       nobody can answer the call; the next run that brings no answers closes it, as any other
+    damaged details       no one can answer the call; the next run that brings no answers closes it, as any other
 
 Owns these rules and the details. `dispatch` defers calls and acts on answers.
 """
@@ -131,7 +131,7 @@ def waiting_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage | 
 
 def unclosed_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage | None, tuple[WaitingCall, ...]]:
     """The same, but includes calls that stopped waiting because a user message stands behind them, and those that
-    nobody can answer. What waits inside delegates is not looked up."""
+    no one can answer. What waits inside delegates is not looked up."""
     if not messages or type(messages[-1]) is AssistantMessage:
         return None, ()
     return _find(messages, passes_users=True)

@@ -1,4 +1,4 @@
-"""Functions of the turn: a system prompt or tools that are computed anew before each request.
+"""Functions of the turn: a system prompt or tools that are computed before each request.
 
 Owns whether such a function is given the turn's `PolicyContext`, and the tools of the last turn. When they are asked
 is in `loop`.

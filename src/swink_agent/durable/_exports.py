@@ -8,6 +8,7 @@ from .errors import RunConflict as RunConflict
 from .errors import RunNotFound as RunNotFound
 from .errors import RunOver as RunOver
 from .errors import StoreUnavailable as StoreUnavailable
+from .evaluation import DurableExecutor as DurableExecutor
 from .info import FleetStats as FleetStats
 from .info import RunInfo as RunInfo
 from .info import RunStatus as RunStatus

@@ -30,19 +30,22 @@ from swink_agent.core.errors import ErrorKind
 from swink_agent.core.journal import ContextReplaced, MessageAdded, StateChanged
 from swink_agent.core.policy import PolicyContext, Stop
 from swink_agent.core.types import AgentMessage, AgentResult, CustomMessage, UserMessage, extract_text
+from swink_agent.core.values.decoders import json_decoder
 from swink_agent.memory import EntryDecoder, Fold, NoteAdded, past_of
 
-from .errors import DurableError
+from .errors import DurableError, StoreUnavailable
 from .journal import RunCancelled, RunJournal
 from .registry import AgentEntry
-from .store.store import Claim, Store
-from .store.writing import Ending, RecordTooLarge, RunLost
+from .store.gate import Claim
+from .store.store import Store
+from .store.writing import PATIENCE, Ending, RecordTooLarge, RunLost
 from .waiting import answer_to, decoded_answers, encoded_questions, note_of, questions_in
 
 log = logging.getLogger("swink_agent")
 
 _UNREACHABLE = frozenset({ErrorKind.THROTTLED, ErrorKind.NETWORK})
 _LONGEST_BACK_OFF = 3600.0
+_PAUSE = 0.5
 
 
 class DrainPolicy:
@@ -163,7 +166,16 @@ class Attempt:
         return fold
 
     async def _store_call(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._store.threads, lambda: method(*arguments))
+        """Asks the store. One that cannot be reached is waited for, as when it is written."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE
+        while True:
+            try:
+                return await loop.run_in_executor(self._store.threads, lambda: method(*arguments))
+            except StoreUnavailable:
+                if loop.time() > deadline or self._is_over:
+                    raise
+            await asyncio.sleep(_PAUSE)
 
     # -- an agent ----------------------------------------------------------------------------------------------
 
@@ -174,6 +186,8 @@ class Attempt:
         agent = await made if inspect.isawaitable(made) else made
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"the factory of agent {entry.name!r} gave a {type(agent).__name__}, not an Agent")
+        if agent.journal is not None:
+            raise TypeError(f"the factory of agent {entry.name!r} gave an agent that is recorded elsewhere already")
         if claim.position == 0 and claim.after is not None:
             await self._inherit(journal, claim.after)
         has_past = journal.fold.has_messages or bool(journal.fold.state)
@@ -277,7 +291,7 @@ class _Job:
 
 
 def decoded_prompt(text: str, types: Sequence[type[CustomMessage]]) -> list[AgentMessage]:
-    return [decode_message(bytes(raw), types) for raw in msgspec.json.decode(text, type=list[msgspec.Raw])]
+    return [decode_message(bytes(raw), types) for raw in _RAWS.decode(text)]
 
 
 def _gave_up(entry: AgentEntry) -> Ending:
@@ -304,4 +318,5 @@ def _stamp(line: bytes) -> tuple[int, int]:
     return stamp.seq, stamp.at
 
 
-_STAMPS = msgspec.json.Decoder(_Stamp)
+_STAMPS = json_decoder(_Stamp)
+_RAWS = json_decoder(list[msgspec.Raw])

@@ -24,17 +24,24 @@ from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, CustomMessage, as_prompts
 
+from .errors import RunNotFound
 from .info import STATUSES, FleetStats, RunInfo, RunStatus
-from .registry import AgentEntry, AgentFactory, checked_entry, checked_id, checked_key, checked_name
+from .registry import AgentEntry, AgentFactory, checked_entry, checked_id, checked_key, checked_name, is_run_id
 from .run import DurableRun
 from .urls import store_address
 
 if TYPE_CHECKING:
+    from swink_agent.evals import Evaluator, EvaluatorRegistry
+    from swink_agent.evals.runs.executor import MakeAgentFn
+    from swink_agent.evals.scoring.evaluator import EvaluatorFn
+
+    from .evaluation import DurableExecutor
     from .store.store import Store
     from .worker import Worker
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=AgentFactory)
+MakeAgent = TypeVar("MakeAgent", bound="MakeAgentFn")
 
 
 class Durable:
@@ -63,6 +70,7 @@ class Durable:
         self._keep_days = keep_days
         self._redactor = redactor
         self._entries: dict[str, AgentEntry] = {}
+        self._evaluations: set[str] = set()
         self._store: Store | None = None
         self._lock = threading.Lock()
 
@@ -141,6 +149,52 @@ class Durable:
 
         return registered
 
+    def evaluation(
+        self,
+        name: str,
+        *,
+        evaluators: EvaluatorRegistry | Sequence[Evaluator | EvaluatorFn] | None = None,
+        at_once: int = 8,
+        timeout: float | None = 1800,
+    ) -> Callable[[MakeAgent], MakeAgent]:
+        """Registers a `make_agent(case, folder)` whose attempts workers make, `at_once` of a chunk.
+
+        `evaluators` and `timeout` are those of an `EvalRunner`. `executor` has the attempts made.
+
+        Raises `ValueError` as `agent` does, and for `at_once` below 1.
+        """
+        checked_name(name)
+        self._check_free(name)
+        if at_once < 1:
+            raise ValueError(f"at_once must be at least 1, not {at_once}")
+
+        def registered(make_agent: MakeAgent) -> MakeAgent:
+            from .evaluation import evaluation_entry
+
+            if not callable(make_agent):
+                raise TypeError(f"evaluation {name!r} needs a function of (case, folder) that makes an agent")
+            self.register(evaluation_entry(name, make_agent, evaluators, at_once, timeout))
+            self._evaluations.add(name)
+            return make_agent
+
+        return registered
+
+    def executor(self, name: str, chunk: int = 25) -> DurableExecutor:
+        """Has the attempts of a registered evaluation made by workers: `EvalRunner(executor=…, parallel=400)`.
+
+        A run of the store has `chunk` attempts. The result equals that of a runner in one process but for times.
+
+        Raises `ValueError` for a name that is not an evaluation's, and for `chunk` below 1.
+        """
+        from .evaluation import DurableExecutor
+
+        if name not in self._evaluations:
+            known = ", ".join(sorted(self._evaluations)) or "none"
+            raise ValueError(f"there is no evaluation {name!r} here; there are: {known}")
+        if chunk < 1:
+            raise ValueError(f"a chunk has at least one attempt, not {chunk}")
+        return DurableExecutor(self, name, chunk)
+
     def register(self, entry: AgentEntry) -> None:
         """Registers an entry as it is. Raises `ValueError` as `agent` does."""
         checked_entry(entry)
@@ -212,7 +266,8 @@ class Durable:
 
     async def run(self, id: str) -> DurableRun:  # noqa: A002
         """The run with this id. Raises `RunNotFound`."""
-        checked_id(id)
+        if not is_run_id(id):
+            raise RunNotFound(id)
         await self.call(lambda store: store.info(id))
         return DurableRun(self, id)
 

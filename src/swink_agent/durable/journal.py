@@ -75,10 +75,6 @@ class RunJournal:
     def __repr__(self) -> str:
         return f"<RunJournal {self.run_id}, {self._number} recorded>"
 
-    @property
-    def is_durable(self) -> bool:
-        return not self._kept and not self._unwritten and self.failure is None
-
     def record(self, entry: RecordEntry, redactor: Redactor | None = None, /) -> int:
         """Takes an entry and returns its number. `durable` reports errors."""
         self._number = number = self._number + 1
@@ -102,7 +98,7 @@ class RunJournal:
         The end of the agent's run is not waited for: `finish` writes it together with the end of the attempt.
         """
         if not (self._kept and type(self._kept[-1].entry) is RunEnded):
-            self._hand_over()
+            self._hand_over(to_check=True)  # also if nothing is left: the run may be cancelled, or another's, by now
             await self._wait()
         if self.failure is not None:
             raise self.failure
@@ -133,12 +129,12 @@ class RunJournal:
         while self._unwritten:
             await asyncio.wait(set(self._unwritten))
 
-    def _hand_over(self, ending: Ending | None = None) -> asyncio.Future[None] | None:
-        """Gives what is kept to the thread that writes."""
+    def _hand_over(self, ending: Ending | None = None, *, to_check: bool = False) -> asyncio.Future[None] | None:
+        """Gives what is kept to the thread that writes, which also looks whether the run is still ours."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._is_closed or not (self._kept or ending):
+        if self._is_closed or not (self._kept or ending or to_check):
             return None
         kept, self._kept = self._kept, []
         future: asyncio.Future[None] = self._loop.create_future()

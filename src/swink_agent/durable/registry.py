@@ -71,9 +71,14 @@ def checked_name(name: object) -> str:
     return name
 
 
-def checked_id(run_id: object) -> str:
+def is_run_id(text: object) -> bool:
+    """Whether it can be the id of a run."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
+
+
+def checked_id(run_id: str) -> str:
     """The id of a run. Raises `ValueError`."""
-    if not isinstance(run_id, str) or _ID.fullmatch(run_id) is None:
+    if not is_run_id(run_id):
         shown = repr(run_id)[:200]
         raise ValueError(
             f"{shown} cannot be the id of a run: an id has 1 to 128 letters, digits, '.', '_', ':' and '-', and begins "

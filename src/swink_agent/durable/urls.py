@@ -46,9 +46,8 @@ def store_address(url: str | None) -> StoreAddress:
         path = given.removeprefix("sqlite:///").partition("?")[0]
         if path and path != ":memory:":
             return _of_file(Path(unquote(path)).expanduser())
-    elif given.startswith(("postgresql://", "postgres://")):
-        rest = given.partition("://")[2]
-        return StoreAddress(_without_password(f"postgresql://{rest}"), url=f"postgresql://{rest}")
+    elif given.startswith("postgresql://"):
+        return StoreAddress(_without_password(given), url=given)
     raise ValueError(
         "this is not the address of a store for durable runs: give sqlite:///path or postgresql://user@host/database"
     )

@@ -20,6 +20,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -29,9 +30,11 @@ from .attempt import Attempt
 from .engine import Listener
 from .errors import DurableError, StoreUnavailable
 from .info import WorkerInfo
+from .metrics import FleetMetrics, metrics_if_wanted
 from .registry import AgentEntry
 from .store.connecting import Lock, is_outage
-from .store.store import Claim, Fleet, Store
+from .store.gate import Claim
+from .store.store import Fleet, Store
 from .store.writing import RunLost
 
 log = logging.getLogger("swink_agent")
@@ -39,8 +42,12 @@ T = TypeVar("T")
 
 _LOOK = 0.5
 """Seconds between two looks at the other workers: one that died is taken over within two seconds."""
-_PRUNE = 3600.0
+_PRUNE, _FIRST_PRUNE = 3600.0, 5.0
+"""Seconds between two times that runs are deleted, at most, and before the first."""
+_MEASURE = 10.0
 _PATIENCE = 30.0
+_GRACE = 3.0
+"""Seconds in which nobody is taken for dead after the store was away."""
 _CLOCK_SET_BACK = 5_000
 """Milliseconds by which the store's clock must be behind for that not to be the time that reading it took."""
 
@@ -83,22 +90,33 @@ class Worker:
         self._loops: list[asyncio.Task[None]] = []
         self._unreleased: dict[str, int] = {}
         """Runs that could not be handed on yet, with their epochs."""
+        self._taken: list[Claim] = []
+        """What was taken since tickets were last deleted."""
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._is_draining = False
+        self._is_told = asyncio.Event()
         self._is_abandoned = asyncio.Event()
         self._lock: Lock | None = None
+        self._number = 0
+        """The number of the lock."""
+        self._spares_until = 0.0
+        self._leaves_by = float("inf")
+        """When the worker abandons what has not ended, once it was told to stop."""
         self._listener: Listener | None = None
         self._beats: dict[str, tuple[int, float]] = {}
+        self._strays: dict[str, int] = {}
         self._offset = 0
-        self.takeovers = 0
-        """How many workers this one has taken over."""
+        self._metrics: FleetMetrics | None = None
 
     @property
     def running(self) -> int:
         """How many runs it has."""
         return len(self._attempts)
+
+    @property
+    def _is_draining(self) -> bool:
+        return self._is_told.is_set()
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -113,10 +131,14 @@ class Worker:
             self._listener = await self._call(
                 lambda: Listener(self._store.database.engine_url, self.id, lambda run_id: _tell(loop, self._wake.set))
             )
+            self._store.on_queued = lambda: _tell(loop, self._wake.set)
         except BaseException:
             await self._leave()
             raise
         self._loops = [asyncio.create_task(self._take_runs()), asyncio.create_task(self._look_around())]
+        if (metrics := metrics_if_wanted()) is not None:
+            self._metrics = metrics
+            self._loops.append(asyncio.create_task(self._measure(metrics)))
         if self._keep_days is not None:
             self._loops.append(asyncio.create_task(self._prune(self._keep_days)))
         return self
@@ -126,16 +148,15 @@ class Worker:
     ) -> None:
         self.drain()
         try:
-            async with asyncio.timeout(self._drain_seconds):
-                await self.wait()
-        except TimeoutError:
-            pass
+            await self.wait()
         finally:
             await asyncio.shield(asyncio.ensure_future(self._stop()))
 
     def drain(self) -> None:
         """Takes nothing more; each run ends its turn and goes back to the queue."""
-        self._is_draining = True
+        if not self._is_draining:
+            self._leaves_by = time.monotonic() + self._drain_seconds
+        self._is_told.set()
         self._wake.set()
 
     def abandon(self) -> None:
@@ -144,20 +165,20 @@ class Worker:
         self._is_abandoned.set()
 
     async def wait(self) -> None:
-        """Returns when the worker was told to stop, and has no runs left or is to abandon them."""
-        while not self._is_draining:
-            await self._wake.wait()
-            if not self._is_draining:
-                await asyncio.sleep(0.05)  # the loop that takes runs clears the event
+        """Returns when the worker was told to stop, and has no runs left or is to abandon them, after `drain` seconds
+        at the latest."""
+        await self._is_told.wait()
         waits = [asyncio.ensure_future(self._idle.wait()), asyncio.ensure_future(self._is_abandoned.wait())]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            rest = max(0.0, self._leaves_by - time.monotonic())
+            await asyncio.wait(waits, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waits:
                 one.cancel()
 
     async def _stop(self) -> None:
         """Hands on what is left, before the worker leaves the list of workers."""
+        self._store.on_queued = None
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -168,6 +189,8 @@ class Worker:
             for task in self._tasks:
                 task.cancel()
         await self._release_all()
+        with suppress(DurableError):
+            await self._forget_tickets()
         await self._leave()
 
     async def _join(self) -> None:
@@ -190,7 +213,7 @@ class Worker:
                 raise
 
         self._lock, fleet = await self._call(join)
-        self.id = worker_id
+        self.id, self._number = worker_id, number
         self._set_clock(fleet.now)
 
     async def _leave(self) -> None:
@@ -229,8 +252,7 @@ class Worker:
                 claims = await self._claimed(free)
                 for claim in claims:
                     self._start(claim)
-                if claims:
-                    self._forget_tickets(claims)
+                self._taken += claims
             try:
                 async with asyncio.timeout(self._poll * random.uniform(0.9, 1.1)):
                     await self._wake.wait()
@@ -243,7 +265,10 @@ class Worker:
         except RunLost:
             return []  # others took this worker for dead: it joins again at its next beat
         except DurableError as error:
-            log.warning("worker %s cannot take runs: %s", self.id, error)
+            log.debug("worker %s cannot take runs: %s", self.id, error)  # `_look_around` warns
+            return []
+        except Exception:
+            log.exception("worker %s cannot take runs", self.id)
             return []
 
     def _start(self, claim: Claim) -> None:
@@ -280,20 +305,17 @@ class Worker:
                 self._idle.set()
             self._wake.set()
 
-    def _forget_tickets(self, claims: Sequence[Claim]) -> None:
-        async def forget() -> None:
-            try:
-                await self._call(lambda: self._store.forget_tickets(claims))
-            except Exception as error:
-                log.debug("tickets were not deleted: %s", error)
-
-        self._own(asyncio.create_task(forget()))
+    async def _forget_tickets(self) -> None:
+        """Deletes the tickets of the runs that were taken since, all at once. If that fails, they do no harm."""
+        claims, self._taken = self._taken, []
+        if claims:
+            await self._call(lambda: self._store.forget_tickets(claims))
 
     # -- looking around ----------------------------------------------------------------------------------------
 
     async def _look_around(self) -> None:
         beat_every = min(2.0, self._lease / 4)
-        last_beat = float("-inf")
+        last_beat, has_warned = float("-inf"), False
         while True:
             now = time.monotonic()
             try:
@@ -302,19 +324,25 @@ class Worker:
                     await self._beat()
                 await self._look()
                 await self._release_all()
+                await self._forget_tickets()
+                has_warned = False
             except DurableError as error:
-                log.warning("worker %s cannot look around: %s", self.id, error)
+                if not has_warned:
+                    log.warning("worker %s cannot use its store, and tries again: %s", self.id, error)
+                has_warned = True
+                self._spare_others()
             except Exception as error:
                 if not is_outage(error):
                     log.exception("worker %s", self.id)
+                self._spare_others()
             await asyncio.sleep(min(_LOOK, beat_every))
 
     async def _beat(self) -> None:
         running = len(self._attempts)
-        is_held = await self._call(self._store.database.is_held)
-        if is_held and await self._call(lambda: self._store.beat(self.id, running)):
+        await self._keep_lock()
+        if await self._call(lambda: self._store.beat(self.id, running)):
             return
-        log.warning("worker %s was taken for dead, or lost its lock: it joins again", self.id)
+        log.warning("worker %s was taken for dead: it joins again", self.id)
         for attempt in list(self._attempts.values()):
             self._hand_on(attempt)
         await self._release_all()
@@ -324,12 +352,30 @@ class Worker:
             self._lock = None
         await self._join()
 
+    async def _keep_lock(self) -> bool:
+        """Takes the worker's lock again if its connection broke. Whether it had been kept."""
+        if await self._call(self._store.database.is_held):
+            return True
+        self._spare_others()
+        if self._lock is not None:
+            await self._call(self._lock)
+        worker, number = self.id, self._number
+        self._lock = await self._call(lambda: self._store.database.hold(worker, number))
+        return False
+
+    def _spare_others(self) -> None:
+        """Takes nobody for dead for a while: what kept this worker from the store may have kept the others too."""
+        self._beats.clear()
+        self._spares_until = time.monotonic() + _GRACE
+
     async def _look(self) -> None:
+        looked = time.monotonic()  # before it is read: this process may be stopped at any moment
         fleet = await self._call(lambda: self._store.fleet(self.id))
         self._set_clock(fleet.now)
         for run_id in fleet.cancelled:
             if (attempt := self._attempts.get(run_id)) is not None:
                 attempt.abort()
+        self._find_strays(fleet)
         now = asyncio.get_running_loop().time()
         for attempt in list(self._attempts.values()):
             if attempt.progressed and now - attempt.progressed > attempt.entry.progress:
@@ -337,14 +383,23 @@ class Worker:
                     "run %s has recorded nothing for %g s: it is handed on", attempt.claim.id, attempt.entry.progress
                 )
                 self._hand_on(attempt)
-        for worker in await self._dead(fleet):
+        for worker in await self._dead(fleet, looked):
             count = await self._call(lambda worker=worker: self._store.take_over(worker))
-            self.takeovers += 1
+            if self._metrics is not None:
+                self._metrics.count_takeover()
             self._beats.pop(worker, None)
             log.info("worker %s is dead or stands still: %d of its runs are queued again", worker, count)
             self._wake.set()
 
-    async def _dead(self, fleet: Fleet) -> list[str]:
+    def _find_strays(self, fleet: Fleet) -> None:
+        """Hands on runs that this worker took without knowing it: the connection broke when it was told so."""
+        strays = {run_id: epoch for run_id, epoch in fleet.own.items() if run_id not in self._attempts}
+        for run_id, epoch in strays.items():
+            if self._strays.get(run_id) == epoch:  # not one that is just being started
+                self._unreleased[run_id] = epoch
+        self._strays = strays
+
+    async def _dead(self, fleet: Fleet, now: float) -> list[str]:
         """The workers that hold no lock, or whose counter stands still by our clock, or that are not listed at all."""
         others = [member for member in fleet.members if member.id != self.id]
         alive = (
@@ -352,7 +407,6 @@ class Worker:
             if others
             else set[str]()
         )
-        now = time.monotonic()
         dead = [owner for owner in fleet.owners if owner != self.id and owner not in {one.id for one in others}]
         known: dict[str, tuple[int, float]] = {}
         for member in others:
@@ -363,7 +417,9 @@ class Worker:
             if member.id not in alive or now - since > member.lease:
                 dead.append(member.id)
         self._beats = known
-        return dead
+        if dead and not await self._keep_lock():
+            return []  # the store itself was away
+        return dead if now > self._spares_until else []
 
     # -- handing on --------------------------------------------------------------------------------------------
 
@@ -388,13 +444,23 @@ class Worker:
             if self._unreleased.get(run_id) == epoch:
                 del self._unreleased[run_id]
 
-    async def _prune(self, days: float) -> None:
+    async def _measure(self, metrics: FleetMetrics) -> None:
         while True:
-            await asyncio.sleep(random.uniform(0.5, 1.0) * _PRUNE)
+            try:
+                metrics.measure(await self._call(self._store.stats))
+            except Exception as error:
+                log.debug("the fleet was not measured: %s", error)
+            await asyncio.sleep(_MEASURE)
+
+    async def _prune(self, days: float) -> None:
+        pause = min(_PRUNE, max(_FIRST_PRUNE, days * 8640))
+        await asyncio.sleep(_FIRST_PRUNE)
+        while True:
             try:
                 await self._call(lambda: self._store.prune(days))
             except Exception as error:
                 log.warning("runs that are over could not be deleted: %s", error)
+            await asyncio.sleep(random.uniform(0.5, 1.0) * pause)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, call: Callable[[], Any]) -> None:

@@ -75,7 +75,7 @@ class ClaimCheck:
         shells = several_texts(commands, "ClaimCheck(commands=…)")
         self._commands = tuple([name for name in shells if name in self.changing])
         self._sent_back: deque[str] = deque(maxlen=_MOST_RUNS)
-        """Ids of runs. Bounded, because a policy without `pre_turn` does not hear that a run is over."""
+        """Ids of runs. Bounded, because a policy without `pre_turn` is not told when a run is over."""
 
     def __repr__(self) -> str:
         return f"ClaimCheck(changing={self.changing!r}, looking={self.looking!r})"

@@ -41,10 +41,13 @@ from mcp_types import (
     JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
+    JSONRPCResponse,
     jsonrpc_message_adapter,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
+
+from swink_agent.core.values.decoders import json_decoder
 
 from .process import LONGEST_LINE, ServerProcess
 
@@ -53,6 +56,9 @@ _HEARD = frozenset({_LIST_CHANGED, "notifications/progress", "notifications/canc
 _LARGEST_BATCH = 1024 * 1024
 _MOST_IN_A_BATCH = 1000
 """What a line with several messages may have, which only one old version of the protocol knows."""
+_MOST_OWED = 32
+_NOTICE_TAKEN = 10.0
+"""Seconds in which a server over HTTP must take what it need not answer."""
 _CLOSING = 2.0
 _NOTED = 0.5
 
@@ -297,7 +303,7 @@ def _messages(line: bytes) -> list[JSONRPCMessage]:
     if len(line) > _LARGEST_BATCH:
         return []
     try:
-        items = msgspec.json.decode(line, type=list[msgspec.Raw])
+        items = _BATCH.decode(line)
     except (ValueError, RecursionError):
         return []
     found = [] if len(items) > _MOST_IN_A_BATCH else [_message(bytes(item)) for item in items]
@@ -344,15 +350,108 @@ async def http_streams(
         if not kind.lower().startswith("text/event-stream"):  # whose events have the same limit
             response.stream = _Bounded(response.stream)
 
+    async def limit(request: httpx2.Request) -> None:
+        # Notices and answers are sent one after the other, so one that is never taken would hold up all calls.
+        if request.method == "POST" and not _is_request(request.content):
+            limits = request.extensions.get("timeout", {})
+            request.extensions = {**request.extensions, "timeout": {**limits, "read": _NOTICE_TAKEN}}
+
     async with (
         httpx2.AsyncClient(
             headers={"accept-encoding": "identity", **headers},
             timeout=httpx2.Timeout(30, read=None),  # the limits of calls are kept elsewhere
-            event_hooks={"response": [look]},
+            event_hooks={"request": [limit], "response": [look]},
         ) as client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST_LINE) as streams,
+        streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST_LINE) as (read, write),
     ):
-        yield streams
+        answers = _Answers(write)
+        yield _Asked(read, answers), answers
+
+
+class _Head(msgspec.Struct):
+    id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    method: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_BATCH = json_decoder(list[msgspec.Raw])
+_HEAD = json_decoder(_Head)
+
+
+def _is_request(body: bytes) -> bool:
+    try:
+        head = _HEAD.decode(body)
+    except (ValueError, RecursionError):
+        return True
+    return head.id is not msgspec.UNSET and head.method is not msgspec.UNSET
+
+
+class _Answers:
+    """Messages to a server over HTTP. Counts the server's own requests that have no answer yet."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.owed = 0
+
+    async def send(self, item: SessionMessage, /) -> None:
+        is_answer = isinstance(item.message, (JSONRPCResponse, JSONRPCError))
+        try:
+            await self._stream.send(item)
+        finally:
+            self.owed -= is_answer
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> _Answers:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Asked:
+    """Messages from a server over HTTP, without those that do not matter here.
+
+    A server that asks faster than it takes our answers is not answered: it must not fill our memory.
+    """
+
+    def __init__(self, stream: Any, answers: _Answers) -> None:
+        self._stream = stream
+        self._answers = answers
+
+    def __aiter__(self) -> _Asked:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while True:
+            item = await self._stream.__anext__()
+            message = getattr(item, "message", None)
+            if isinstance(message, JSONRPCNotification) and message.method not in _HEARD:
+                continue
+            if isinstance(message, JSONRPCRequest):
+                if self._answers.owed >= _MOST_OWED:
+                    continue
+                self._answers.owed += 1
+            return item
+
+    async def receive(self) -> SessionMessage | Exception:
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> _Asked:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 class _Bounded(httpx2.AsyncByteStream):

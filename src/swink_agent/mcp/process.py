@@ -87,12 +87,21 @@ class ServerSandbox:
         command = self._command
         if command.cwd is None:
             self._private = self._private or tempfile.mkdtemp(prefix="swink-mcp-")
-        self.folder = os.path.realpath(os.path.expanduser(command.cwd or self._private))
-        write = (self.folder, *[os.path.join(self.folder, os.path.expanduser(folder)) for folder in command.write])
-        for folder in write:
-            os.makedirs(folder, exist_ok=True)
+        folder = os.path.realpath(os.path.expanduser(command.cwd or self._private))
+        # What may be written there can also put links there, which must not widen what may be written.
+        if command.cwd is not None and self.folder not in ("", folder):
+            raise ValueError(f"{command.cwd} leads to another folder than before: {folder}")
+        write = [folder]
+        for given in (os.path.expanduser(given) for given in command.write):
+            place = os.path.realpath(os.path.join(folder, given))
+            if not os.path.isabs(given) and ".." not in given.split(os.sep) and not is_beneath(place, folder):
+                raise ValueError(f"{given} leads out of {folder}, to {place}: name that folder itself")
+            write.append(place)
+        for place in write:
+            os.makedirs(place, exist_ok=True)
+        self.folder = folder
         shown = _in_tmp(command, self.folder)
-        profile = SandboxProfile(write=write, read=("/", *shown) if shown else None, network=command.network)
+        profile = SandboxProfile(write=tuple(write), read=("/", *shown) if shown else None, network=command.network)
         profile = structs.replace(profile, hidden=(*profile.hidden, *command.hidden))
         if command.sandbox == "off":
             return open_unconfined(profile)

@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from swink_agent.core.media import kind_of
+from swink_agent.core.secrets.beginning import masked_beginning
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import Base64Source, Image, Text, UserBlock
@@ -110,14 +111,16 @@ def _within_limit(blocks: list[UserBlock], redactor: Redactor | None) -> list[Us
         if not isinstance(block, Text):
             kept.append(block)
             continue
-        text = block.text if redactor is None else redactor.redact(block.text)
-        data = text.encode("utf-8", "replace")
-        if len(data) <= left:
-            kept.append(Text(text))
+        if redactor is None or left == 0:
+            data, rest = (block.text.encode("utf-8", "replace"), "")
+        else:
+            data, rest = masked_beginning(redactor, block.text, left)
+        if len(data) <= left and not rest:
+            kept.append(Text(data.decode()))
             left -= len(data)
             continue
         part = data[:left].decode("utf-8", "ignore")
-        dropped += len(data) - len(part.encode())
+        dropped += len(data) - len(part.encode()) + len(rest.encode("utf-8", "replace"))
         left = 0
         if part:
             kept.append(Text(part))

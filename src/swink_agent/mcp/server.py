@@ -479,6 +479,9 @@ class McpServer:
 
 def _load() -> None:
     require("mcp", extra="mcp")
+    # It logs what servers send, with tracebacks. Without this, Python prints that to stderr if nobody listens.
+    if not (package := logging.getLogger("mcp")).handlers:
+        package.addHandler(logging.NullHandler())
     import_module(f"{__package__}.connection")  # in a thread, for whoever needs it then
 
 

@@ -65,7 +65,7 @@ class McpTool:
         is_begun = asyncio.Event()
 
         async def there() -> AgentToolResult:
-            with suppress(RuntimeError):  # nobody waits for it any more
+            with suppress(RuntimeError):  # nobody waits for it now
                 here.call_soon_threadsafe(is_begun.set)
             return await self._called(arguments, ctx)
 

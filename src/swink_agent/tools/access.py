@@ -78,6 +78,10 @@ class Access(Value, frozen=True, kw_only=True):
         }
 
 
+_Opened = tuple[Access, "tuple[tuple[int, int] | None, ...]"]
+"""What a sandbox was opened for: the access, and what its folders were then."""
+
+
 class CommandAccess:
     """The access that the commands of one tool may ask for. Safe for several threads.
 
@@ -96,7 +100,7 @@ class CommandAccess:
         """Held while a sandbox is opened, which takes a while."""
         self._lock = threading.RLock()  # one that a garbage collection may need again
         self._profiles: dict[Access, SandboxProfile] = {}
-        self._kept: dict[Access, _Kept] = {}
+        self._kept: dict[_Opened, _Kept] = {}
         self._is_closed = False
 
     # -- the request -------------------------------------------------------------------------------------------
@@ -202,7 +206,14 @@ class CommandAccess:
         prefixes |= set(map(os.path.realpath, prefixes))
         if any(place.is_in(path) for path in self._base.programs if path not in prefixes):
             raise ToolError(f"this program runs from {shown}: commands cannot change it")
-        if runs_as_a_whole(folder) or runs_at_home(folder):
+        found_by_name = [
+            path for path in self._base.environment.get("PATH", "").split(os.pathsep) if os.path.isabs(path)
+        ]
+        if (
+            runs_as_a_whole(folder)
+            or runs_at_home(folder)
+            or any(map(place.is_in, map(os.path.realpath, found_by_name)))
+        ):
             raise ToolError(f"every file in {shown} runs at login or by its name: commands cannot write there")
         from swink_agent.sandbox._protected import read_only_around  # on use: few commands ask to write
 
@@ -268,11 +279,13 @@ class CommandAccess:
 
         Raises `SandboxError` and `ToolError`.
         """
+        # A folder that was made anew since is another one for a back end that holds on to the folder itself.
+        wanted = access, tuple(map(_identity, (*access.write, *access.read)))
         with self._opening:
             with self._lock:
-                kept = self._kept.pop(access, None)
+                kept = self._kept.pop(wanted, None)
                 if kept is not None:
-                    self._kept[access] = kept  # the last in the order of use
+                    self._kept[wanted] = kept  # the last in the order of use
                     kept.users += 1
                     return HeldSandbox(kept, self._lock)
             self._make_room()
@@ -280,21 +293,21 @@ class CommandAccess:
             with self._lock:
                 if not self._is_closed:
                     # At the latest when the tool is garbage collected, or the program ends.
-                    kept = self._kept[access] = _Kept(sandbox, weakref.finalize(self, sandbox.close))
+                    kept = self._kept[wanted] = _Kept(sandbox, weakref.finalize(self, sandbox.close))
                     return HeldSandbox(kept, self._lock)
         sandbox.close()
         raise SandboxClosed("the tool was closed: make a new one to run commands")
 
     def _make_room(self) -> None:
         with self._lock:
-            idle = [access for access, kept in self._kept.items() if not kept.users]
+            idle = [wanted for wanted, kept in self._kept.items() if not kept.users]
             surplus = len(self._kept) - _MOST_OPEN + 1
             if surplus > len(idle):
                 raise SandboxError(
                     f"commands with {_MOST_OPEN} different kinds of access run at once: wait until one has ended",
                     remedy="",
                 )
-            closed = [self._kept.pop(access) for access in idle[: max(surplus, 0)]]
+            closed = [self._kept.pop(wanted) for wanted in idle[: max(surplus, 0)]]
         for kept in closed:
             kept.close()
 

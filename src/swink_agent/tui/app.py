@@ -23,13 +23,14 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 
 from swink_agent.app.settings.paths import data_folder
-from swink_agent.app.talk.commands import COMMANDS, is_command
+from swink_agent.app.talk.commands import COMMANDS, is_command, own_commands
 from swink_agent.app.talk.conversation import Conversation
 from swink_agent.app.talk.options import TalkOptions
 
 from .attention import Attention
 from .composing.completer import Completer
 from .composing.prompt_history import PromptHistory
+from .composing.vim import Vim
 from .driver import TerminalApp, TerminalDriver, terminal_painter
 from .own_status import own_status, status_facts
 from .screen_front import ScreenFront
@@ -143,8 +144,10 @@ class SwinkApp(TerminalApp[int]):
         self.view.set_motion(not self._has_motion)
         self.view.set_painter(terminal_painter(self))
         history = PromptHistory(data_folder(environ) / "prompts.jsonl", self.redact)
-        completer = Completer(commands=COMMANDS, folder=options.opening.folder)
-        self.composer = Composer(history=history, completer=completer, keys=self.keys)
+        known = (*COMMANDS, *own_commands(options.opening.project))
+        completer = Completer(commands=known, folder=options.opening.folder)
+        vim = Vim() if options.opening.settings.value("vim") else None
+        self.composer = Composer(history=history, completer=completer, keys=self.keys, vim=vim, on_vim=self.draw_soon)
         self._search_bar = SearchBar()
         self._activity = ActivityPanel(self.looks)
         self._todo = TodoPanel(self.looks)
@@ -290,6 +293,7 @@ class SwinkApp(TerminalApp[int]):
             hosts=len(talk.hosts),
             tasks=len(talk.tasks),
             turn=talk.usage.turns,
+            vim=self.composer.vim_mode,
             own="" if self._own is None else self._own.text,
             note=self._note if self._clock() < self._note_until else "",
         )

@@ -1,7 +1,7 @@
 """The agent in a browser, and for programs over HTTP: `swink web`, and `app` for an application's own agents.
 
     access.py       who may ask: host, origin, token, cookie, and the headers of every answer
-    application.py  the aiohttp application: the order of checks, and errors as problem documents
+    server.py       the aiohttp application: the order of checks, and errors as problem documents
     site.py         one server's parts; routes/ acts on them, and openapi.py describes the routes
     rooms.py        sessions with their streams and questions; standard.py and embedded.py open their conversations
     streams.py      events that are kept, and readers of which none delays another

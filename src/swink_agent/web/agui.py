@@ -18,6 +18,7 @@ from aiohttp import web
 from swink_agent.core.extras import MissingExtra, require
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import AgentMessage, UserMessage, extract_text
+from swink_agent.core.values.decoders import converted
 from swink_agent.memory import SessionNotFound
 from swink_agent.memory.storage.protocols import is_id
 
@@ -300,7 +301,7 @@ class _Run:
         return [result]
 
     def _on_question(self, event: dict[str, Any]) -> list[Any]:
-        question = msgspec.convert({key: value for key, value in event.items() if key != "type"}, Question)
+        question = converted({key: value for key, value in event.items() if key != "type"}, Question)
         interrupt = self._core.Interrupt(
             id=question.id,
             reason="tool_call" if question.kind == "call" else "input_required",

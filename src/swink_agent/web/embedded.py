@@ -213,6 +213,8 @@ class AgentTalk:
         if len(self._queue) and self._runner.state == "idle":  # sent after the run had read the queue
             self.begin(self._agent.continue_loop)
             return
+        if left := self._queue.take_all(self._agent):
+            self._room.tell("draft", {"text": self.redact("\n\n".join([queued.text for queued in left]))})
         self._room.changed()
 
     def _fail(self, text: str) -> None:

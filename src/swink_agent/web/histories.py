@@ -10,7 +10,7 @@ import threading
 import time
 from collections import OrderedDict
 
-from swink_agent.memory import LoadedSession, SessionStore
+from swink_agent.memory import LoadedSession, SessionAmbiguous, SessionNotFound, SessionStore
 
 _MOST_KEPT = 8
 _MOMENT = 50_000_000
@@ -26,13 +26,21 @@ class Histories:
         self._lock = threading.Lock()
 
     def load(self, session_id: str) -> LoadedSession:
-        """Returns the session as it is now. Raises `SessionError`."""
+        """Returns the session as it is now. Raises `SessionError`.
+
+        The id is the whole one: who may see a session is decided by its id, and a beginning may be of another one.
+        """
         with self._lock:
             known = self._kept.get(session_id)
         if known is not None and _stamp(known[1]) == known[0]:
             return known[1]
         began = time.time_ns()
-        loaded = self._store.load(session_id)
+        try:
+            loaded = self._store.load(session_id)
+        except SessionAmbiguous as error:
+            raise SessionNotFound(f"there is no session {session_id!r}", path=error.path) from None
+        if loaded.id != session_id:
+            raise SessionNotFound(f"there is no session {session_id!r}", path=str(loaded.path))
         stamp = _stamp(loaded)
         if stamp is not None and stamp[0] < began - _MOMENT:  # else it may have been written while it was read
             with self._lock:

@@ -1,6 +1,6 @@
 """Questions that any of many readers can answer: about a call, or one of the program's own with a few choices.
 
-Owns what a reader is told of a question, and that exactly one answer counts. `app.talk.questions` knows what an answer
+Owns what a reader sees of a question, and that exactly one answer counts. `app.talk.questions` knows what an answer
 means.
 """
 

@@ -195,7 +195,8 @@ class Room:
         if talk is not None:
             self.model, self.thinking = str(talk.agent.model), str(talk.agent.thinking_level)
             await talk.close()
-            self._tell_state()
+            if self._told.state != "idle":
+                self._tell_state()
 
     async def close(self, event: str = "bye") -> None:
         """Ends everything, and tells readers so."""

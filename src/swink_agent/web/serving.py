@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from swink_agent.adapters.kit.server_log import ServerLog
-from swink_agent.app.agent.models import named_model
+from swink_agent.app.agent.models import choose_model, named_model
 from swink_agent.app.agent.opening import Opening
 from swink_agent.app.errors import ApplicationError, UsageProblem
 from swink_agent.app.evals.evaluation import results_folder
@@ -27,9 +27,9 @@ from swink_agent.core.stream import StreamFn
 from swink_agent.evals import EvalStore
 
 from .access import Access
-from .application import MAX_READERS, MAX_UPLOAD, application
 from .problems import invalid
 from .rooms import Room
+from .server import MAX_READERS, MAX_UPLOAD, application
 from .site import Site
 from .standard import StandardTalk
 from .talks import Talk
@@ -38,7 +38,7 @@ _KEEP_ALIVE = 75.0
 _LINGER = 2.0
 _SHUTDOWN = 1.0
 NAME = "local"
-"""Who has the token: the person who started the server."""
+"""The name of everybody who has the token: one person started the server, and has it."""
 
 
 def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | None = None) -> Site:
@@ -53,6 +53,12 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         aliases = {alias: item.value for alias, item in opening.settings.aliases().items()}
         return [(item.key, item.label, item.detail) for item in model_items(opening.credentials, "", aliases)]
 
+    def model() -> str | None:
+        try:
+            return str(choose_model(opening.settings, opening.credentials)[0])
+        except ApplicationError:
+            return None
+
     def check_model(name: str) -> None:
         try:
             named_model(name, opening.settings.aliases())
@@ -65,7 +71,7 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         store=open_store(opening.settings),
         open_talk=open_talk,
         folder=str(opening.folder.resolve()),
-        model=opening.settings.value("model"),
+        model=model,
         models=models,
         check_model=check_model,
         durable=DurableHere(opening.settings),

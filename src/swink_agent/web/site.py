@@ -1,6 +1,6 @@
 """One server's parts: its sessions and their rooms, its readers, uploads and evaluations, and who may do what.
 
-Owns finding, creating and renaming sessions. The routes act on it; `application` puts it behind HTTP.
+Owns finding, creating and renaming sessions. The routes act on it; `server` puts it behind HTTP.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Site:
         store: SessionStore,
         open_talk: OpenFn,
         folder: str = "",
-        model: str | None = None,
+        model: Callable[[], str | None] = lambda: None,
         models: Callable[[], Sequence[tuple[str, str, str]]] = tuple,
         check_model: Callable[[str], None] = lambda _: None,
         durable: Callable[[], Any] = lambda: None,

@@ -238,7 +238,7 @@ class Readers:
 
 
 class Place:
-    """How far a reader is in a log. With a name, each event says of which session it is."""
+    """How far a reader is in a log. With a name, each event has that of its session."""
 
     def __init__(self, log: EventLog, position: int | None, name: str = "") -> None:
         self.log = log
@@ -260,7 +260,7 @@ class Place:
         return b"" if self.is_kept else self._framed([Event(self.log.position, "reset", b'{"type":"reset"}')])
 
     def next(self) -> bytes:
-        """The next frames; empty if there are none. Raises `ConnectionError` if they are not kept any more."""
+        """The next frames; empty if there are none. Raises `ConnectionError` if they are no longer kept."""
         log = self.log
         if self.position == log.position:
             self.is_behind = False

@@ -59,10 +59,10 @@ def test_memory_is_counted_once_however_many_share_it(holder: int) -> None:
 
 
 def test_a_disk_that_gets_full_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    free = 10 * 1024 * MIB
+    free, files = 10 * 1024 * MIB, 1_000_000
     monkeypatch.setattr(
         "swink_agent.sandbox.kernel.usage.os.statvfs",
-        lambda _: SimpleNamespace(f_bavail=free, f_frsize=1, f_blocks=1),
+        lambda _: SimpleNamespace(f_bavail=free, f_frsize=1, f_blocks=1, f_files=2_000_000, f_favail=files),
     )
     usage = Usage(os.getpid(), memory=None, disk=1024 * MIB, folders=[str(tmp_path), str(tmp_path), "/no/such"])
     assert reason_within(0.3, usage) == ""
@@ -72,6 +72,13 @@ def test_a_disk_that_gets_full_ends_it(tmp_path: Path, monkeypatch: pytest.Monke
     assert reason_within(0.3, begun_when_it_was_full) == ""
     free = 500 * MIB
     assert reason_within(10, begun_when_it_was_full).startswith("less than 512 MiB was left")
+    full_of_files = Usage(os.getpid(), memory=None, disk=1024 * MIB, folders=[str(tmp_path)])
+    files = 9_999
+    assert reason_within(10, full_of_files) == f"fewer than 10,000 more files fit on the disk of {tmp_path}"
+    begun_when_it_had_many = Usage(os.getpid(), memory=None, disk=1024 * MIB, folders=[str(tmp_path)])
+    assert reason_within(0.3, begun_when_it_had_many) == ""
+    files = 4_000
+    assert reason_within(10, begun_when_it_had_many).startswith("fewer than 4,999 more files fit")
 
 
 @needs_proc

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent.tools import Checkpoint, CheckpointError, CheckpointStore
+from swink_agent.tools.checkpoints.restoring import restore
 
 
 @pytest.fixture
@@ -165,6 +166,24 @@ def test_a_path_that_changes_between_plan_and_rewind_fails(store: CheckpointStor
         ("b", "failed", "was changed meanwhile"),
     ]
     assert (root / "a").read_text() == "2"
+
+
+def test_nothing_is_brought_back_through_a_link_in_place_of_the_folder(
+    store: CheckpointStore, root: Path, tmp_path: Path
+) -> None:
+    (root / "a").write_text("one")
+    before = store.take(root)
+    (root / "a").write_text("two")
+    store.take(root, "r", "run")
+    plan = store.plan(root, before)
+    real = Path(os.path.realpath(root))
+    real.rename(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", tmp_path / "theirs")
+    real.symlink_to(tmp_path / "theirs")
+    # A moment after the path was resolved.
+    with pytest.raises(OSError, match=r"[Nn]ot a directory|symbolic"):
+        restore(str(real), plan, lambda found: b"one", 1000)
+    assert (tmp_path / "theirs/a").read_text() == "two"
 
 
 def test_only_one_run_is_taken_back(store: CheckpointStore, root: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -438,9 +439,9 @@ async def test_a_page_is_read_in_its_encoding(kind: str, body: bytes) -> None:
 
 async def test_a_page_that_takes_long_to_mask_or_decode_does_not_hold_the_run_up() -> None:
     bodies = {
-        "/masked": ("text/plain", b"password=" * 580_000),
-        "/decoded": ("text/plain; charset=punycode", b"a" * 2_000_000 + b"-" + b"b" * 1_000_000),
-        "/spaces": ("text/plain", b"<" + b" " * 5_000_000),
+        "/masked": ("text/plain", b"password=" * 200_000),
+        "/decoded": ("text/plain; charset=punycode", b"a" * 400_000 + b"-" + b"b" * 400_000),
+        "/spaces": ("text/plain", b"<" + b" " * 500_000),
     }
     async with open_site() as site:
         for path, (kind, body) in bodies.items():
@@ -456,11 +457,12 @@ async def test_other_spaces_are_shown_as_spaces() -> None:
         assert "\n10 km, 5 m\n" in said(await run(site.tool(), site.url()))
 
 
-async def test_a_page_larger_than_the_limit_says_so_in_every_part() -> None:
+async def test_a_page_larger_than_the_limit_says_so() -> None:
     async with open_site() as site:
-        site.answers["/"] = lambda: web.Response(text="x" * (5 * 1024 * 1024 + 1))
-        for offset in (0, 5 * 1024 * 1024 - 10):
-            assert "larger than 5 MiB" in said(await run(site.tool(), site.url(), offset=offset))
+        site.answers["/"] = lambda: web.Response(body=b"x" * (5 * 1024 * 1024 + 1), content_type="text/plain")
+        text = said(await run(site.tool(), site.url()))
+    assert "larger than 5 MiB" in text
+    assert "5,210,112 bytes more" in text
 
 
 @pytest.mark.parametrize(
@@ -507,3 +509,12 @@ async def test_a_url_cannot_write_a_mark() -> None:
     assert asked.count("</web_content>") == 1
     assert "</web_content>" not in sent
     assert "evil.test/%3C/web_content%3E" in sent
+
+
+async def test_a_page_that_grows_in_the_conversion_is_cut() -> None:
+    path = "/" + "a" * 7000 + "/"
+    async with open_site() as site:
+        site.answers[path] = lambda: web.Response(text="<a href=x>y</a>" * 2000, content_type="text/html")
+        text = said(await run(site.tool(), site.url(path)))
+    assert "larger than 5 MiB" in text
+    assert re.search(r"8,3\d\d,\d\d\d bytes more", text)

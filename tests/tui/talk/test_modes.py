@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from swink_agent.app.settings.paths import config_folder
 from swink_agent.app.talk.commands import COMMANDS, command_in
 from swink_agent.core.types import extract_text
 from swink_agent.testing import call, scripted, text
@@ -187,6 +188,8 @@ async def test_closing_ends_a_command_that_still_runs(talk: Talk) -> None:
         ("#model x", ("/model", "x")),
         ("/key secret", ("#key", "secret")),
         ("/wat", ("/wat", "")),
+        ("/v2 a b", ("/v2", "a b")),
+        ("#v2 is broken", None),
         ("/compact keep\nthe names", ("/compact", "keep\nthe names")),
         ("/usr/bin/env is odd", None),
         ("# A heading", None),
@@ -218,6 +221,26 @@ async def test_help_lists_every_command_and_the_keys(talk: Talk) -> None:
     shown = told(conversation)[-1]
     for word in (*[command.name for command in COMMANDS], *[key for key, _ in talk.front.keys]):
         assert word in shown
+    await conversation.close()
+
+
+async def test_commands_of_ones_own_are_sent_and_listed(talk: Talk) -> None:
+    place = config_folder() / "commands"
+    place.mkdir(parents=True)
+    (place / "v2.md").write_text("---\ndescription: Says it again.\n---\nAgain: $ARGUMENTS")
+    (place / "quit.md").write_text("not this one")
+    (place / "odd.md").symlink_to(place / "v2.md")
+    stream = scripted(text("Again."))
+    conversation = await talk.open(stream)
+    await conversation.submit("#help")
+    assert "/v2 [words]" in told(conversation)[-1]
+    assert "Says it again." in told(conversation)[-1]
+    assert "not this one" not in told(conversation)[-1]
+    await conversation.submit("/odd")
+    assert "/odd cannot be used: odd.md is a link" in told(conversation, "error")[-1]
+    await conversation.submit("/v2 a b")
+    await conversation.settled()
+    assert stream.requests[0].messages[-1].content[0].text == "Again: a b"
     await conversation.close()
 
 

@@ -46,7 +46,7 @@ async def test_the_panel_shows_states_and_tools_and_starts_a_server_anew(talk: T
     assert preview is not None
     assert "mcp__one__echo  Does echo." in [line.text for line in await preview("one")]
     assert "no disk" in "\n".join([line.text for line in await preview("bad")])
-    assert told(conversation)[-1] == "the MCP server one was started anew: running, 1 tool"
+    assert told(conversation)[-1] == "the MCP server one was restarted: running, 1 tool"
     assert count.read_text() == "xx"
     await conversation.submit("/mcp restart bad")
     assert "exit code 3" in told(conversation, "error")[-1]
@@ -82,6 +82,21 @@ async def test_another_model_and_session_keep_the_servers_and_plan_mode_leaves_t
     await conversation.settled()
     assert [tool.name for tool in stream.requests[-1].context.tools] == both
     assert count.read_text() == "x"
+    await conversation.close()
+
+
+async def test_the_panel_masks_a_key_on_the_command_line_of_a_server(talk: Talk, tmp_path: Path) -> None:
+    key = "sk-ant-api03-" + "AbCdEfGh0123456789" * 5
+    (tmp_path / "config").mkdir(exist_ok=True)
+    table = f'[mcp.servers.one]\ncommand = "/no/such/program"\nargs = ["--token={key}"]\n'
+    (tmp_path / "config" / "config.toml").write_text(table)
+    conversation = await talk.open(text("x"))
+    await conversation.submit("/mcp")
+    preview = talk.front.previews[-1]
+    assert preview is not None
+    shown = "\n".join([line.text for line in await preview("one")])
+    assert "/no/such/program --token=" in shown
+    assert "AbCdEfGh" not in shown
     await conversation.close()
 
 

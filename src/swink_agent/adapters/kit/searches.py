@@ -1,7 +1,7 @@
 """What a provider's own web search leaves in a reply: its sources, as text, and its parts, to be sent back.
 
-A part that only the provider can read is kept as the signature of a thinking block without text. So it stays in its
-place in the history, no other provider is sent it, and sessions keep it as it is.
+A thinking block says what was searched for, and its signature keeps the parts that only the provider can read. So they
+stay in their place in the history, no other provider is sent them, and sessions keep them as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOOL_NAME = "web_search"
 _KEPT = "search:"
 _ADDRESS = re.compile(r"https?://[^\s<>\"]+")
 _MOST_SOURCES = 20
-_LONGEST_TITLE = 120
+_LONGEST_LINE = 120
 _LONGEST_ADDRESS = 2_000
 
 
@@ -37,14 +37,25 @@ class Sources:
             return
         if any(map(is_deceptive, url)) or (url not in self._titles and len(self._titles) >= _MOST_SOURCES):
             return
-        shown = "".join(" " if is_deceptive(one) else one for one in title) if isinstance(title, str) else ""
-        self._titles.setdefault(url, " ".join(shown.split())[:_LONGEST_TITLE])
+        self._titles.setdefault(url, _line(title))
 
     def take(self) -> str:
         """Returns the sources as the end of a text, and forgets them; empty without any."""
         titles, self._titles = self._titles, {}
         lines = [f"- {title}: {url}" if title else f"- {url}" for url, title in titles.items()]
         return "\n\nSources:\n" + "\n".join(lines) if lines else ""
+
+
+def searched(*queries: object) -> str:
+    """Returns what a reader sees of a search; empty if the provider does not name the queries."""
+    shown = [line for query in queries if (line := _line(query))]
+    return f"Searched the web: {'; '.join(shown)}\n" if shown else ""
+
+
+def _line(value: object) -> str:
+    """A text of somebody else, in one short line without hidden characters."""
+    shown = "".join(" " if is_deceptive(one) else one for one in value) if isinstance(value, str) else ""
+    return " ".join(shown.split())[:_LONGEST_LINE]
 
 
 def kept(parts: list[dict[str, Any]]) -> str:

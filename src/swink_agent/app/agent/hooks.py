@@ -66,6 +66,7 @@ class Hooks:
         self._outside = outside
         self._session_of: Callable[[], str | None] = lambda: None
         self._run_id = ""
+        self._is_watching = False
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="swink-hook")
         self._running: set[HookProcess] = set()
         self._observing: dict[asyncio.Task[None], HookEvent] = {}
@@ -78,12 +79,14 @@ class Hooks:
         return HookPolicy(self, delegates)
 
     def watch(self, agent: Agent) -> None:
-        """Runs the hooks that observe, for every run of the agent from now on."""
+        """Runs the hooks that observe, for every run of the agent from now on. Before, none of them runs."""
+        self._is_watching = True
         self._session_of = lambda: getattr(agent.journal, "id", None)
         agent.subscribe(_Watch(self, is_main=True).on_event)
 
     def watch_call(self, agent: Agent) -> None:
-        """Runs the hooks after tools for an agent that makes one call for somebody else."""
+        """Runs the hooks after tools for an agent that makes one call on behalf of another program."""
+        self._is_watching = True
         agent.subscribe(_Watch(self, is_main=False).on_event)
 
     def telling(self, ask: AskFn) -> AskFn:
@@ -136,7 +139,7 @@ class Hooks:
 
     def observe(self, event: HookEvent, run_id: str, delegates: Sequence[str], **told: Any) -> None:
         """Runs the hooks for an event, one after the other, while the run goes on."""
-        wanted = self.wanted(event, told.get("tool", ""))
+        wanted = self.wanted(event, told.get("tool", "")) if self._is_watching else []
         if wanted:
             task = asyncio.get_running_loop().create_task(self._observe(wanted, event, run_id, delegates, told))
             observing = self._observing

@@ -108,7 +108,7 @@ class McpServers:
         return self._opening
 
     async def restart(self, name: str) -> None:
-        """Starts one server anew. Raises `McpError`, `MissingExtra`, or `UsageProblem` for an unknown name."""
+        """Restarts one server. Raises `McpError`, `MissingExtra`, or `UsageProblem` for an unknown name."""
         server = self._servers.get(name)
         if server is None:
             there = ", ".join(self._servers) or "none"

@@ -255,10 +255,10 @@ class Credentials:
 
 def _known(provider: str) -> Provider:
     """What is known about a provider. One that is not installed has only a name, under which a key may be stored."""
-    return provider_named(provider) or Provider(name=provider, make=_nobody)
+    return provider_named(provider) or Provider(name=provider, make=_never_asked)
 
 
-def _nobody(base_url: str | None) -> StreamFn:
+def _never_asked(base_url: str | None) -> StreamFn:
     raise UsageProblem("this provider is not installed")
 
 

@@ -55,8 +55,8 @@ class OneOutcome:
                 self.error = self._output.error
 
 
-class TextOutput:
-    """The answer, or nothing if there is none; with a schema, its value as JSON."""
+class _OutputAtTheEnd:
+    """Writes nothing before the run is over."""
 
     def __init__(self, write: WriteFn, redactor: Redactor) -> None:
         self._write = write
@@ -65,6 +65,10 @@ class TextOutput:
 
     def on_event(self, event: AgentEvent) -> None:
         pass
+
+
+class TextOutput(_OutputAtTheEnd):
+    """The answer, or nothing if there is none; with a schema, its value as JSON."""
 
     def finish(self, outcome: Outcome) -> None:
         if outcome.has_value:
@@ -76,16 +80,8 @@ class TextOutput:
         _put(self, self._write, text if text.endswith("\n") else text + "\n" * bool(text))
 
 
-class JsonOutput:
+class JsonOutput(_OutputAtTheEnd):
     """One object at the end, however the run ended."""
-
-    def __init__(self, write: WriteFn, redactor: Redactor) -> None:
-        self._write = write
-        self._redactor = redactor
-        self.error: OSError | None = None
-
-    def on_event(self, event: AgentEvent) -> None:
-        pass
 
     def finish(self, outcome: Outcome) -> None:
         _put(self, self._write, _pretty(self._redactor.redact_value(summary(outcome))) + "\n")

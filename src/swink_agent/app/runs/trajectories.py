@@ -24,7 +24,7 @@ def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor)
         raise UsageProblem(f"{name} cannot be imported: {error}") from error
     if not read.messages:
         raise UsageProblem(f"{name} cannot be imported: it contains no messages of a user or an agent")
-    agent = Agent(read.model, stream_fn=_nobody, messages=read.messages, redactor=redactor)
+    agent = Agent(read.model, stream_fn=_never_asked, messages=read.messages, redactor=redactor)
     about = {"imported_from": redactor.redact(read.agent[:_LONGEST_NAME]) or "ATIF"}
     with store.create(title=redactor.redact(read.title)[:_LONGEST_NAME], metadata=about) as session:
         session.attach(agent)
@@ -32,6 +32,6 @@ def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor)
         return session.id, read.left_out
 
 
-async def _nobody(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+async def _never_asked(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
     """Answers nothing: the agent exists only to be recorded."""
     yield StreamFailed("this agent cannot be asked")

@@ -90,7 +90,7 @@ def kept_answer(question: ApprovalQuestion) -> ApprovalAnswer:
 def hunk_answer(hunks: ChangeHunks | None, accepted: Collection[int]) -> ApprovalAnswer:
     """Returns a yes to the accepted parts of a change, with arguments that make only those; a no if there are none.
 
-    Raises `ValueError` for a part that there is not.
+    Raises `ValueError` for a part that does not exist.
     """
     if hunks is None:
         raise ValueError("this call cannot be accepted in parts")

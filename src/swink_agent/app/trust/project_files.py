@@ -9,11 +9,16 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from swink_agent.core.values.value import Value
 
 from ..settings.paths import config_folder
+
+if TYPE_CHECKING:
+    from swink_agent.tools.workspace.wall import Workspace
 
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) | os.O_CLOEXEC
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -41,15 +46,35 @@ class ProjectFile(Value, frozen=True):
 
 def read_project_file(folder: Path, name: str, most: int) -> ProjectFile:
     """The file of that name, relative to the folder. Never raises: if it cannot be read, the result says why."""
-    from swink_agent.tools.workspace.wall import Workspace, WorkspaceError  # on use: `swink --help` needs none of it
+    return read_project_files(folder, [name], most)[name]
 
-    path = folder / name
+
+def read_project_files(folder: Path, names: Iterable[str], most: int) -> dict[str, ProjectFile]:
+    """The files of these names, each as `read_project_file` has it; the folder is looked at once."""
+    from swink_agent.tools.workspace.wall import Workspace  # on use: `swink --help` needs none of it
+
+    found: dict[str, ProjectFile] = {}
+    workspace: Workspace | None = None
     try:
-        if not _is_there(folder, name):
-            return ProjectFile()
-        workspace = Workspace(folder, hidden=_hidden())
-    except OSError as error:
-        return ProjectFile(problem=f"{path} cannot be read: {error.strerror or error}")
+        for name in names:
+            try:
+                if not _is_there(folder, name):
+                    found[name] = ProjectFile()
+                    continue
+                workspace = workspace or Workspace(folder, hidden=_hidden())
+            except OSError as error:
+                found[name] = ProjectFile(problem=f"{folder / name} cannot be read: {error.strerror or error}")
+                continue
+            found[name] = _read(workspace, folder / name, name, most)
+    finally:
+        if workspace is not None:
+            workspace.close()
+    return found
+
+
+def _read(workspace: Workspace, path: Path, name: str, most: int) -> ProjectFile:
+    from swink_agent.tools.workspace.wall import WorkspaceError
+
     try:
         with workspace.open_file(name) as file:
             data = file.read(most + 1)
@@ -57,8 +82,6 @@ def read_project_file(folder: Path, name: str, most: int) -> ProjectFile:
         return _refused(path, error)
     except OSError as error:
         return ProjectFile(problem=f"{path} cannot be read: {error.strerror or error}")
-    finally:
-        workspace.close()
     if len(data) > most:
         return ProjectFile(problem=f"{path} is larger than {most} bytes")
     return ProjectFile(data)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from swink_agent.skills.skill import FILE, MOST_FILE
 
-from .project_files import ProjectFile, read_project_file
+from .project_files import ProjectFile, read_project_files
 
 _SKILL_FOLDERS = (".swink/skills", ".agents/skills")
 COMMAND_FOLDER = ".swink/commands"
@@ -23,15 +23,11 @@ def found_prompt_files(folder: Path) -> dict[str, ProjectFile]:
     """The files by their paths in the project. Those that cannot be read say why."""
     paths = [f"{place}/{name}/{FILE}" for place in _SKILL_FOLDERS for name in _names(folder / place)]
     paths += [f"{COMMAND_FOLDER}/{name}" for name in _names(folder / COMMAND_FOLDER) if name.endswith(".md")]
-    found = {path: _read(folder, path) for path in paths}
-    return {path: file for path, file in found.items() if file.is_there}
-
-
-def _read(folder: Path, path: str) -> ProjectFile:
-    file = read_project_file(folder, path, MOST_FILE)
-    if file.is_there and any(character.isspace() for character in path):
-        return ProjectFile(problem=f"{folder / path} has a space in its name")  # words of the record end at spaces
-    return file
+    found = {path: file for path, file in read_project_files(folder, paths, MOST_FILE).items() if file.is_there}
+    for path in found:
+        if any(character.isspace() for character in path):  # words of the record end at spaces
+            found[path] = ProjectFile(problem=f"{folder / path} has a space in its name")
+    return found
 
 
 def _names(place: Path) -> list[str]:

@@ -10,16 +10,16 @@ import logging
 import os
 import secrets
 import signal
-import subprocess
 import sys
 from typing import Any
 
 import click
 
 from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.browser import open_in_browser
+from swink_agent.app.doctor import WEB_PORT
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.runs.sessions import newest, open_store, session_problems
-from swink_agent.sandbox.starting import start_program
 
 from ..prompt.reporter import Reporter
 from ..root import swink
@@ -35,7 +35,6 @@ _SHARED = (
     *("no_hooks", "web_search", "add_dir", "continue", "resume"),
 )
 """The flags of the terminal UI."""
-_BROWSERS = {"darwin": (("open",),), "linux": (("xdg-open",), ("wslview",), ("gio", "open"), ("sensible-browser",))}
 
 
 @click.command(
@@ -46,7 +45,7 @@ Examples:
   swink web --host 192.168.1.7 --tls-cert cert.pem --tls-key key.pem""",
 )
 @click.option(
-    "--port", default=8377, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+    "--port", default=WEB_PORT, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @click.option("--host", metavar="ADDRESS", help="Listen at this address instead of this machine alone.")
@@ -63,10 +62,11 @@ Examples:
     "--allow-origin", multiple=True, metavar="URL", help="Pages of this site may send requests too. Repeatable."
 )
 def web(**options: Any) -> int:
-    """Open the agent in a browser.
+    """Open the agent in a browser, and serve its API.
 
-    The address has a token that is made for this start, or taken from SWINK_WEB_TOKEN. Who has it can do what you can
-    do in the terminal UI. The server listens at this machine alone, unless --host says otherwise. Ctrl+C ends it.
+    The address has a token that is made for this start, or taken from SWINK_WEB_TOKEN. A person who has it can do
+    what you can do in the terminal UI. The server listens at this machine alone, unless --host says otherwise. Ctrl+C
+    ends it.
     """
     from swink_agent.web.access import is_loopback
     from swink_agent.web.serving import tls_context
@@ -148,17 +148,5 @@ def _first_page(opening: Opening, options: dict[str, Any]) -> str:
 
 
 def _open_browser(url: str, opening: Opening) -> None:
-    for words in _BROWSERS.get(sys.platform, _BROWSERS["linux"]):
-        try:
-            start_program(
-                (*words, url),
-                environ=os.environ,
-                outside=opening.writable,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-        except OSError:
-            continue
-        return
-    click.echo("no program was found that opens a browser: open the address above yourself", err=True)
+    if not open_in_browser(url, os.environ, opening.writable):
+        click.echo("no program was found that opens a browser: open the address above yourself", err=True)

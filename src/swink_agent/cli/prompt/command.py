@@ -43,9 +43,9 @@ from .inputs import PromptInputs
 from .reporter import Loudness, Reporter
 
 _UNATTENDED = (
-    "there is nobody here to ask; --approve all allows such calls, confined to the folder, --approve auto those that "
-    "can be taken back, and --allow, with a rule such as 'bash: pytest *', some of them; access beyond the sandbox "
-    "needs a person, but --allow-host opens a host and --add-dir a folder to every command"
+    "no one can answer a question here; --approve all allows such calls, confined to the folder, --approve auto those "
+    "that can be taken back, and --allow, with a rule such as 'bash: pytest *', some of them; access beyond the "
+    "sandbox needs a person, but --allow-host opens a host and --add-dir a folder to every command"
 )
 
 

@@ -89,6 +89,6 @@ class Subscriptions:
                 subscription.callback(event)
             except (KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException:  # also a CancelledError: the subscriber raised it, nobody cancelled the run
+            except BaseException:  # also a CancelledError: the subscriber raised it, and the run was not cancelled
                 log.exception("a subscriber failed on %s and is removed", type(event).__name__)
                 subscription.unsubscribe()

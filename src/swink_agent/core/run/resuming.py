@@ -60,7 +60,7 @@ class Resumption:
         run = self._run
         batch = _AnsweredBatch(run, self.message, self._answered)
         _, was_steered = await batch.results()
-        run.inside = None  # of calls that did not run: a later one with the same id begins anew
+        run.inside = None  # of calls that did not run: a later one with the same id starts fresh
         if was_steered:
             batch.cancel_others(self._others)
         results: list[ToolResultMessage] = []
@@ -131,7 +131,7 @@ class _AnsweredBatch(Batch):
         if call.tool is None:
             self._refuse_unknown(call)
             return
-        if getattr(call.tool, "is_delegate", False) is not True:  # nobody approved a call of this tool
+        if getattr(call.tool, "is_delegate", False) is not True:  # a call of this tool was not approved
             self.refuse(call, f"tool call rejected: {_NOT_A_DELEGATE}", _REJECTED, _NOT_A_DELEGATE)
             return
         inner = _inside(one, answers)

@@ -106,7 +106,7 @@ class ValueStream(_View[Any, "StructuredResult[T]"], Generic[T]):
     """A structured value as it grows, as JSON data, and the result with the whole value.
 
     A partial value need not fit the schema: properties are missing, and strings are cut off. When the model tries
-    again, it begins anew. The end of the iteration raises what `result` raises.
+    again, it starts over. The end of the iteration raises what `result` raises.
     """
 
     __slots__ = ("_request",)

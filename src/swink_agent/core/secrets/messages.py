@@ -106,7 +106,7 @@ def masked_data(data: Any, redactor: Redactor) -> Any:
 
 
 def _masked_pending(details: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
-    """Masks the details of a call that waits. If that changes them, they say so: nobody must run masked arguments."""
+    """Masks the details of a call that waits. If that changes them, they say so: masked arguments must never run."""
     messages = details.get("messages")
     if isinstance(messages, (list, tuple)):
         from ..codec import decode_message, encode_message  # on use: few calls wait in a delegate

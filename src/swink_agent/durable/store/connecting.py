@@ -27,7 +27,7 @@ from sqlalchemy.pool import QueuePool
 from ..errors import DurableError
 from ..urls import StoreAddress
 
-_POOL = 6
+_POOL = 4
 """Connections of one process to PostgreSQL at most, the engine's and the lock's not counted."""
 _MAGIC = b"SQLite format 3\0"
 _BUSY = 10_000

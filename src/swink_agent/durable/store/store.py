@@ -10,7 +10,6 @@ decides when records are written, and `connecting` has what differs between the 
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -37,13 +36,12 @@ from ..waiting import (
     still_open,
 )
 from .connecting import Database, is_outage, open_database, reason_of
+from .gate import Claim, Gate, expanding, sql
 from .tables import prepare
 from .writing import Append, Ending, RunLost, Writer, values_of
 
 T = TypeVar("T")
 
-_LONGEST_WAIT = 3_600_000
-"""Milliseconds that a run may be kept back. One that seems to wait longer waits because a clock was set back."""
 _THREADS = 4
 _AT_ONCE = 500
 _ROW = (
@@ -65,24 +63,6 @@ class NewRun(Struct, frozen=True, kw_only=True):
     after: str | None = None
 
 
-class Claim(Struct, frozen=True, kw_only=True):
-    """A run that a worker has taken."""
-
-    id: str
-    agent: str
-    epoch: int
-    priority: int
-    attempts: int
-    fruitless: int
-    """Attempts in a row without a new reply, this one included."""
-    failures: int
-    position: int
-    prompt: str | None
-    after: str | None
-    answers: str
-    ticket: int
-
-
 class Member(Struct, frozen=True):
     """A worker, as others see it."""
 
@@ -98,8 +78,10 @@ class Fleet(Struct, frozen=True):
     members: tuple[Member, ...]
     owners: frozenset[str]
     """The workers that runs are running on, by the runs."""
+    own: dict[str, int]
+    """The worker's own runs, with their epochs."""
     cancelled: frozenset[str]
-    """The worker's own runs that are to end."""
+    """Those of them that are to end."""
     now: int
 
 
@@ -110,8 +92,11 @@ class Store:
         self.shown = address.shown
         self._database = open_database(address)
         self._now = self._database.now
+        self._gate = Gate(self._database)
         self._lock = threading.Lock()
         self._tickets: Tickets | None = None
+        self.on_queued: Callable[[], None] | None = None
+        """Called when this process has queued a run: its worker need not wait for a ticket."""
         self.version = 0
         self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="swink-store")
         self.writer = Writer(self._database, self.apply)
@@ -184,7 +169,7 @@ class Store:
                 if status not in OVER:
                     raise RunConflict(f"run {new.after!r} is {status}: only a run that is over can be followed")
             inserted = connection.execute(
-                sa.text(
+                sql(
                     "INSERT INTO swink_runs (id, agent, key, priority, metadata, status, created, updated, prompt, "
                     "digest, after_id, ticket) VALUES (:id, :agent, :key, :priority, :metadata, 'queued', "
                     f"{self._now}, {self._now}, :prompt, :digest, :after, 1) ON CONFLICT (id) DO NOTHING RETURNING seq"
@@ -197,6 +182,7 @@ class Store:
             self.tickets.add(connection, new.id, 1, new.priority)
 
         self.write(work)
+        self._tell()
 
     def _is_there(self, connection: sa.Connection, new: NewRun) -> bool:
         row = self._row(connection, "agent, digest, after_id", new.id)
@@ -212,7 +198,7 @@ class Store:
         self, connection: sa.Connection, columns: str, run_id: str, *, to_change: bool = False
     ) -> Mapping[str, Any] | None:
         lock = self._database.for_update if to_change else ""
-        statement = sa.text(f"SELECT {columns} FROM swink_runs WHERE id = :id {lock}")
+        statement = sql(f"SELECT {columns} FROM swink_runs WHERE id = :id {lock}")
         return cast("Mapping[str, Any] | None", connection.execute(statement, {"id": run_id}).mappings().first())
 
     def _one(
@@ -231,7 +217,7 @@ class Store:
         wanted = {"status": status, "agent": agent, "key": key}
         given = {name: value for name, value in wanted.items() if value is not None}
         where = " AND ".join(f"{name} = :{name}" for name in given)
-        statement = sa.text(
+        statement = sql(
             f"SELECT {_ROW} FROM swink_runs {'WHERE ' + where if where else ''} ORDER BY seq DESC LIMIT :limit"
         )
         rows = self.read(lambda connection: connection.execute(statement, {**given, "limit": limit}).mappings().all())
@@ -239,7 +225,7 @@ class Store:
 
     def lines(self, run_id: str, after: int = 0, limit: int = 1_000_000_000) -> list[bytes]:
         """The records behind a position, as lines without newlines."""
-        statement = sa.text(
+        statement = sql(
             "SELECT line FROM swink_records WHERE run = :run AND number > :after ORDER BY number LIMIT :limit"
         )
         values = {"run": run_id, "after": after, "limit": limit}
@@ -252,7 +238,7 @@ class Store:
             info = _info(self._one(connection, _ROW, run_id))
             if info.position <= after:
                 return [], info
-            statement = sa.text(
+            statement = sql(
                 "SELECT line FROM swink_records WHERE run = :run AND number > :after ORDER BY number LIMIT :limit"
             )
             rows = connection.execute(statement, {"run": run_id, "after": after, "limit": limit})
@@ -292,7 +278,9 @@ class Store:
                 self._queue(connection, run_id, row["ticket"] + 1, row["priority"])
             return True
 
-        return self.write(work)
+        counts = self.write(work)
+        self._tell()
+        return counts
 
     def cancel(self, run_id: str, reason: str) -> bool:
         """Whether the run is cancelled now, or will be as soon as its worker notices."""
@@ -331,15 +319,20 @@ class Store:
             self._queue(connection, run_id, row["ticket"] + 1, row["priority"])
 
         self.write(work)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.on_queued is not None:
+            self.on_queued()
 
     def _set(self, connection: sa.Connection, run_id: str, **values: Any) -> None:
         columns = ", ".join(f"{name} = :{name}" for name in values)
-        statement = sa.text(f"UPDATE swink_runs SET {columns}, updated = {self._now} WHERE id = :run_id")
+        statement = sql(f"UPDATE swink_runs SET {columns}, updated = {self._now} WHERE id = :run_id")
         connection.execute(statement, {**values, "run_id": run_id})
 
     def _queue(self, connection: sa.Connection, run_id: str, ticket: int, priority: int, delay: float = 0) -> None:
         """Makes a run queued, with a ticket."""
-        statement = sa.text(
+        statement = sql(
             f"UPDATE swink_runs SET status = 'queued', worker = '', due = {self._now} + :delay, ticket = :ticket, "
             f"updated = {self._now} WHERE id = :id"
         )
@@ -348,117 +341,29 @@ class Store:
 
     def time(self, connection: sa.Connection) -> int:
         """The store's time, in milliseconds."""
-        return int(connection.execute(sa.text(f"SELECT {self._now}")).scalar_one())
+        return int(connection.execute(sql(f"SELECT {self._now}")).scalar_one())
 
-    # -- the gate ----------------------------------------------------------------------------------------------
+    # -- attempts ----------------------------------------------------------------------------------------------
 
     def claim(self, worker: str, entries: Mapping[str, AgentEntry], free: int) -> list[Claim]:
         """Takes up to `free` queued runs of these agents, by priority and age, within the limits of the fleet.
 
         Raises `RunLost` if the worker is no longer on the list of workers.
         """
-        if free < 1 or not entries or not self.read(lambda connection: self._has_due(connection, list(entries))):
+        if free < 1 or not entries or not self.read(lambda connection: self._gate.has_due(connection, list(entries))):
             return []
-        return self.write(lambda connection: self._claim(connection, worker, entries, free))
-
-    def _has_due(self, connection: sa.Connection, agents: list[str]) -> bool:
-        statement = sa.text(f"SELECT 1 FROM swink_runs WHERE {self._due} AND agent IN :agents LIMIT 1")
-        return connection.execute(_expanding(statement, "agents"), {"agents": agents}).first() is not None
-
-    @property
-    def _due(self) -> str:
-        return f"status = 'queued' AND (due <= {self._now} OR due > {self._now} + {_LONGEST_WAIT})"
-
-    def _claim(
-        self, connection: sa.Connection, worker: str, entries: Mapping[str, AgentEntry], free: int
-    ) -> list[Claim]:
-        self._database.gate(connection)
-        lock = self._database.for_update
-        listed = connection.execute(sa.text(f"SELECT 1 FROM swink_workers WHERE id = :id {lock}"), {"id": worker})
-        if listed.first() is None:
-            raise RunLost(f"worker {worker} is no longer on the list of workers")
-        room = _Room(entries, self._running(connection, entries), self._started(connection, entries))
-        chosen: list[int] = []
-        while len(chosen) < free:
-            open_agents = room.open_agents()
-            if not open_agents:
-                break
-            rows = self._candidates(connection, open_agents, room.full_keys(), chosen, free - len(chosen))
-            taken = [row[0] for row in rows if room.take(row[1], row[2])]
-            chosen += taken
-            if not taken:
-                break
-        return [self._take(connection, seq, worker) for seq in chosen]
-
-    def _running(self, connection: sa.Connection, entries: Mapping[str, AgentEntry]) -> Counter[tuple[str, str]]:
-        """The running runs of agents with limits, by agent and key."""
-        limited = [name for name, entry in entries.items() if entry.limit or entry.limit_per_key]
-        if not limited:
-            return Counter()
-        statement = sa.text(
-            "SELECT agent, key, count(*) FROM swink_runs WHERE status = 'running' AND agent IN :agents "
-            "GROUP BY agent, key"
-        )
-        rows = connection.execute(_expanding(statement, "agents"), {"agents": limited})
-        return Counter({(row[0], row[1]): int(row[2]) for row in rows})
-
-    def _started(self, connection: sa.Connection, entries: Mapping[str, AgentEntry]) -> Counter[str]:
-        """The runs of agents with a rate that were started within its time."""
-        started: Counter[str] = Counter()
-        for name, entry in entries.items():
-            if entry.rate is not None:
-                statement = sa.text(
-                    f"SELECT count(*) FROM swink_runs WHERE agent = :agent AND started > {self._now} - :window "
-                    f"AND started <= {self._now}"
-                )
-                values = {"agent": name, "window": int(entry.rate[1] * 1000)}
-                started[name] = int(connection.execute(statement, values).scalar_one())
-        return started
-
-    def _candidates(
-        self,
-        connection: sa.Connection,
-        agents: Sequence[str],
-        full: Mapping[str, Sequence[str]],
-        chosen: Sequence[int],
-        limit: int,
-    ) -> list[tuple[int, str, str]]:
-        values: dict[str, Any] = {"agents": list(agents), "chosen": [*chosen, -1], "limit": limit}
-        where = ""
-        names = ["agents", "chosen"]
-        for index, (agent, keys) in enumerate(full.items()):
-            where += f" AND NOT (agent = :agent{index} AND key IN :keys{index})"
-            values |= {f"agent{index}": agent, f"keys{index}": list(keys)}
-            names.append(f"keys{index}")
-        lock = f"{self._database.for_update} SKIP LOCKED" if self._database.for_update else ""
-        statement = sa.text(
-            f"SELECT seq, agent, key FROM swink_runs WHERE {self._due} AND agent IN :agents AND seq NOT IN :chosen "
-            f"{where} ORDER BY priority, seq LIMIT :limit {lock}"
-        )
-        return [(row[0], row[1], row[2]) for row in connection.execute(_expanding(statement, *names), values)]
-
-    def _take(self, connection: sa.Connection, seq: int, worker: str) -> Claim:
-        statement = sa.text(
-            "UPDATE swink_runs SET status = 'running', epoch = epoch + 1, worker = :worker, attempts = attempts + 1, "
-            f"fruitless = fruitless + 1, started = {self._now}, updated = {self._now} WHERE seq = :seq RETURNING id, "
-            "agent, epoch, priority, attempts, fruitless, failures, position, prompt, answers, ticket, "
-            'after_id AS "after"'
-        )
-        row = connection.execute(statement, {"seq": seq, "worker": worker}).mappings().one()
-        return Claim(**cast("dict[str, Any]", dict(row)))
+        return self.write(lambda connection: self._gate.claim(connection, worker, entries, free))
 
     def forget_tickets(self, claims: Iterable[Claim]) -> None:
         """Deletes the tickets of runs that were taken. If that fails, they do no harm."""
         names = [ticket_id(claim.id, claim.ticket) for claim in claims]
         self._attempt(lambda: self.tickets.delete(names))
 
-    # -- attempts ----------------------------------------------------------------------------------------------
-
     def apply(self, connection: sa.Connection, append: Append) -> str | None:
         """Writes records, and the end of an attempt. Returns the reason if the run is cancelled; raises `RunLost`."""
         more = ", fruitless = 0, failures = 0" if append.has_reply else ""
         more += ", prompt = NULL" if append.has_prompt else ""
-        statement = sa.text(
+        statement = sql(
             f"UPDATE swink_runs SET position = :position, tokens = :tokens, cost = :cost, updated = {self._now}{more} "
             "WHERE id = :id AND epoch = :epoch AND status = 'running' AND position = :before "
             "RETURNING cancelled, answers, ticket, priority"
@@ -476,7 +381,7 @@ class Store:
             return self._already_written(connection, append)
         if append.encoded:
             connection.execute(
-                sa.text("INSERT INTO swink_records (run, number, line) VALUES (:run, :number, :line)"),
+                sql("INSERT INTO swink_records (run, number, line) VALUES (:run, :number, :line)"),
                 values_of(append),
             )
         if append.ending is not None:
@@ -502,7 +407,7 @@ class Store:
         free = int(ending.is_free)
         self._set(connection, append.run_id, status=status, worker="", error=error, pending=pending)
         if free or ending.has_failed:
-            statement = sa.text(
+            statement = sql(
                 "UPDATE swink_runs SET attempts = attempts - :free, fruitless = fruitless - :free, "
                 "failures = failures + :failed WHERE id = :id"
             )
@@ -515,7 +420,7 @@ class Store:
         self.write(lambda connection: self._hand_on(connection, "id = :id AND epoch = :epoch", id=run_id, epoch=epoch))
 
     def _hand_on(self, connection: sa.Connection, where: str, **values: Any) -> int:
-        statement = sa.text(
+        statement = sql(
             "UPDATE swink_runs SET status = CASE WHEN cancelled IS NULL THEN 'queued' ELSE 'cancelled' END, "
             f"epoch = epoch + 1, worker = '', due = 0, ticket = ticket + 1, updated = {self._now}, "
             "pending = CASE WHEN cancelled IS NULL THEN pending ELSE '[]' END "
@@ -532,7 +437,7 @@ class Store:
     # -- workers -----------------------------------------------------------------------------------------------
 
     def register(self, info: WorkerInfo, lease: float, lock: int) -> None:
-        statement = sa.text(
+        statement = sql(
             "INSERT INTO swink_workers (id, host, pid, slots, running, agents, beat, seen, lease, lock) VALUES "
             f"(:id, :host, :pid, :slots, 0, :agents, 0, {self._now}, :lease, :lock)"
         )
@@ -549,7 +454,7 @@ class Store:
 
     def beat(self, worker: str, running: int) -> bool:
         """Counts up for a worker. Whether it is still on the list."""
-        statement = sa.text(
+        statement = sql(
             f"UPDATE swink_workers SET beat = beat + 1, seen = {self._now}, running = :running WHERE id = :id "
             "RETURNING id"
         )
@@ -559,15 +464,18 @@ class Store:
 
     def fleet(self, worker: str) -> Fleet:
         def work(connection: sa.Connection) -> Fleet:
-            listed = connection.execute(sa.text("SELECT id, beat, lease, lock FROM swink_workers"))
+            listed = connection.execute(sql("SELECT id, beat, lease, lock FROM swink_workers"))
             members = tuple([Member(*row) for row in listed])
-            running = connection.execute(
-                sa.text("SELECT worker, id, cancelled IS NOT NULL FROM swink_runs WHERE status = 'running'")
-            ).all()
+            owners = connection.execute(sql("SELECT DISTINCT worker FROM swink_runs WHERE status = 'running'"))
+            own = sql(
+                "SELECT id, epoch, cancelled IS NOT NULL FROM swink_runs WHERE status = 'running' AND worker = :id"
+            )
+            runs = connection.execute(own, {"id": worker}).all()
             return Fleet(
                 members,
-                frozenset([row[0] for row in running]),
-                frozenset([row[1] for row in running if row[0] == worker and row[2]]),
+                frozenset(owners.scalars()),
+                {row[0]: int(row[1]) for row in runs},
+                frozenset([row[0] for row in runs if row[2]]),
                 self.time(connection),
             )
 
@@ -578,7 +486,7 @@ class Store:
 
         def work(connection: sa.Connection) -> int:
             count = self._hand_on(connection, "worker = :worker", worker=worker)
-            connection.execute(sa.text("DELETE FROM swink_workers WHERE id = :id"), {"id": worker})
+            connection.execute(sql("DELETE FROM swink_workers WHERE id = :id"), {"id": worker})
             return count
 
         count = self.write(work)
@@ -589,14 +497,14 @@ class Store:
 
     def stats(self) -> FleetStats:
         def work(connection: sa.Connection) -> FleetStats:
-            by_status = connection.execute(sa.text("SELECT status, count(*) FROM swink_runs GROUP BY status"))
+            by_status = connection.execute(sql("SELECT status, count(*) FROM swink_runs GROUP BY status"))
             counts = {str(row[0]): int(row[1]) for row in by_status}
             agents = connection.execute(
-                sa.text("SELECT agent, count(*) FROM swink_runs WHERE status = 'queued' GROUP BY agent")
+                sql("SELECT agent, count(*) FROM swink_runs WHERE status = 'queued' GROUP BY agent")
             )
-            since = connection.execute(sa.text(f"SELECT min(updated) FROM swink_runs WHERE {self._due}")).scalar()
+            since = connection.execute(sql(f"SELECT min(updated) FROM swink_runs WHERE {self._gate.due}")).scalar()
             now = self.time(connection)
-            workers = connection.execute(sa.text("SELECT * FROM swink_workers ORDER BY id")).mappings().all()
+            workers = connection.execute(sql("SELECT * FROM swink_workers ORDER BY id")).mappings().all()
             return FleetStats(
                 **{status: counts.get(status, 0) for status in STATUSES},
                 lag=0.0 if since is None else max(0, now - int(since)) / 1000,
@@ -617,7 +525,7 @@ class Store:
         return deleted
 
     def _prune_some(self, connection: sa.Connection, days: float) -> list[tuple[str, int]]:
-        statement = sa.text(
+        statement = sql(
             "SELECT id, ticket FROM swink_runs WHERE status IN ('done', 'failed', 'cancelled') "
             f"AND updated <= {self._now} - :age AND NOT EXISTS (SELECT 1 FROM swink_runs AS later WHERE "
             "later.after_id = swink_runs.id AND later.position = 0 AND later.status IN ('queued', 'running')) "
@@ -627,59 +535,13 @@ class Store:
         rows = [(str(row[0]), int(row[1])) for row in connection.execute(statement, values)]
         if rows:
             ids = {"ids": [run_id for run_id, _ in rows]}
-            connection.execute(_expanding(sa.text("DELETE FROM swink_records WHERE run IN :ids"), "ids"), ids)
-            connection.execute(_expanding(sa.text("DELETE FROM swink_runs WHERE id IN :ids"), "ids"), ids)
+            connection.execute(expanding(sql("DELETE FROM swink_records WHERE run IN :ids"), "ids"), ids)
+            connection.execute(expanding(sql("DELETE FROM swink_runs WHERE id IN :ids"), "ids"), ids)
         return rows
-
-
-class _Room:
-    """What the limits of the fleet still allow."""
-
-    def __init__(
-        self, entries: Mapping[str, AgentEntry], running: Counter[tuple[str, str]], started: Counter[str]
-    ) -> None:
-        self._entries = entries
-        self._by_key = running
-        self._by_agent: Counter[str] = Counter()
-        for (agent, _), count in running.items():
-            self._by_agent[agent] += count
-        self._started = started
-
-    def open_agents(self) -> list[str]:
-        return [name for name in self._entries if self._is_open(name)]
-
-    def _is_open(self, agent: str) -> bool:
-        entry = self._entries[agent]
-        if entry.limit is not None and self._by_agent[agent] >= entry.limit:
-            return False
-        return entry.rate is None or self._started[agent] < entry.rate[0]
-
-    def full_keys(self) -> dict[str, list[str]]:
-        full: dict[str, list[str]] = {}
-        for (agent, key), count in self._by_key.items():
-            most = self._entries[agent].limit_per_key
-            if most is not None and count >= most:
-                full.setdefault(agent, []).append(key)
-        return full
-
-    def take(self, agent: str, key: str) -> bool:
-        """Counts a run, if there is room for it."""
-        most = self._entries[agent].limit_per_key
-        if not self._is_open(agent) or (most is not None and self._by_key[agent, key] >= most):
-            return False
-        self._by_agent[agent] += 1
-        self._by_key[agent, key] += 1
-        self._started[agent] += 1
-        return True
 
 
 def cancelled_words(reason: str) -> str:
     return reason or "the run was cancelled"
-
-
-def _expanding(statement: sa.TextClause, *names: str) -> sa.TextClause:
-    expanding: list[sa.BindParameter[Any]] = [sa.bindparam(name, expanding=True) for name in names]
-    return statement.bindparams(*expanding)
 
 
 def _info(row: Mapping[str, Any]) -> RunInfo:

@@ -51,11 +51,11 @@ from .records import NO_USE, LabelAdded, NoteAdded, RecordEntry, SessionStarted,
 NEVER_RAN = "never ran: this tool call had not started when the program ended."
 RUNNING = (
     "outcome unknown: this tool call had started, and its result was not there yet when the session was read, while "
-    "somebody had it in use: the call may still be running, or have ended since."
+    "another process had it open: the call may still be running, or have ended since."
 )
 WAITING = (
-    "never ran: this tool call had not started when the session was read, while somebody had it in use: it may still "
-    "be about to."
+    "never ran: this tool call had not started when the session was read, while another process had it open: it may "
+    "still start."
 )
 
 

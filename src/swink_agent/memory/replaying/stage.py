@@ -380,7 +380,7 @@ class ReplayStage:
     ) -> AsyncIterator[AssistantMessageEvent]:
         """Streams the recorded replies, one for each turn."""
         if self._run is None or not self._is_asking:
-            text = "this is a replay: only the agent's own replies are on record, and nobody else's"
+            text = "this is a replay: only the agent's own replies are on record"
             yield StreamFailed(text, ErrorKind.INVALID_REQUEST)
             return
         self._is_asking = False

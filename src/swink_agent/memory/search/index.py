@@ -1,7 +1,7 @@
 """Full text search over all sessions of a store, with an index file beside them.
 
 The index is a cache. Every search first updates it, and reads only sessions whose logs have changed. If it is missing,
-damaged or of another version, the search creates it anew; if it cannot be written, the search uses an index in memory.
+damaged or of another version, the search creates it again; if it cannot be written, the search uses an index in memory.
 
 Owns the index file. `words` splits texts and queries; the session store finds and loads sessions.
 """

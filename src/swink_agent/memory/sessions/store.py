@@ -209,7 +209,7 @@ class SessionStore:
         same values.
 
         If a session's last use is in the future, the time when its log was written counts, and if that is in the future
-        too, the session comes last. So a clock that was once wrong does not change the order for ever.
+        too, the session comes last. So a clock that was once wrong does not change the order permanently.
 
         With a `limit`, the most recently written logs are read first, and only as many as necessary: a log is not
         written earlier than the last use that it records, unless a user set a file's time back.

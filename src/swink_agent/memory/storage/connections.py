@@ -76,7 +76,7 @@ class Database:
                 connection.close()
 
     def _reader(self) -> sqlite3.Connection:
-        """A connection that changes nothing. In a folder that cannot be written, SQLite must be told that nobody else
+        """A connection that changes nothing. In a folder that cannot be written, SQLite must be told that no one else
         writes, or it wants to create its other files there."""
         uri = self.path.as_uri()
         connection = self._connected(f"{uri}?mode=ro")

@@ -387,7 +387,7 @@ class _DatabaseLog:
             (*values, _now(), self._number),
         )
         if not changed.rowcount:
-            raise OSError("somebody deleted the session")
+            raise OSError("the session was deleted")
 
     def sync(self) -> None:
         self.push()
@@ -396,7 +396,7 @@ class _DatabaseLog:
         except FileNotFoundError:
             is_there = False
         if not is_there:
-            raise OSError("somebody deleted the file")  # nothing could ever be read from it
+            raise OSError("the file was deleted")  # nothing could ever be read from it
 
     def empty(self) -> None:
         """Nothing changes before the next push: then it is one step."""
@@ -474,7 +474,7 @@ def _delete_rows(connection: sqlite3.Connection, number: int) -> None:
 
 
 def _truncate_wal(connection: sqlite3.Connection) -> None:
-    """Empties the file in which SQLite keeps the last transactions, if nobody reads from it."""
+    """Empties the file in which SQLite keeps the last transactions, if no process reads from it."""
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 

@@ -244,7 +244,7 @@ class _FileLog:
     def sync(self) -> None:
         self._files.sync(self._descriptor)
         if os.fstat(self._descriptor).st_nlink == 0:
-            raise OSError("somebody deleted the file")  # nothing could ever be read from it
+            raise OSError("the file was deleted")  # nothing could ever be read from it
         for folder in self._new_names:
             self._files.sync_folder(folder)
         self._new_names = ()
@@ -316,7 +316,7 @@ class _FileLog:
         try:
             new = files.open(copy, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
             if not files.lock(new):
-                raise OSError("somebody else has locked the mended copy")
+                raise OSError("another process has locked the mended copy")
             files.write_all(new, b"\n".join(lines) + b"\n")
             files.sync(new)
             files.replace(copy, path)
@@ -407,7 +407,7 @@ def _new_file(path: Path, files: FileOperations) -> int:
         descriptor = files.open(path, os.O_RDWR | os.O_APPEND)
     try:
         if not files.lock(descriptor) or os.fstat(descriptor).st_size or not _is_still(path, descriptor):
-            raise FileExistsError("somebody else made it in the meantime")
+            raise FileExistsError("another process created it in the meantime")
     except BaseException:
         close_quietly(files, descriptor)
         raise
@@ -471,14 +471,14 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Raises `SessionError` for a file that somebody else put there: one without a record, and without a name as we
+    """Raises `SessionError` for a file that this library did not write: one without a record, and without a name as we
     give them. What is left of a session has one or the other. And `OSError`."""
     if _OWN_ID.fullmatch(path.stem):
         return
     data = path.read_bytes()
     if not read_records(data).records:
         raise SessionError(
-            f"{path} is not a session: {instead_of_records(data)}. It stays; delete it yourself if nobody needs it: "
+            f"{path} is not a session: {instead_of_records(data)}. It stays; delete it yourself if no one needs it: "
             f"rm {shlex.quote(str(path))}",
             path=str(path),
         )

@@ -281,7 +281,7 @@ class Budget:
         return None
 
     def _most(self, model: ModelSpec, tokens: int, output: int | None) -> tuple[float | None, int]:
-        """The highest cost and output; the output is assumed if the table has none. A failing table knows nothing."""
+        """The highest cost and output; the output is assumed if the table has none, or fails."""
         try:
             cost, assumed = self._worst_case(model, tokens, output)
             if assumed is None and output is None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 
 from .._protected import PLACEHOLDER_STAMP
 from ..errors import UnfitFolder
+from ..kernel.calls import open_without_links
 from ..profile import DEFAULT_PROTECTED, HOME_PROTECTED
 
 _TRIES = 50
@@ -121,7 +122,9 @@ def place(root: str, path: str) -> Placeholder | None:
 def _open_parent(root: str, path: str) -> int:
     """Opens the folder of the path, from the root and without following a link."""
     try:
-        current = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        current = open_without_links(root)
+        with _closing(current):
+            current = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=current)
         for part in path[len(root) + 1 :].split(os.path.sep)[:-1]:
             with _closing(current):
                 current = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from swink_agent.sandbox.kernel.headcount import children_of
 
@@ -20,6 +22,7 @@ _MEMINFO = re.compile(rb"MemTotal: +(\d+) kB\n.*?MemAvailable: +(\d+) kB", re.DO
 _PROPORTIONAL = re.compile(rb"^Pss: +(\d+) kB", re.MULTILINE)
 _OF_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _FIRST_TO_GO = b"500"
+_LEAST_FILES = 10_000
 _UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
@@ -29,7 +32,7 @@ class Usage:
     def __init__(self, root: int, *, memory: int | None, disk: int | None, folders: Iterable[str] = ()) -> None:
         """`memory`: bytes that they may use together. `disk`: bytes that stay free on the disks of these folders.
 
-        If less than twice that is free already, half of what is free stays.
+        If less than twice that is free already, half of what is free stays. Room for 10,000 more files stays too.
         """
         self._root = root
         self._memory = memory
@@ -48,9 +51,11 @@ class Usage:
         if now >= self._disk_at:
             self._disk_at = now + _DISK_AGAIN
             for folder, least in self._disks.items():
-                free = _free(folder)
-                if free is not None and free < least:
-                    return f"less than {_shown(least)} was left on the disk of {folder}"
+                left = _left(folder)
+                if left is not None and left.size < least.size:
+                    return f"less than {_shown(least.size)} was left on the disk of {folder}"
+                if left is not None and left.files < least.files:
+                    return f"fewer than {least.files:,} more files fit on the disk of {folder}"
         return ""
 
     def _is_used(self, most: int) -> bool:
@@ -132,24 +137,33 @@ def _proportional(pid: int) -> int:
     return 1024 * int(found[1]) if found is not None else _resident(pid)
 
 
-def _disks(folders: Iterable[str], least: int) -> dict[str, int]:
-    """A folder on each disk, and the bytes that stay free there."""
-    found: dict[int, tuple[str, int]] = {}
+class _Left(NamedTuple):
+    """What is left of a disk: bytes, and the number of files that can still be made; much, where none is counted."""
+
+    size: int
+    files: int
+
+
+def _disks(folders: Iterable[str], least: int) -> dict[str, _Left]:
+    """A folder on each disk, and what stays free there."""
+    found: dict[int, tuple[str, _Left]] = {}
     for folder in folders:
         with suppress(OSError):
             device = os.stat(folder).st_dev
-            free = _free(folder)
-            if device not in found and free is not None:
-                found[device] = (folder, min(least, free // 2))
+            left = _left(folder)
+            if device not in found and left is not None:
+                found[device] = (folder, _Left(min(least, left.size // 2), min(_LEAST_FILES, left.files // 2)))
     return dict(found.values())
 
 
-def _free(folder: str) -> int | None:
+def _left(folder: str) -> _Left | None:
     try:
         disk = os.statvfs(folder)
     except OSError:
         return None
-    return disk.f_bavail * disk.f_frsize if disk.f_blocks else None
+    if not disk.f_blocks:
+        return None
+    return _Left(disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else sys.maxsize)
 
 
 def _shown(size: int) -> str:

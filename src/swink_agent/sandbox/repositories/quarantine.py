@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PASSED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_NUMBERED = 100
 _ASIDE = re.compile(r"\.swink-[0-9a-f]+$")
@@ -34,10 +35,14 @@ class OpenFolder:
     """
 
     def __init__(self, root: str, path: str) -> None:
-        self._descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        for part in os.path.relpath(path, root).split(os.path.sep):
+        # A root is real, but may be in a folder that another command writes, and be replaced by a link. Only Linux
+        # opens folders above it that this user may enter and not read.
+        top, above = (os.path.sep, root) if hasattr(os, "O_PATH") else (root, "")
+        parts = [*filter(None, above.split(os.path.sep)), *os.path.relpath(path, root).split(os.path.sep)]
+        self._descriptor = os.open(top, _PASSED & ~os.O_NOFOLLOW)
+        for number, part in enumerate(parts, 1):
             try:
-                inner = os.open(part, _FOLDER, dir_fd=self._descriptor)
+                inner = os.open(part, _FOLDER if number == len(parts) else _PASSED, dir_fd=self._descriptor)
             finally:
                 os.close(self._descriptor)
             self._descriptor = inner

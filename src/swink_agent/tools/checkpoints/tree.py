@@ -72,12 +72,11 @@ def hash_of(data: bytes) -> str:
 
 @contextmanager
 def opened_root(root: str | os.PathLike[str]) -> Generator[int]:
-    """The folder, open. Raises `OSError`."""
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    """The folder, open: a real path, which no link has taken the place of. Raises `OSError`."""
+    from swink_agent.sandbox.repositories.quarantine import OpenFolder  # on use
+
+    with OpenFolder(os.fspath(root), os.fspath(root)) as folder:
+        yield folder.descriptor
 
 
 def entry_at(folder: int, name: bytes, most_file: int) -> Entry | None:

@@ -32,15 +32,18 @@ _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _HIDDEN = re.compile(r"[\s/]hidden(?![^\s/=])")
 
 
-async def as_markdown(html: str, url: str) -> str | None:
-    """The page as Markdown with absolute links; `None` if it took too long or failed."""
+async def as_markdown(html: str, url: str) -> tuple[str, bool] | None:
+    """The page as Markdown with absolute links, and whether that is all; `None` if it took too long or failed."""
     command = [sys.executable, "-I", html_process.__file__, url]
     data = html.encode(errors="replace")
     try:
         done = await asyncio.to_thread(run_program, command, timeout=SECONDS, given=data, environ={"PYTHONUTF8": "1"})
     except (OSError, subprocess.TimeoutExpired):  # it also fails where commands could have changed the interpreter
         return None
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+    if done.returncode != 0:
+        return None
+    most = html_process.MOST_MARKDOWN
+    return done.stdout[:most].decode(errors="ignore"), len(done.stdout) <= most
 
 
 def plain_text(html: str) -> str:
@@ -83,15 +86,17 @@ class _TagEnds:
     def __init__(self, html: str) -> None:
         self._html = html
         self._quotes = "\"'"
+        self._stops = re.compile(r"[>\"']")
 
     def after(self, place: int) -> int:
         """The place of the `>`, or -1."""
-        while found := re.compile(f"[>{self._quotes}]").search(self._html, place):
+        while found := self._stops.search(self._html, place):
             if found[0] == ">":
                 return found.start()
             closed = self._html.find(found[0], found.end())
             if closed < 0:
                 self._quotes = self._quotes.replace(found[0], "")
+                self._stops = re.compile(f"[>{self._quotes}]")
             place = found.end() if closed < 0 else closed + 1
         return -1
 

@@ -8,6 +8,8 @@ import sys
 
 _MOST_MEMORY = 1024 * 1024 * 1024
 _MOST_SECONDS = 6
+MOST_MARKDOWN = 8 * 1024 * 1024
+"""Bytes that are written at most: with long addresses, links alone make gigabytes of a small page."""
 
 
 def convert_page() -> None:
@@ -26,7 +28,7 @@ def convert_page() -> None:
         exclude_selectors=["script", "style", "template", "noscript", "[hidden]"],
     )
     result = convert(sys.stdin.buffer.read().decode(errors="replace"), options)
-    sys.stdout.buffer.write((result.content or "").encode(errors="replace"))
+    sys.stdout.buffer.write((result.content or "").encode(errors="replace")[: MOST_MARKDOWN + 1])
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from swink_agent.approvals.web_hosts import WebPlace, read_url
 from swink_agent.core.errors import ToolError
 from swink_agent.core.extras import require
 from swink_agent.core.media import kind_of
+from swink_agent.core.secrets.beginning import masked_beginning
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.core.tool import AgentToolResult, ToolContext
@@ -36,8 +37,6 @@ _MARK = re.compile(
     r"[<\u2039\u2329\u276e\u27e8\u3008](?=[\s\\/\u2044\u2215\ufe0e\ufe0f]*web\\?_content)", re.IGNORECASE
 )
 """What begins one of our marks, or looks like it."""
-_PIECE = 64 * 1024
-"""Characters that are masked at once."""
 _KEPT = frozenset("\n\t")
 
 
@@ -115,11 +114,11 @@ async def _shown(answer: Answer, offset: int, redactor: Redactor) -> AgentToolRe
             f"{answer.url} is of the type {kind or 'unknown'} ({size}), which web_fetch cannot show", details
         )
     text = decoded(answer.body, answer.charset, is_html=is_html)
-    markdown = await as_markdown(text, answer.url) if is_html else None
+    markdown = await as_markdown(text, answer.url) if is_html else (text, True)
 
     def part() -> tuple[str, str]:
-        plain = plain_text(text) if is_html and markdown is None else text
-        return _part(_visible(plain if markdown is None else markdown), offset, answer.is_whole, redactor)
+        plain, is_all = markdown or (plain_text(text), True)
+        return _part(_visible(plain), offset, answer.is_whole and is_all, redactor)
 
     shown, note = await asyncio.to_thread(part)  # a hostile page takes seconds, in which the run must go on
     marked = "\n".join(
@@ -138,21 +137,13 @@ async def _shown(answer: Answer, offset: int, redactor: Redactor) -> AgentToolRe
 
 def _part(text: str, offset: int, is_whole: bool, redactor: Redactor) -> tuple[str, str]:
     """The masked part from an offset on, in bytes, and the note how to read on. What follows it is not masked."""
-    masking = redactor.stream()
-    data = bytearray()
-    place = 0
-    while place < len(text) and len(data) < offset + _AT_A_TIME:
-        data += masking.feed(text[place : place + _PIECE]).encode()
-        place += _PIECE
-    if place >= len(text):
-        data += masking.finish().encode()
-    if offset and offset >= len(data):
-        raise ToolError(f"offset is {offset:,}, and the page has {len(data):,} bytes: read it with a smaller one")
-    masked = bytes(data)
+    masked, rest = masked_beginning(redactor, text, offset + _AT_A_TIME)
+    if offset and offset >= len(masked):
+        raise ToolError(f"offset is {offset:,}, and the page has {len(masked):,} bytes: read it with a smaller one")
     start = cut_bytes(masked, offset)
     end = cut_bytes(masked, min(len(masked), start + _AT_A_TIME))
-    left = len(masked) - end + len(text[place:].encode())
-    notes = [] if is_whole else [f"[the page is larger than {MOST_BYTES >> 20} MiB: only its beginning was fetched]"]
+    left = len(masked) - end + len(rest.encode())
+    notes = [] if is_whole else [f"[the page is larger than {MOST_BYTES >> 20} MiB: only its beginning can be read]"]
     if left:
         notes.append(f"[{left:,} bytes more; read on with offset={end}]")
     return masked[start:end].decode() or "(nothing)", "\n".join(notes)

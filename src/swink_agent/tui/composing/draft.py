@@ -8,7 +8,7 @@ such character, a token: a code point of a private range that cannot be typed, w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -80,6 +80,10 @@ class Draft:
         self._undone: list[_State] = []
         self._done: list[_State] = []
         self._is_typing = False
+        self._is_grouped = False
+        """Whether changes are joined to one undo step."""
+        self._has_step = False
+        """Whether the group has its undo step."""
         self._count = 0
 
     # -- what it holds -----------------------------------------------------------------------------------------
@@ -134,8 +138,7 @@ class Draft:
 
     def insert_token(self, kind: Literal["paste", "image"], label: str, content: str) -> None:
         """Puts a token at the cursor; `#` in its label becomes its number."""
-        self._count += 1
-        character = chr(_FIRST_TOKEN + (self._count - 1) % (_LAST_TOKEN - _FIRST_TOKEN))
+        character = self._new_character()
         token = Token(kind, label.replace("#", f"#{self._count}"), content)
         span = self.selection or (self.cursor, self.cursor)
         self._replace(*span, character, tokens={**self.tokens, character: token})
@@ -229,6 +232,41 @@ class Draft:
         self._replace(*span, self._killed, tokens={**self.tokens, **self._killed_tokens})
         return True
 
+    def cut(self, start: int, end: int) -> tuple[str, dict[str, Token]]:
+        """Deletes a part, and returns it with its tokens for `put`. It can be brought back like a deleted line."""
+        taken = self.copied(start, end)
+        if start < end:
+            self._keep(start, end)
+            self._replace(start, end, "")
+        return taken
+
+    def copied(self, start: int, end: int) -> tuple[str, dict[str, Token]]:
+        """A part of the text, with its tokens for `put`."""
+        text = self.text[start:end]
+        return text, {part: self.tokens[part] for part in text if part in self.tokens}
+
+    def put(self, place: int, text: str, tokens: Mapping[str, Token]) -> None:
+        """Inserts a part that was cut or copied, also from another draft. Its tokens get characters of their own."""
+        known = dict(self.tokens)
+        parts: list[str] = []
+        for part in text:
+            if (token := tokens.get(part)) is not None:
+                part = self._new_character()
+                known[part] = token
+            parts.append(part if part in known or not _RESERVED.match(part) else "\ufffd")
+        self._replace(place, place, "".join(parts), tokens=known)
+
+    def _new_character(self) -> str:
+        self._count += 1
+        return chr(_FIRST_TOKEN + (self._count - 1) % (_LAST_TOKEN - _FIRST_TOKEN))
+
+    def begin_group(self) -> None:
+        """Joins all changes to one undo step, until `end_group`."""
+        self._is_grouped, self._has_step, self._is_typing = True, False, False
+
+    def end_group(self) -> None:
+        self._is_grouped = self._has_step = self._is_typing = False
+
     def _delete(self, other: int, *, is_kept: bool = False) -> None:
         start, end = self.selection or (min(self.cursor, other), max(self.cursor, other))
         if start < end:
@@ -274,11 +312,14 @@ class Draft:
             return False
         target.append(_State(self.text, self.cursor, self.tokens))
         self.text, self.cursor, self.tokens = source.pop()
-        self.anchor, self._is_typing, self.is_start_typed = None, False, False
+        self.anchor, self._is_typing, self.is_start_typed, self._has_step = None, False, False, False
         return True
 
     def _remember(self) -> None:
         self._undone.clear()
+        if self._is_grouped and self._has_step:
+            return
+        self._has_step = True
         self._done.append(_State(self.text, self.cursor, self.tokens))
         held = 0
         for number, state in enumerate(reversed(self._done)):

@@ -16,7 +16,7 @@ from .diffs import Change
 from .highlighting import Highlighter, family_of_path
 from .line import Line, Span, plain
 from .safe import safe, safe_row
-from .wrapping import chopped
+from .wrapping import Flow, chopped
 
 _MOST_KEPT = 400
 _LONGEST_KEPT = 2000
@@ -116,9 +116,10 @@ def checklist_lines(items: Sequence[TodoItem], width: int) -> list[Line]:
     rows: list[Line] = []
     for item in items:
         role = {"done": "dim", "in_progress": "tool.name"}.get(item.status, "tool.output")
-        text = f"{SIGNS[item.status]} {safe_row(item.text)}"
-        for number, row in enumerate(chopped((Span(text, role),), width)):
-            rows.append(Line(row, plain(row), "" if number else None))
+        flow = Flow(max(width - 4, 4))
+        for number, row in enumerate([*flow.add([Span(safe_row(item.text), role)]), *flow.end()]):
+            sign = Span("    " if number else f"{SIGNS[item.status]} ", role)
+            rows.append(Line((sign, *row), None, " " if number else None, 4 if number else 0))
     return rows
 
 

@@ -7,7 +7,7 @@ choosing a completion. It posts prompts as messages and runs nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -23,6 +23,7 @@ from ..composing.completer import Completer, Completion, TypedWord
 from ..composing.draft import Draft, plain_text
 from ..composing.pasting import folded_label, image_files, image_label, may_name_images
 from ..composing.prompt_history import HistorySearch, HistoryWalk, PromptHistory
+from ..composing.vim import Vim
 from .completion_list import CompletionList
 from .draft_view import DraftView
 
@@ -83,8 +84,19 @@ class Composer(Vertical):
     class ClipboardWanted(Message):
         """The user pressed Ctrl+V to paste the picture or the text on the clipboard."""
 
-    def __init__(self, *, history: PromptHistory, completer: Completer, keys: KeyMap | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        history: PromptHistory,
+        completer: Completer,
+        keys: KeyMap | None = None,
+        vim: Vim | None = None,
+        on_vim: Callable[[], None] | None = None,
+    ) -> None:
+        """`vim` gives the input the keys of vim; `on_vim` is called when its mode has changed."""
         super().__init__()
+        self._vim = vim
+        self._on_vim = on_vim
         self._keys = KeyMap() if keys is None else keys
         self.chips = 0
         """The number of queued messages, which the user can take back."""
@@ -136,12 +148,19 @@ class Composer(Vertical):
 
     @property
     def takes_escape(self) -> bool:
-        """Whether Escape would close the completions or the history search."""
-        return self._list.is_open or self._search is not None
+        """Whether Escape would close the completions or the history search, or is a key of vim here."""
+        is_vims = self._vim is not None and self._vim.takes_escape
+        return is_vims or self._list.is_open or self._search is not None
+
+    @property
+    def vim_mode(self) -> str:
+        """The mode of the keys of vim; empty without them."""
+        return "" if self._vim is None else self._vim.mode
 
     def takes_raw(self, key: str) -> bool:
         """Whether the completions or the history search need the key as it is, whatever the user bound it to."""
-        return self._search is not None or (self._list.is_open and key in _CHOOSING)
+        is_redo = self.vim_mode == "NORMAL" and key == "ctrl+r"
+        return is_redo or self._search is not None or (self._list.is_open and key in _CHOOSING)
 
     def _room_for_list(self) -> int:
         """Returns the rows of the window without the draft, its frame, the status bar and one row of conversation."""
@@ -248,6 +267,8 @@ class Composer(Vertical):
         if self._search is not None:
             return self._search_key(event)
         key = event.key
+        if self._vim is not None and self._vim_key(self._vim, event):
+            return True
         if self._list.is_open and self._choice_key(key):
             return True
         if key == "enter":
@@ -274,6 +295,24 @@ class Composer(Vertical):
             return False
         return True
 
+    def _vim_changed(self) -> None:
+        if self._on_vim is not None:
+            self._on_vim()
+
+    def _vim_key(self, vim: Vim, event: events.Key) -> bool:
+        """Gives a key to vim; returns whether it was one of its keys."""
+        mode = vim.mode
+        taken = vim.press(event.key, event.character if event.is_printable else None, self._view.draft)
+        if taken in ("up", "down"):
+            (self._up if taken == "up" else self._down)(taken)
+            vim.clamp(self._view.draft)
+            self._view.update()
+        elif taken == "done":
+            self._view.changed()
+        if vim.mode != mode:
+            self._vim_changed()
+        return taken != "pass"
+
     def _send(self, kind: type[Submitted]) -> None:
         text, images = self._view.draft.sent()
         text = text.strip("\n").rstrip()
@@ -283,6 +322,9 @@ class Composer(Vertical):
         may_be_command = not draft.begins_with_token and (draft.is_start_typed or self._view.is_start_in_sight)
         self._history.add(text)
         draft.clear()
+        if self._vim is not None:
+            self._vim.reset()
+            self._vim_changed()
         self._walk = self._saved_draft = None
         self._view.changed()
         self.post_message(kind(text, images, may_be_command=may_be_command))
@@ -333,6 +375,8 @@ class Composer(Vertical):
         """Replaces the draft and closes the completions."""
         if not keeps_walk:
             self._walk = self._saved_draft = None
+        if self._vim is not None:
+            self._vim.drop(self._view.draft)
         self._view.draft = draft
         self._walked = draft.text
         self._close_list(remember=True)
@@ -392,7 +436,8 @@ class Composer(Vertical):
 
     def _complete(self, *, is_asked: bool = False) -> None:
         draft = self._view.draft
-        wanted = None if draft.selection else self._completer.wanted(draft.text, draft.cursor)
+        is_moving = self.vim_mode not in ("", "INSERT")
+        wanted = None if draft.selection or is_moving else self._completer.wanted(draft.text, draft.cursor)
         if wanted is None:
             self._closed_at = None
             self._close_list()
@@ -467,6 +512,8 @@ class Composer(Vertical):
 
     async def _paste(self, text: str) -> None:
         self._end_search()
+        if self._vim is not None:
+            self._vim.leave_visual(self._view.draft)
         text = plain_text(text)  # most terminals paste line ends as carriage returns
         if may_name_images(text):
             try:

@@ -37,7 +37,8 @@ async def info(asked: Asked) -> web.StreamResponse:
     from swink_agent import __version__
 
     site = asked.site
-    return answered(Info(version=__version__, folder=site.folder, model=site.model))
+    model = await asyncio.to_thread(site.model)
+    return answered(Info(version=__version__, folder=site.folder, model=model))
 
 
 async def models(asked: Asked) -> web.StreamResponse:

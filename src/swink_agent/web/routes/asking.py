@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 from aiohttp import web
 
+from swink_agent.core.values.decoders import converted
+
 from ..problems import Problem, invalid
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class Asked:
         self.site = site
         self.request = request
         self.by = by
-        """Who asks, as `authorize` named them."""
+        """The person who asks, as `authorize` named them."""
         self.query = query
         self.body = body
 
@@ -81,7 +83,7 @@ def read_query(request: web.Request, kind: type[Any] | None) -> Any:
     if kind is None:
         return None
     try:
-        return msgspec.convert(dict(given), kind, strict=False)
+        return converted(dict(given), kind, strict=False)
     except msgspec.ValidationError as error:
         raise invalid(str(error)) from None
 
@@ -98,7 +100,7 @@ async def read_body(request: web.Request, kind: type[Any]) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Problem(400, "not_json", "the body is not JSON") from None
     try:
-        return msgspec.convert(parsed, kind)
+        return converted(parsed, kind)
     except msgspec.ValidationError as error:
         raise invalid(str(error)) from None
     except RecursionError:

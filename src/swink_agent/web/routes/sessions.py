@@ -88,7 +88,7 @@ class SessionState(msgspec.Struct, frozen=True):
     fill: float
     """The used part of the model's window, from 0 to 1."""
     chosen: str
-    """The model that is asked next, if it was chosen here."""
+    """The model that is asked next, if it is known already."""
     thinking: str
 
 
@@ -169,7 +169,10 @@ async def described(asked: Asked, session_id: str) -> dict[str, Any]:
     site = asked.site
     loaded = await asyncio.to_thread(site.histories.load, session_id)
     room = site.rooms.find(session_id) or site.rooms.of(session_id)
-    state = room.state
+    state, model = room.state, loaded.info.model
+    if room.talk is None and model is not None:  # what it goes on with, unless something else was chosen
+        chosen, thinking = room.model or str(model), room.thinking or str(model.thinking_level)
+        state = msgspec.structs.replace(state, model=chosen, thinking=thinking)
     more = SessionState(
         state=state.state,
         position=room.log.position,

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from swink_agent.app.agent.prompt_commands import PromptCommand
+    from swink_agent.app.trust.trust import Project
 
     from ..conversation import Conversation
 
-__all__ = ["COMMANDS", "Command", "command_in", "commands", "is_command", "run_command"]
+__all__ = ["COMMANDS", "Command", "command_in", "commands", "is_command", "own_commands", "run_command"]
 
-_COMMAND = re.compile(r"([/#][A-Za-z][A-Za-z-]*)(?:[ \t]+(.*))?", re.DOTALL)
+_COMMAND = re.compile(r"(#[A-Za-z][A-Za-z-]*|/[A-Za-z][A-Za-z0-9-]*)(?:[ \t]+(.*))?", re.DOTALL)
 
 
 class Command(NamedTuple):
@@ -71,6 +72,15 @@ COMMANDS = (
 commands = COMMANDS
 _BY_NAME = {command.name: command for command in COMMANDS}
 _OTHER_SIGN = {"/": "#", "#": "/"}
+
+
+def own_commands(project: Project | None) -> list[Command]:
+    """The commands of the user's own and of the trusted project, for help and completion."""
+    from swink_agent.app.agent.prompt_commands import prompt_commands
+    from swink_agent.rendering.escaping import safe_line
+
+    own = [(f"/{name}", command) for name, command in prompt_commands(project).items()]
+    return [Command(name, "[words]", safe_line(one.description), "") for name, one in own if name not in _BY_NAME]
 
 
 def command_in(text: str) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
 
-_CHOICES = (("restart", "start it anew"), ("no", "leave it"))
+_CHOICES = (("restart", "restart it"), ("no", "leave it"))
 _STATES = {
     "waiting": "starts with the next prompt",
     "starting": "is starting",
@@ -27,20 +27,21 @@ _SHOWN_TOOLS = 60
 
 
 async def show_servers(conversation: Conversation, rest: str) -> None:
-    """`/mcp [restart NAME]`: lists the servers, with their tools beside them, and starts one anew."""
-    servers = None if conversation.opened is None else conversation.opened.made.servers
-    if servers is None:
+    """`/mcp [restart NAME]`: lists the servers, with their tools beside them, and restarts one."""
+    opened = conversation.opened
+    servers = None if opened is None else opened.made.servers
+    if opened is None or servers is None:
         conversation.notice("no MCP server is in use: [mcp.servers.NAME] in the settings names one")
         return
     word, _, name = rest.partition(" ")
     if word and word != "restart":
-        raise UsageProblem("/mcp shows the servers, and /mcp restart NAME starts one anew")
+        raise UsageProblem("/mcp shows the servers, and /mcp restart NAME restarts one")
     if not word:
         found = {item.name: item for item in servers.statuses()}
         items = [PickItem(item.name, item.name, _summary(item)) for item in found.values()]
 
         async def preview(key: str) -> Sequence[PreviewLine]:
-            return _lines(found[key])
+            return _lines(opened.redactor.redact_value(found[key]))
 
         picked = await conversation.front.pick("MCP servers", items, preview)
         if picked is None:
@@ -58,7 +59,7 @@ async def _restart(conversation: Conversation, servers: McpServers, name: str) -
         conversation.notice(str(error), "error")
         return
     status = next(item for item in servers.statuses() if item.name == name)
-    conversation.notice(f"the MCP server {name} was started anew: {_summary(status)}")
+    conversation.notice(f"the MCP server {name} was restarted: {_summary(status)}")
 
 
 def _summary(item: ServerStatus) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from swink_agent.app.agent.standard import turn_limit
@@ -14,7 +15,7 @@ from swink_agent.app.settings.settings import set_value, settings_file
 from swink_agent.rendering.checklist import checklist, counted
 
 from ..front import PickItem
-from . import COMMANDS
+from . import COMMANDS, Command, own_commands
 
 if TYPE_CHECKING:
     from ..conversation import Conversation
@@ -25,9 +26,14 @@ _THEMES = ("dark", "light", "contrast", "plain")
 
 async def show_help(conversation: Conversation, rest: str) -> None:
     """`#help`: shows keys and commands."""
-    names = [(f"{command.name} {command.usage}".strip(), command.help) for command in COMMANDS]
-    parts = [("Keys", conversation.front.keys), ("Commands", names)]
+    own = await asyncio.to_thread(own_commands, conversation.opening.project)
+    parts = [("Keys", conversation.front.keys), ("Commands", _named(COMMANDS))]
+    parts += [("Commands of your own", _named(own))] if own else []
     conversation.view.show_help(["\n".join([title, *_rows(rows, _WIDEST_NAME)]) for title, rows in parts])
+
+
+def _named(commands: Iterable[Command]) -> list[tuple[str, str]]:
+    return [(f"{command.name} {command.usage}".strip(), command.help) for command in commands]
 
 
 async def show_bindings(conversation: Conversation, rest: str) -> None:

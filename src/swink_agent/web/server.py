@@ -1,7 +1,7 @@
 """The server as an aiohttp application: checks, routes and pages around a `Site`.
 
 Owns the order in which a request is checked and how every error is answered. `app` is for applications with agents of
-their own, `standard_app` for `swink web`.
+their own, `application` for any site.
 """
 
 from __future__ import annotations
@@ -160,8 +160,14 @@ async def _answer(site: Site, request: web.Request, handler: _Handler) -> web.St
         raise Problem(401, "token", "the token in this address is wrong: use the one that `swink web` printed last")
     access.check_token(request, is_keyed=bool(access.key) and path.startswith(f"{access.prefix}/"))
     if request.method in CHANGING:  # what was begun is done, although the client may leave
-        return await asyncio.shield(asyncio.ensure_future(handler(request)))
+        return await _to_its_end(handler(request))
     return await handler(request)
+
+
+async def _to_its_end(work: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda done: None if done.cancelled() else done.exception())  # nobody may be left to see it
+    return await asyncio.shield(task)
 
 
 def _is(request: web.Request, mark: str) -> bool:

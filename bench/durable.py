@@ -1,0 +1,310 @@
+"""What durable runs cost: a turn, runs per second, a takeover, evaluation, and runs that wait.
+
+    python -m bench.durable [--quick] [--postgres URL] [--cases N] [--waiting N]
+
+The store is an SQLite file in a temporary folder, and the database at URL too if one is given. Workers are processes.
+Times are wall time, unless a row says CPU. `--cases 100000` and `--waiting 100000` are the sizes of the guide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from swink_agent import Agent, Approve, AssistantMessage, Defer, tool
+from swink_agent.durable import Durable
+from swink_agent.evals import EvalCase, EvalRunner, EvalSet
+from swink_agent.evals.cases.cases import ResponseCriteria
+from swink_agent.memory import JsonlSessionStore
+from swink_agent.testing import call, scripted, text
+
+from .__main__ import print_table
+
+TURNS = 5
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+@tool(requires_approval=True)
+async def pay(amount: int) -> str:
+    """Pays."""
+    return "paid"
+
+
+def replies(count: int) -> Any:
+    """A model whose next reply depends on the history alone: `count` calls, then a text."""
+
+    def stream(model: Any, context: Any, options: Any, cancel: Any) -> Any:
+        said = sum(isinstance(message, AssistantMessage) for message in context.messages)
+        reply = call("add", a=said, b=1) if said < count else text("done")
+        return scripted(reply)(model, context, options, cancel)
+
+    return stream
+
+
+def make_durable(url: str) -> Durable:
+    durable = Durable(url)
+
+    @durable.agent("five")
+    def five() -> Agent:
+        return Agent("test:model", tools=[add], stream_fn=replies(TURNS - 1))
+
+    @durable.agent("waits")
+    def waits() -> Agent:
+        def stream(model: Any, context: Any, options: Any, cancel: Any) -> Any:
+            is_first = not any(isinstance(message, AssistantMessage) for message in context.messages)
+            return scripted(call("pay", amount=1) if is_first else text("done"))(model, context, options, cancel)
+
+        return Agent("test:model", tools=[pay], stream_fn=stream, approve=lambda _: Defer())
+
+    @durable.agent("hangs")
+    def hangs() -> Agent:
+        @tool
+        async def wait() -> str:
+            """Waits."""
+            await asyncio.sleep(3600)
+            return ""
+
+        def stream(model: Any, context: Any, options: Any, cancel: Any) -> Any:
+            is_first = not any(isinstance(message, AssistantMessage) for message in context.messages)
+            return scripted(call("wait") if is_first else text("done"))(model, context, options, cancel)
+
+        return Agent("test:model", tools=[wait], stream_fn=stream)
+
+    durable.evaluation("sums")(make_subject)
+    return durable
+
+
+def make_subject(case: EvalCase, folder: Path) -> Agent:
+    return Agent("test:model", stream_fn=scripted(text("5")))
+
+
+class Workers:
+    """Processes with a worker each."""
+
+    def __init__(self, url: str, count: int) -> None:
+        command = [sys.executable, "-m", "bench.durable", "--serve", url]
+        self.processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(count)]
+        for process in self.processes:
+            assert process.stderr is not None
+            assert "serves" in process.stderr.readline()
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            process.communicate(timeout=60)
+
+
+async def serve(url: str) -> None:
+    durable = make_durable(url)
+    worker = durable.worker(poll=0.2)
+    async with worker:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, worker.drain)
+        print(f"{worker.id} serves", file=sys.stderr, flush=True)
+        await worker.wait()
+    await durable.close()
+
+
+async def turn_cost(url: str, folder: Path, repeats: int) -> tuple[float, float]:
+    """CPU milliseconds of a turn with a tool call: in a durable run, and with a session file on the same disk."""
+    store = JsonlSessionStore(folder / "sessions")
+
+    async def session(turns: int) -> float:
+        agent = Agent("test:model", tools=[add], stream_fn=replies(turns - 1))
+        with store.create() as made:
+            made.attach(agent)
+            start = time.process_time()
+            await agent.prompt("go")
+            return time.process_time() - start
+
+    async with Durable(url) as durable:
+        for turns in (2, 42):
+            durable.agent(f"turns{turns}")(
+                lambda turns=turns: Agent("test:model", tools=[add], stream_fn=replies(turns - 1))
+            )
+
+        async def run(turns: int) -> float:
+            start = time.process_time()
+            await (await durable.submit(f"turns{turns}", "go")).result()
+            return time.process_time() - start
+
+        async with durable.worker(poll=30):
+            ours = [(await run(42), await run(2)) for _ in range(repeats)]
+    plain = [(await session(42), await session(2)) for _ in range(repeats)]
+
+    def least(costs: list[tuple[float, float]]) -> float:
+        return (min(long for long, _ in costs) - min(short for _, short in costs)) / 40 * 1000
+
+    return least(ours), least(plain)
+
+
+async def rate(url: str, workers: int, runs: int) -> float:
+    """Runs of five turns per second."""
+    async with make_durable(url) as durable:
+        fleet = await asyncio.to_thread(Workers, url, workers)
+        try:
+            start = time.monotonic()
+            for number in range(0, runs, 50):
+                await asyncio.gather(*[durable.submit("five", "go") for _ in range(min(50, runs - number))])
+            while (await durable.stats()).done < runs:  # noqa: ASYNC110 - the store tells nobody
+                await asyncio.sleep(0.05)
+            took = time.monotonic() - start
+        finally:
+            await asyncio.to_thread(fleet.close)
+        await durable.prune(0)
+    return runs / took
+
+
+async def takeover(url: str, repeats: int) -> list[float]:
+    """Seconds from the death of a worker to the moment at which another has its run."""
+    found: list[float] = []
+    async with make_durable(url) as durable:
+        for _ in range(repeats):
+            fleet = await asyncio.to_thread(Workers, url, 2)
+            try:
+                run = await durable.submit("hangs", "go")
+                while (await run.info()).position < 4:  # noqa: ASYNC110 - the store tells nobody
+                    await asyncio.sleep(0.02)
+                owner = (await run.info()).worker
+                process = next(one for one in fleet.processes if f"-{one.pid}-" in owner)
+                process.kill()
+                start = time.monotonic()
+                while (info := await run.info()).worker == owner and info.status == "running":  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                found.append(time.monotonic() - start)
+                await run.result(30)
+            finally:
+                await asyncio.to_thread(fleet.close)
+    return found
+
+
+async def evaluation(url: str, cases: int) -> tuple[float, float]:
+    """Cases per second: over two workers, and in one process."""
+    expected = ResponseCriteria(contains="5")
+    eval_set = EvalSet(
+        "sums", "Sums", [EvalCase(str(n), f"sum {n}", ["2 + 3?"], expected_response=expected) for n in range(cases)]
+    )
+    few = EvalSet("sums", "Sums", eval_set.cases[:2000])
+    start = time.monotonic()
+    await EvalRunner(make_subject, parallel=16).run(few)
+    here = len(few.cases) / (time.monotonic() - start)
+    async with make_durable(url) as durable:
+        fleet = await asyncio.to_thread(Workers, url, 2)
+        try:
+            start = time.monotonic()
+            run = await EvalRunner(executor=durable.executor("sums"), parallel=400).run(eval_set)
+            there = cases / (time.monotonic() - start)
+        finally:
+            await asyncio.to_thread(fleet.close)
+        assert run.summary.passed == cases
+    return there, here
+
+
+async def waiting(url: str, count: int, repeats: int) -> tuple[float, float, int]:
+    """While so many runs wait: ms from an answer to the end, ms of a list of 50, and MB of this process."""
+    import sqlalchemy as sa
+
+    async with make_durable(url) as durable:
+        async with durable.worker(poll=0.2):
+            first = await durable.submit("waits", "go", id="first")
+            await first.result()
+        columns = [
+            column["name"] for column in sa.inspect(durable.open_store().database.engine).get_columns("swink_runs")
+        ]
+        others = [name for name in columns if name not in ("seq", "id")]
+
+        def copy(connection: Any) -> None:
+            names = ", ".join(others)
+            numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) "
+            connection.execute(
+                sa.text(
+                    f"{numbers} INSERT INTO swink_runs (id, {names}) SELECT 'copy-' || i, {names} FROM swink_runs, n "
+                    "WHERE id = 'first'"
+                )
+                if "sqlite" in url
+                else sa.text(
+                    f"INSERT INTO swink_runs (id, {names}) SELECT 'copy-' || i, {names} FROM swink_runs, "
+                    f"generate_series(1, {count}) AS i WHERE id = 'first'"
+                )
+            )
+            some = ", ".join(f"'copy-{number}'" for number in range(1, repeats + 1))
+            connection.execute(
+                sa.text(
+                    "INSERT INTO swink_records (run, number, line) SELECT r.id, s.number, s.line FROM swink_runs r, "
+                    f"swink_records s WHERE s.run = 'first' AND r.id IN ({some})"
+                )
+            )
+
+        await asyncio.to_thread(durable.open_store().write, copy)
+        async with durable.worker(poll=0.2):
+            start = time.monotonic()
+            for number in range(1, repeats + 1):
+                run = await durable.run(f"copy-{number}")
+                await run.answer((await run.info()).pending[0], Approve())
+                await run.result(60)
+            answered = (time.monotonic() - start) / repeats * 1000
+            start = time.monotonic()
+            await durable.runs(status="waiting")
+            listed = (time.monotonic() - start) * 1000
+    return answered, listed, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+async def measure(options: argparse.Namespace) -> list[list[str]]:
+    rows = [["work", "store", "seen"]]
+    repeats = 2 if options.quick else 5
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        stores = {"sqlite": f"sqlite:///{folder}/runs.db"}
+        if options.postgres:
+            stores["postgresql"] = options.postgres
+        for name, url in stores.items():
+            ours, plain = await turn_cost(url, folder, repeats)
+            rows.append(
+                ["a turn with a tool call, CPU", name, f"{ours:.2f} ms, {ours / plain:.1f} times a session file's"]
+            )
+            for workers in (1, 2, 4):
+                per_second = await rate(url, workers, 100 if options.quick else 400)
+                rows.append([f"runs of {TURNS} turns, {workers} workers", name, f"{per_second:.0f} a second"])
+            times = sorted(await takeover(url, repeats))
+            rows.append(["takeover of a killed worker's run", name, f"{times[0]:.2f} to {times[-1]:.2f} s"])
+            there, here = await evaluation(url, options.cases)
+            said = f"{there:.0f} a second, {there / here:.2f} of one process"
+            rows.append([f"{options.cases:,} cases over 2 workers", name, said])
+            answered, listed, memory = await waiting(url, options.waiting, 10)
+            said = f"{answered:.0f} ms from answer to end, {listed:.1f} ms to list 50, {memory} MB"
+            rows.append([f"{options.waiting:,} waiting runs", name, said])
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--postgres", metavar="URL")
+    parser.add_argument("--cases", type=int, default=2000)
+    parser.add_argument("--waiting", type=int, default=10_000)
+    parser.add_argument("--serve", metavar="URL", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        asyncio.run(serve(options.serve))
+        os._exit(0)
+    print_table(asyncio.run(measure(options)))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,38 @@
+"""Durable runs of one agent: `swink worker app:durable` runs them, `swink submit app:durable support "…"` queues them.
+
+The store is the one of SWINK_DURABLE_URL, else a file in the data folder. The model is asked with the key that the
+environment has, ANTHROPIC_API_KEY for this one.
+"""
+
+from swink_agent import Agent, Defer, ProposedCall, tool
+from swink_agent.durable import Durable
+
+durable = Durable()
+
+
+@tool
+def order_status(order: int) -> str:
+    """Says what became of an order."""
+    return f"order {order} was delivered yesterday"
+
+
+@tool(requires_approval=True)
+def refund(order: int) -> str:
+    """Pays an order back."""
+    return f"order {order} is paid back"
+
+
+def ask_a_person(call: ProposedCall) -> Defer:
+    """Leaves the decision to whoever answers the run: `swink runs answer ID CALL --approve --by NAME`."""
+    return Defer(f"{call.name} pays money")
+
+
+@durable.agent("support", limit=20, limit_per_key=2)
+def support() -> Agent:
+    """Made for each attempt, in a worker."""
+    return Agent(
+        "anthropic:claude-sonnet-4-5",
+        system_prompt="You answer customers of a shop. Look the order up before you refund it.",
+        tools=[order_status, refund],
+        approve=ask_a_person,
+    )

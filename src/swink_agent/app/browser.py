@@ -1,0 +1,36 @@
+"""Opens an address in the user's browser, with a program that no command could have written.
+
+Owns which programs can do that on which system.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from swink_agent.sandbox.starting import start_program, trusted_program
+
+_PROGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {"darwin": (("open",),)}
+_USUAL = (("xdg-open",), ("wslview",), ("gio", "open"), ("sensible-browser",))
+
+
+def browser_program(environ: Mapping[str, str], outside: Sequence[str], platform: str = sys.platform) -> list[str]:
+    """The program that opens an address, and its first words; empty if there is not one."""
+    for words in _PROGRAMS.get(platform, _USUAL):
+        try:
+            return [trusted_program(words[0], outside=outside, environ=environ), *words[1:]]
+        except OSError:
+            continue
+    return []
+
+
+def open_in_browser(url: str, environ: Mapping[str, str], outside: Sequence[str]) -> bool:
+    """Opens an address; returns whether a program was started for it. `outside` are folders that commands may write."""
+    words = browser_program(environ, outside)
+    if not words:
+        return False
+    try:
+        start_program([*words, url], environ=environ, outside=outside, new_session=True)
+    except OSError:
+        return False
+    return True
