@@ -104,7 +104,8 @@ async def test_sessions_are_searched_renamed_forked_exported_and_deleted(folder:
             async with page.expect_download() as coming:
                 await page.get_by_role("menuitem", name="Export").click()
             exported = await coming.value
-            assert "answer 1" in Path(await exported.path()).read_text()
+            saved = await exported.path()
+            assert "answer 1" in await asyncio.to_thread(saved.read_text)
             await page.get_by_role("button", name="Actions for Pears").click()
             await page.get_by_role("menuitem", name="Delete").click()
             await page.get_by_role("dialog", name="Delete session").get_by_role("button", name="Delete").click()
@@ -392,6 +393,7 @@ async def test_a_wrong_token_is_a_page_that_says_how(folder: Path) -> None:
     async with running(folder, text("x")) as client, browser() as opened:
         page = await opened.new_page()
         response = await page.goto(f"{client.base}/?token=wrong")
-        assert response is not None and response.status == 401
+        assert response is not None
+        assert response.status == 401
         await expect(page.get_by_role("heading")).to_be_visible()
         assert TOKEN not in await page.content()

@@ -152,9 +152,8 @@ def _case(base: str, run: EvalRun, result: CaseResult) -> str:
     from swink_agent.evals.reports.words import case_name, invocation_of, number, reasons
 
     title = case_name(result) or result.case_id
-    out = [
-        f'<p>{link(_address(base, run.id), run.id)}</p><h1 dir="auto">{cell(title)}</h1>\n<p>{_mark(result.passed)}</p>\n'
-    ]
+    way = link(_address(base, run.id), run.id)
+    out = [f'<p>{way}</p><h1 dir="auto">{cell(title)}</h1>\n<p>{_mark(result.passed)}</p>\n']
     for attempt in result.attempts:
         out.append(f'<section aria-label="Attempt {attempt.number}"><h2>Attempt {attempt.number}</h2>\n')
         rows = [(cell(name), number(score.value), _mark(score.passed)) for name, score in attempt.scores.items()]

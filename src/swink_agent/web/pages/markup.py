@@ -110,7 +110,10 @@ DIALOGS = (
     '<p class="row"><button value="delete" class="danger">Delete</button><button value="">Cancel</button></p>'
     "</form></dialog>\n"
 )
-ALERT = '<div class="alerts"><div role="alert" id="alert"></div><button type="button" id="dismiss" hidden>Dismiss</button></div>\n'
+ALERT = (
+    '<div class="alerts"><div role="alert" id="alert"></div>'
+    '<button type="button" id="dismiss" hidden>Dismiss</button></div>\n'
+)
 
 
 def home_html(base: str, listed: str) -> str:
@@ -143,7 +146,8 @@ def session_html(
         for level in [str(each.value) for each in ThinkingLevel]
     )
     run = escape(str(state["state"]))
-    earlier = f'<button type="button" id="earlier" data-before="{first}"{"" if first else " hidden"}>Earlier messages</button>'
+    hidden = "" if first else " hidden"
+    earlier = f'<button type="button" id="earlier" data-before="{first}"{hidden}>Earlier messages</button>'
     body = (
         f'<div class="columns">{sidebar_html(listed)}'
         f'<main id="main" class="session" data-session="{escape(info.id)}" data-position="{position}" '
@@ -158,11 +162,13 @@ def session_html(
         f'<div id="messages">{conversation}</div></section>\n'
         f'<button type="button" id="newest" hidden>Newest message</button>\n'
         f'<div id="questions">{questions}</div>\n{ALERT}'
-        '<form id="composer"><ul id="queue" aria-label="Queued messages" hidden></ul><ul id="attached" aria-label="Attached files" hidden></ul>'
+        '<form id="composer"><ul id="queue" aria-label="Queued messages" hidden></ul>'
+        '<ul id="attached" aria-label="Attached files" hidden></ul>'
         '<textarea id="message" aria-label="Message" rows="2" placeholder="Message" dir="auto" autofocus></textarea>\n'
         '<div class="row"><label class="attach"><span>Attach files</span>'
         f'<input type="file" id="files" aria-label="Attach files" multiple accept="{ACCEPTED}"></label>'
-        f'<label>Model <select id="model" aria-label="Model"><option value="{model}" selected>{model or "none"}</option></select></label>'
+        f'<label>Model <select id="model" aria-label="Model">'
+        f'<option value="{model}" selected>{model or "none"}</option></select></label>'
         f'<label>Thinking <select id="thinking" aria-label="Thinking">{levels}</select></label>'
         f'<label><input type="checkbox" id="plan"{" checked" if state["plan"] else ""}> Plan mode</label>'
         '<span id="progress" class="quiet"></span><span class="buttons">'
