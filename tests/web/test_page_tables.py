@@ -54,9 +54,10 @@ async def test_a_durable_run_is_followed_answered_and_cancelled(tmp_path: Path) 
         """Pays."""
         return f"paid {amount}"
 
+    stream = scripted(call("pay", amount=7), text("It is paid."))
+
     @durable.agent("payer")
     def payer() -> Agent:
-        stream = scripted(call("pay", amount=7), text("It is paid."))
         return Agent(model="anthropic:claude-sonnet-4-6", stream_fn=stream, tools=[pay], approve=lambda *_: Defer())
 
     inner = app(lambda _: payer(), authorize=lambda *_: "ada", store=store_at(tmp_path), durable=durable)
