@@ -64,6 +64,16 @@ async def test_a_prompt_streams_its_run_and_is_on_disk(folder: Path) -> None:
         assert described["position"] == numbers[-1]
 
 
+async def test_a_session_of_an_earlier_start_knows_its_model_and_how_full_it_is(folder: Path) -> None:
+    async with running(folder, text("A long answer. " * 500)) as client:
+        session = await client.new(thinking="low")
+        await client.say(session, "hi")
+    async with running(folder, text("x")) as client:
+        _, described = await client.ask("GET", f"sessions/{session}")
+        assert (described["chosen"], described["thinking"]) == ("anthropic:claude-sonnet-4-6", "low")
+        assert described["fill"] > 0
+
+
 async def test_the_prompt_is_on_disk_before_it_is_accepted(folder: Path) -> None:
     held = asyncio.Event()
 
