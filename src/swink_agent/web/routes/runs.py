@@ -82,7 +82,7 @@ class RunPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def list_runs(asked: Asked) -> web.StreamResponse:
     wanted = asked.query
     with _errors():
-        found = await _durable(asked).runs(
+        found = await asked.site.durable.runs(
             wanted.status or None, wanted.agent or None, wanted.key or None, limit=wanted.limit
         )
     return answered(Runs([msgspec.to_builtins(run) for run in found]))
@@ -91,7 +91,7 @@ async def list_runs(asked: Asked) -> web.StreamResponse:
 async def submit(asked: Asked) -> web.StreamResponse:
     given = asked.body
     with _errors():
-        run = await _durable(asked).submit(
+        run = await asked.site.durable.submit(
             given.agent,
             given.prompt,
             id=given.id,
@@ -107,7 +107,7 @@ async def submit(asked: Asked) -> web.StreamResponse:
 
 async def read(asked: Asked) -> web.StreamResponse:
     with _errors():
-        run = await _durable(asked).run(asked.name("run"))
+        run = await asked.site.durable.run(asked.name("run"))
         return answered(msgspec.to_builtins(await run.info()))
 
 
@@ -119,7 +119,7 @@ async def events(asked: Asked) -> web.StreamResponse:
     if given and not (given.isascii() and given.isdecimal() and len(given) < 19):
         raise invalid(f"{given[:40]!r} is not a position")
     with _errors():
-        run = await _durable(asked).run(asked.name("run"))
+        run = await asked.site.durable.run(asked.name("run"))
     if site.readers.is_full:
         raise too_many()
     response = web.StreamResponse(headers={"content-type": "text/event-stream", "x-accel-buffering": "no"})
@@ -189,7 +189,7 @@ async def answer(asked: Asked) -> web.StreamResponse:
         case _:
             raise invalid(f"{given.choice[:40]!r} is not an answer: approve, reject or result")
     with _errors():
-        run = await _durable(asked).run(asked.name("run"))
+        run = await asked.site.durable.run(asked.name("run"))
         try:
             return answered(Counted(await run.answer(given.call, value, by=asked.by)))
         except TypeError as error:
@@ -198,22 +198,19 @@ async def answer(asked: Asked) -> web.StreamResponse:
 
 async def cancel(asked: Asked) -> web.StreamResponse:
     with _errors():
-        run = await _durable(asked).run(asked.name("run"))
+        run = await asked.site.durable.run(asked.name("run"))
         return answered(Counted(await run.cancel(asked.body.reason)))
 
 
 async def retry(asked: Asked) -> web.StreamResponse:
     with _errors():
-        run = await _durable(asked).run(asked.name("run"))
+        run = await asked.site.durable.run(asked.name("run"))
         await run.retry()
         return answered(msgspec.to_builtins(await run.info()))
 
 
-def _durable(asked: Asked) -> Any:
-    durable = asked.site.durable
-    if durable is None:
-        raise Problem(501, "no_durable", _NO_STORE)
-    return durable
+def no_durable() -> Problem:
+    return Problem(501, "no_durable", _NO_STORE)
 
 
 @contextmanager
