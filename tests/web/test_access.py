@@ -19,7 +19,7 @@ from .conftest import MODEL, TOKEN, Client, running
 async def raw(client: Client, request: str) -> str:
     """The answer to bytes as they are."""
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
-    writer.write(request.replace("\n", "\r\n").encode())
+    writer.write(request.replace("\n", "\r\n").encode(errors="surrogateescape"))
     async with asyncio.timeout(10):
         head = await reader.readuntil(b"\r\n\r\n")
     writer.close()
@@ -83,7 +83,9 @@ async def test_other_sites_read_nothing_unless_they_are_allowed(folder: Path) ->
 
 async def test_without_the_token_there_is_only_health(folder: Path) -> None:
     async with running(folder) as client:
-        assert (await head(client, "/health", host="evil.example"))[0] == 200
+        assert (await head(client, "/health"))[0] == 200
+        assert (await head(client, "/health", host="evil.example"))[0] == 421
+        assert (await head(client, "/health", origin="https://evil.example"))[0] == 403
         for path in ("/", "/api/v1/info", "/sessions/x", "/static/x.css", "/nothing", "/api/v1/nothing", "/agui"):
             status, headers = await head(client, path)
             assert status == 401, path
@@ -92,9 +94,13 @@ async def test_without_the_token_there_is_only_health(folder: Path) -> None:
         assert (await head(client, "/api/v1/info", authorization="Bearer wrong"))[0] == 401
         assert (await head(client, "/api/v1/info", "POST", authorization=BEARER))[0] == 405
         assert (await head(client, "/?token=wrong"))[0] == 401
-        async with client.http.get(f"{client.base}/", headers={"accept": "text/html"}) as response:
-            assert response.content_type == "text/html"
-            assert "swink web" in await response.text()
+        for path in ("/", "/nothing"):
+            async with client.http.get(f"{client.base}{path}") as response:
+                assert response.content_type == "text/html"
+                assert "swink web" in await response.text()
+        for path in ("/agui", "/api/v1/info"):
+            async with client.http.get(f"{client.base}{path}") as response:
+                assert response.content_type == "application/problem+json"
 
 
 async def test_the_address_with_the_token_leads_to_a_cookie_for_one_path(folder: Path) -> None:
@@ -113,7 +119,11 @@ async def test_the_address_with_the_token_leads_to_a_cookie_for_one_path(folder:
         cookie = f"{name}={value}"
         assert (await head(client, f"/{key}/api/v1/info", cookie=cookie))[0] == 200
         assert (await head(client, "/api/v1/info", cookie=cookie))[0] == 401
+        status, headers = await head(client, f"/{key}", cookie=cookie)
+        assert (status, headers["location"]) == (303, f"/{key}/")
         assert (await head(client, f"/{key}/api/v1/info", cookie=f"{name}=x"))[0] == 401
+        damaged = f"GET /{key}/api/v1/info HTTP/1.1\nHost: 127.0.0.1:{client.port}\nCookie: {name}=\udcff\n\n"
+        assert (await raw(client, damaged)).split()[1] == "401"
         made = {"cookie": cookie, "content_type": "application/json"}
         assert (await head(client, f"/{key}/api/v1/sessions", "POST", **made))[0] == 403
         async with client.http.post(
@@ -131,6 +141,15 @@ async def test_no_address_leads_elsewhere(folder: Path) -> None:
             answer = await raw(client, f"GET {path}?token={TOKEN} HTTP/1.1\nHost: 127.0.0.1:{client.port}\n\n")
             assert "location:" not in answer.lower()
             assert answer.split()[1] in ("400", "401", "404")
+
+
+async def test_the_address_behind_the_token_is_led_to_as_it_is_written(folder: Path) -> None:
+    async with running(folder) as client:
+        for path in ("/sessions/a%3Fb", "/sessions/a%0D%0AX-Evil:%201", "/sessions/%5C%5Cevil", "/sessions/%C3%A9"):
+            answer = await raw(client, f"GET {path}?token={TOKEN} HTTP/1.1\nHost: 127.0.0.1:{client.port}\n\n")
+            lines = [line for line in answer.splitlines() if line.lower().startswith(("location:", "x-evil"))]
+            assert len(lines) == 1, answer
+            assert lines[0].endswith(path), answer
 
 
 async def test_every_answer_says_what_a_page_may_do(folder: Path) -> None:

@@ -14,6 +14,7 @@ from swink_agent.core.stream import StreamStart, TextDelta, TextStart
 from swink_agent.core.types import Text, UserMessage
 from swink_agent.testing import call, fail, reply, text, think
 from swink_agent.web.agui import _Run, unseen
+from swink_agent.web.streams import Readers
 
 from .conftest import Client, running
 
@@ -75,6 +76,20 @@ async def test_the_beginning_of_a_thread_is_another_thread(folder: Path) -> None
         for thread in ("thread-10", "thread-1"):
             _, history = await client.ask("GET", f"sessions/{thread}/messages")
             assert history["total"] == 2
+
+
+async def test_a_request_that_is_refused_begins_nothing(folder: Path) -> None:
+    async with running(folder, text("One.")) as client:
+        async with client.http.post(f"{client.base}/agui", json=asked("thread-1"), headers=client.headers) as response:
+            assert response.status == 422
+        client.site.readers = Readers(0)
+        async with client.http.post(
+            f"{client.base}/agui", json=asked("thread-1", user("hi")), headers=client.headers
+        ) as response:
+            assert response.status == 503
+            assert response.headers["retry-after"]
+            assert (await response.json())["code"] == "too_many"
+        assert (await client.ask("GET", "sessions/thread-1"))[0] == 404
 
 
 def test_what_is_behind_our_history_is_new() -> None:

@@ -140,6 +140,7 @@ WRONG: list[tuple[str, str, dict[str, Any], int, str]] = [
     ("DELETE", "info", {}, 405, "method"),
     ("GET", "runs", {}, 501, "no_durable"),
     ("POST", "runs", {"json": {"agent": "a", "prompt": "b"}}, 501, "no_durable"),
+    ("POST", "runs/some/answers", {"json": {}}, 501, "no_durable"),
     ("GET", "evals/none", {}, 404, "not_found"),
     ("GET", "evals/%2fetc%2fpasswd", {}, 404, "not_found"),
     ("GET", "evals/compare?before=a", {}, 422, "invalid"),

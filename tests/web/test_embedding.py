@@ -126,6 +126,41 @@ async def test_lists_have_what_may_be_read(tmp_path: Path) -> None:
         assert (await ask(http, "GET", f"{base}/api/v1/events?sessions={ids[1]}:0,{ids[0]}:0"))[0] == 403
 
 
+async def test_a_search_goes_on_behind_what_may_not_be_read(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    ids: list[str] = []
+    for _ in range(4):
+        with store.create() as session:
+            agent = Agent(model="anthropic:claude-sonnet-4-6", stream_fn=scripted("zebra"))
+            session.attach(agent)
+            await agent.prompt("a zebra")
+            ids.append(session.id)
+
+    def authorize(request: web.Request, action: str, session: str | None) -> str | None:
+        return "bob" if session in (None, ids[0]) else None
+
+    inner = app(lambda _: Agent(model="a:b", stream_fn=scripted()), authorize=authorize, store=store)
+    async with mounted(inner) as base, aiohttp.ClientSession() as http:
+        _, found = await ask(http, "GET", f"{base}/api/v1/search?query=zebra&limit=1")
+        assert [hit["session"]["id"] for hit in found["hits"]] == ids[:1]
+
+
+async def test_a_change_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
+    inner = app(
+        lambda _: Agent(model="anthropic:claude-sonnet-4-6", stream_fn=scripted()),
+        authorize=by_header,
+        store=store_at(tmp_path),
+    )
+    async with mounted(inner) as base, aiohttp.ClientSession() as http:
+        _, session = await ask(http, "POST", f"{base}/api/v1/sessions", json={"title": "before"})
+        where = f"{base}/api/v1/sessions/{session['id']}"
+        assert (await ask(http, "PATCH", where, json={"title": "after", "model": "nonsense"}))[0] == 422
+        assert (await ask(http, "GET", where))[1]["title"] == "before"
+        change = {"title": "after", "thinking": "high", "plan": True}
+        status, changed = await ask(http, "PATCH", where, json=change)
+        assert (status, {key: changed[key] for key in change}) == (200, change)
+
+
 async def test_an_authorization_that_fails_is_a_no(tmp_path: Path) -> None:
     def broken(request: web.Request, action: str, session: str | None) -> str:
         raise RuntimeError("the directory is down")

@@ -106,7 +106,7 @@ class Access:
         if self.token is None or self._has_bearer(request):
             return
         given = request.cookies.get(self.cookie_name, "") if is_keyed else ""
-        if not hmac.compare_digest(given.encode(), self._cookie.encode()):
+        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._cookie.encode()):
             raise Problem(401, "token", f"the token is missing or wrong: {_HOW}", {"www-authenticate": "Bearer"})
         if request.method in CHANGING and "origin" not in request.headers:
             raise Problem(403, "origin", "a change by cookie needs the header Origin, which browsers send")
@@ -122,9 +122,14 @@ class Access:
 
     # -- answers -------------------------------------------------------------------------------------------------
 
-    def entered(self, request: web.Request, page: str) -> web.Response:
+    def is_keyed(self, path: str) -> bool:
+        """Whether a path is beneath the key."""
+        return bool(self.key) and f"{path}/".startswith(f"{self.prefix}/")
+
+    def entered(self, request: web.Request) -> web.Response:
         """Answers the address with the token: the page beneath the key, and the cookie for it."""
-        response = web.Response(status=303, headers={"location": f"{self.prefix}{page}"})
+        page = request.rel_url.raw_path.removeprefix(self.prefix)  # as it was written: what is quoted stays quoted
+        response = web.Response(status=303, headers={"location": f"{self.prefix}{page or '/'}"})
         response.set_cookie(
             self.cookie_name,
             self._cookie,

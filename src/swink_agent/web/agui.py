@@ -26,6 +26,7 @@ from .problems import Problem, invalid
 from .questions import Question
 from .rooms import Room
 from .routes.asking import MOST_JSON, read_bytes
+from .routes.live import too_many
 from .site import Site
 from .talks import Talk
 
@@ -64,7 +65,9 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
     by = await site.authorized(request, "write", given.thread_id)
     if given.resume:
         await site.authorized(request, "answer", given.thread_id)
-    room = await _room(site, given.thread_id)
+    if site.readers.is_full:
+        raise too_many()
+    room = await _room(site, given)
     encoder: Any = encoding.EventEncoder(request.headers.get("accept", ""))
     run = _Run(core, given.thread_id, given.run_id)
     async with room.opening:
@@ -85,11 +88,13 @@ def _read(core: Any, data: bytes) -> Any:
     raise invalid("; ".join([f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems[:5]]))
 
 
-async def _room(site: Site, thread_id: str) -> Room:
+async def _room(site: Site, given: Any) -> Room:
     try:
-        return site.rooms.of(await site.find(thread_id))
+        return site.rooms.of(await site.find(given.thread_id))
     except SessionNotFound:
-        return site.rooms.of(await site.create("", None, None, thread_id))
+        if given.resume or not any(message.role == "user" for message in given.messages):
+            raise invalid("a new thread begins with a user's message") from None
+        return site.rooms.of(await site.create("", None, None, given.thread_id))
 
 
 async def _begin(site: Site, room: Room, given: Any, by: str) -> Talk:
@@ -223,12 +228,12 @@ async def _stream(
                     await asyncio.wait_for(wake.wait(), _LOOK)
                 except TimeoutError:
                     continue
-    except (ConnectionError, asyncio.CancelledError):
-        if not run.is_over:
-            room.later(talk.stop())
-        raise
+    except ConnectionError:
+        pass  # there is nobody to answer
     finally:
         unlisten()
+        if not run.is_over:
+            room.later(talk.stop())
     return response
 
 

@@ -21,6 +21,7 @@ from .embedded import AgentTalk, MakeAgentFn
 from .problems import Problem, problem_of
 from .rooms import Room
 from .routes.asking import Asked, Route, read_body, read_query
+from .routes.runs import durable_of
 from .routes.table import ROUTES
 from .site import API, AuthorizeFn, Site
 from .talks import Talk
@@ -32,6 +33,7 @@ log = logging.getLogger("swink_agent")
 
 MAX_UPLOAD = 20 * 1024 * 1024
 MAX_READERS = 512
+_AGUI = "/agui"
 SITE: web.AppKey[Site] = web.AppKey("site", Site)
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -88,6 +90,8 @@ def application(site: Site, *, page: bool = True) -> web.Application:
 
         for prefix in prefixes:
             add_pages(made, site, prefix)
+        if site.access.key:
+            made.router.add_get(site.access.prefix, _to_front)
     made.on_response_prepare.append(site.access.add_headers)
     made.on_shutdown.append(_closed)
     return made
@@ -101,6 +105,10 @@ async def _healthy(_: web.Request) -> web.Response:
     return web.json_response({"status": "ok"})
 
 
+async def _to_front(request: web.Request) -> web.Response:
+    raise web.HTTPSeeOther(f"{request.path}/")
+
+
 _healthy.is_open = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
@@ -110,12 +118,14 @@ def _add_agui(made: web.Application, site: Site, prefix: str) -> None:
 
         return await serve(site, request)
 
-    made.router.add_post(f"{prefix}/agui", run)
+    made.router.add_post(f"{prefix}{_AGUI}", run)
 
 
 def _handler(site: Site, route: Route) -> _Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         by = await site.authorized(request, route.action, request.match_info.get("session"))
+        if route.action == "operate":
+            durable_of(site)  # before the query and the body are looked at
         query = read_query(request, route.query)
         body = None if route.body is None else await read_body(request, route.body)
         return await route.handle(Asked(site, request, by, query, body))
@@ -147,18 +157,17 @@ async def _checked(request: web.Request, handler: _Handler) -> web.StreamRespons
 
 async def _answer(site: Site, request: web.Request, handler: _Handler) -> web.StreamResponse:
     access = site.access
-    path = request.path
-    if _is(request, "is_open"):
-        return await handler(request)
     access.check_host(request)
     access.check_origin(request)
+    if _is(request, "is_open"):
+        return await handler(request)
     if (preflight := access.preflight(request)) is not None:
         return preflight
     if access.token is not None and request.method == "GET" and "token" in request.query and _is(request, "is_page"):
         if access.is_token(request.query["token"]):
-            return access.entered(request, path.removeprefix(access.prefix) or "/")
+            return access.entered(request)
         raise Problem(401, "token", "the token in this address is wrong: use the one that `swink web` printed last")
-    access.check_token(request, is_keyed=bool(access.key) and path.startswith(f"{access.prefix}/"))
+    access.check_token(request, is_keyed=access.is_keyed(request.path))
     if request.method in CHANGING:  # what was begun is done, although the client may leave
         return await _to_its_end(handler(request))
     return await handler(request)
@@ -191,7 +200,7 @@ def _refused(site: Site, request: web.Request, problem: Problem) -> web.StreamRe
     if problem.status in (401, 403, 421):
         where = f"{quoted(request.method)} {quoted(request.path)}"
         log.info("refused %s from %s with %d: %s", where, request.remote or "somewhere", problem.status, problem.code)
-    if API in request.path or "text/html" not in request.headers.get("accept", ""):
+    if "/api/" in request.path or request.path.endswith(_AGUI):  # programs ask there; elsewhere are pages
         return problem.response()
     from .pages import problem_page
 

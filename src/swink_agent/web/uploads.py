@@ -6,6 +6,7 @@ Owns the folder they are in, and how much there may be of them. A name never com
 from __future__ import annotations
 
 import secrets
+import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,19 +41,22 @@ class Uploads:
     def __init__(self) -> None:
         self._folder: TemporaryDirectory[str] | None = None
         self._files: dict[tuple[str, str], tuple[Path, int]] = {}
+        self._lock = threading.Lock()
 
     def keep(self, session_id: str, data: bytes) -> Upload:
         """Keeps a file for one session. Raises `Problem` for what is neither a picture nor a PDF."""
         media_type = kind_of(data)
         if media_type not in _ENDINGS:
             raise Problem(415, "media_type", "only PNG, JPEG, GIF and WebP pictures and PDF documents can be attached")
-        if self._folder is None:
-            self._folder = TemporaryDirectory(prefix="swink-")
+        with self._lock:
+            if self._folder is None:
+                self._folder = TemporaryDirectory(prefix="swink-")
         upload = Upload(secrets.token_hex(16), media_type, len(data))
         path = Path(self._folder.name, f"{upload.id}{_ENDINGS[media_type]}")
         path.write_bytes(data)
-        self._files[session_id, upload.id] = (path, len(data))
-        self._drop_old()
+        with self._lock:
+            self._files[session_id, upload.id] = (path, len(data))
+            self._drop_old()
         return upload
 
     def paths(self, session_id: str, ids: list[str]) -> list[str]:

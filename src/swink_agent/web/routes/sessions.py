@@ -141,12 +141,17 @@ async def search(asked: Asked) -> web.StreamResponse:
     site, wanted = asked.site, asked.query
     if not wanted.query.strip():
         return answered(Hits([]))
-    found = await asyncio.to_thread(site.store.search, wanted.query, wanted.limit)
+    limit = wanted.limit
     allowed: dict[str, bool] = {}
-    for hit in found:
-        if hit.session.id not in allowed:
-            allowed[hit.session.id] = await site.may(asked.request, "read", hit.session.id)
-    return answered(Hits([Hit(hit.session, hit.position, hit.snippet) for hit in found if allowed[hit.session.id]]))
+    while True:
+        found = await asyncio.to_thread(site.store.search, wanted.query, limit)
+        for hit in found:
+            if hit.session.id not in allowed:
+                allowed[hit.session.id] = await site.may(asked.request, "read", hit.session.id)
+        shown = [Hit(hit.session, hit.position, hit.snippet) for hit in found if allowed[hit.session.id]]
+        if len(shown) >= wanted.limit or len(found) < limit:
+            return answered(Hits(shown[: wanted.limit]))
+        limit *= 8  # others' sessions filled it
 
 
 async def create(asked: Asked) -> web.StreamResponse:
@@ -203,8 +208,6 @@ async def change(asked: Asked) -> web.StreamResponse:
     session_id = await site.find(asked.session)
     room = site.rooms.of(session_id)
     async with room.opening:
-        if wanted.title is not None:
-            await site.rename(room, wanted.title)
         if wanted.model is not None or wanted.thinking is not None or wanted.plan is not None:
             if room.is_busy:
                 raise Problem(409, "running", "the model and the mode can only change between runs")
@@ -214,6 +217,8 @@ async def change(asked: Asked) -> web.StreamResponse:
                 await talk.set_model(wanted.model, thinking)
             if wanted.plan is not None:
                 await talk.set_plan(wanted.plan)
+        if wanted.title is not None:  # last: nothing of the change is made if the rest of it is refused
+            await site.rename(room, wanted.title)
     return await _session(asked, session_id)
 
 
