@@ -434,7 +434,9 @@ if (session) {
   };
   let isConnected = false;
   const hear = (told) => {
-    if (told.connection) {
+    if (told.isRefused) {
+      alarm("The server does not know this page any more: it was started again. Open the address that it printed.");
+    } else if (told.connection) {
       if (isConnected && told.connection === "reconnecting") log.classList.add("is-cut");
       if (told.connection === "connected") log.classList.remove("is-cut");
       isConnected = told.connection === "connected";
@@ -476,15 +478,23 @@ if (main.dataset.again) setInterval(() => { if (!document.hidden) again(); }, Nu
 const run = main.dataset.run;
 if (run) {
   const path = `runs/${encodeURIComponent(run)}`;
-  if (!main.dataset.over) {
-    const events = new EventSource(api(`${path}/events?after=${main.dataset.position}`));
-    let due = 0;
-    const soon = () => { clearTimeout(due); due = setTimeout(again, 100); };
-    const names = ["message", "run", "status", "tool", "usage", "label", "note", "summary", "pending", "answer"];
-    for (const name of names) events.addEventListener(name, soon);
-    events.addEventListener("end", () => { events.close(); again(); });
-    setInterval(() => { if (!document.hidden && events.readyState !== EventSource.CLOSED) again(); }, 2000);
-  }
+  let due = 0;
+  const soon = () => { clearTimeout(due); due = setTimeout(again, 100); };
+  let at = main.dataset.position;
+  const follow = async () => { // until the run is over
+    while (at !== "end") {
+      try {
+        const response = await fetch(api(`${path}/events?after=${at}`));
+        const reader = response.ok ? response.body.pipeThrough(new TextDecoderStream()).getReader() : null;
+        for (let read = await reader?.read(); read && !read.done; read = await reader.read()) {
+          const ids = [...read.value.matchAll(/^id: (\S+)$/gm)];
+          if (ids.length) { at = ids.at(-1)[1]; soon(); }
+        }
+      } catch { /* the connection was lost: try again */ }
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  };
+  if (!main.dataset.over) follow();
   main.addEventListener("submit", (event) => event.preventDefault());
   main.addEventListener("click", async (event) => {
     const { operate, answer } = event.target.closest("button")?.dataset || {};
