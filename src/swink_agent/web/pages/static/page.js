@@ -70,13 +70,15 @@ if (list) {
   const search = $("search");
   let due = 0;
   let asked = 0;
+  let isStale = false;
   const load = async () => {
     const number = ++asked;
     const query = new URLSearchParams({ query: search.value, current: session || "" });
     const response = await fetch(`${base}parts/sessions?${query}`).catch(() => null);
     if (!response || !response.ok || number !== asked) return;
-    close(false);
-    list.replaceChildren(fragment(await response.text()));
+    const html = await response.text();
+    if (opener) isStale = true; // a menu is open: the list changes when it is closed
+    else list.replaceChildren(fragment(html));
   };
   search.addEventListener("input", () => { clearTimeout(due); due = setTimeout(load, 150); });
   search.addEventListener("keydown", (event) => { if (event.key === "Enter") { clearTimeout(due); load(); } });
@@ -94,6 +96,7 @@ if (list) {
     opener.setAttribute("aria-expanded", "false");
     if (isFocused) opener.focus();
     opener = null;
+    if (isStale) { isStale = false; load(); }
   }
   function open(button) {
     close(false);
@@ -129,8 +132,7 @@ if (list) {
   menu.addEventListener("click", async (event) => {
     const what = event.target.closest("[data-do]")?.dataset.do;
     if (!what || !opener) return;
-    const item = row();
-    const { session: id, title } = item.dataset;
+    const { session: id, title } = row().dataset;
     const path = `sessions/${encodeURIComponent(id)}`;
     const button = opener;
     close();
@@ -146,14 +148,18 @@ if (list) {
       $("delete").querySelector(".what").textContent = title;
       if (await answerOf($("delete")) && await ask("DELETE", path)) {
         if (id === session) location.href = base;
-        else item.remove();
+        else rowOf(id)?.remove();
       }
     }
   });
 }
 
+function rowOf(id) {
+  return [...document.querySelectorAll("#sessions > li")].find((each) => each.dataset.session === id);
+}
+
 function retitle(id, title) {
-  const item = [...document.querySelectorAll("#sessions > li")].find((each) => each.dataset.session === id);
+  const item = rowOf(id);
   if (item) {
     item.dataset.title = title;
     item.querySelector(".what").textContent = title;
