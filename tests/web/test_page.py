@@ -11,7 +11,7 @@ import pytest
 
 from swink_agent import Agent
 from swink_agent.core.stream import StreamDone, StreamStart, TextDelta, TextEnd, TextStart
-from swink_agent.core.types import AssistantMessage, ModelSpec, Text, ToolCall, ToolResultMessage, UserMessage
+from swink_agent.core.types import AssistantMessage, ModelSpec, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from swink_agent.testing import call, scripted, text
 
 from .browsing import browser, browsing, marks
@@ -397,3 +397,53 @@ async def test_a_wrong_token_is_a_page_that_says_how(folder: Path) -> None:
         assert response.status == 401
         await expect(page.get_by_role("heading")).to_be_visible()
         assert TOKEN not in await page.content()
+
+
+CONTRAST = """() => {
+  const numbers = (color) => [...color.match(/[\\d.]+/g).map(Number), 1].slice(0, 4);
+  const over = (top, below, part) => top.map((each, at) => each * part + below[at] * (1 - part));
+  const light = (color) => color.map((each) => each / 255)
+    .map((each) => (each <= 0.03928 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, each, at) => sum + each * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = (element) => {
+    if (!element) return [255, 255, 255];
+    const [red, green, blue, part] = numbers(getComputedStyle(element).backgroundColor);
+    return part === 1 ? [red, green, blue] : over([red, green, blue], behind(element.parentElement), part);
+  };
+  const faint = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const hasText = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!hasText || element.matches(":disabled") || !element.checkVisibility()) continue;
+    let part = 1;
+    for (let each = element; each; each = each.parentElement) part *= Number(getComputedStyle(each).opacity);
+    const [red, green, blue, own] = numbers(getComputedStyle(element).color);
+    const back = behind(element);
+    const values = [light(over([red, green, blue], back, own * part)), light(back)].sort((one, other) => other - one);
+    const ratio = (values[0] + 0.05) / (values[1] + 0.05);
+    if (ratio < 4.5) faint.push(`${element.tagName} ${element.className} ${element.textContent.slice(0, 40)} ${ratio}`);
+  }
+  return faint;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_every_text_of_page_and_export_can_be_read(folder: Path, scheme: Any) -> None:
+    calls = (ToolCall("a", "bash", {"command": "ls # comment"}), ToolCall("b", "read_file", {"path": "x"}))
+    said = Text(
+        "# Title\n\n> quoted\n\n```python\ndef f():  # why\n    return 'x' + 1\n```\n\n`code` [link](https://a.example)"
+    )
+    results = (ToolResultMessage("a", "-old\n+new"), ToolResultMessage("b", "no", True))
+    messages = (UserMessage("hi"), AssistantMessage((Thinking("hm"), said, *calls)), *results)
+    async with running(folder, call("bash", command="echo hi"), text("Done."), sandbox="off") as client:
+        session = stored(folder, "Colours", *messages, AssistantMessage((Text("again"),)))
+        async with browsing(client, f"/sessions/{session}", color_scheme=scheme) as page:
+            unfold = "document.querySelectorAll('details').forEach(each => { each.open = true })"
+            await page.get_by_role("textbox", name="Message").fill("go")
+            await page.keyboard.press("Enter")
+            await expect(page.get_by_role("alertdialog")).to_be_visible()
+            await page.evaluate(unfold)
+            assert await page.evaluate(CONTRAST) == []
+            export = await page.context.new_page()
+            await export.set_content(store_of(folder).export(session, "html"))
+            await export.evaluate(unfold)
+            assert await export.evaluate(CONTRAST) == []

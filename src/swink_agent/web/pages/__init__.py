@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 _MOST_LISTED = 50
+_MOST_READ = 200
+"""Sessions among which those are chosen that a person may read, for the first page of the list."""
 _MOST_SEARCHED = 2000
 _MOST_FOUND = 40
 _AT_ONCE = 40
@@ -85,12 +87,9 @@ class Pages:
         site = self._site
         await site.authorized(request, "read", session_id)
         base = base_of(request, f"/sessions/{session_id}")
-        loaded = await asyncio.to_thread(site.histories.load, session_id)
-        if loaded.id != session_id:
-            raise web.HTTPSeeOther(f"{base}sessions/{loaded.id}")
         listed = await self._list(request, base, session_id)
         loaded = await asyncio.to_thread(site.histories.load, session_id)
-        room = site.rooms.of(session_id)
+        room = site.rooms.of(loaded.id)
         live = self._live(room)
         is_live = live.is_running or len(loaded.messages) < live.end
         cut = min(live.first, len(loaded.messages)) if is_live else len(loaded.messages)
@@ -162,7 +161,7 @@ class Pages:
 
     async def _list(self, request: web.Request, base: str, current: str = "", before: str = "") -> str:
         site = self._site
-        infos = await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED)
+        infos = await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED if before else _MOST_READ)
         if before:
             at = next((number for number, info in enumerate(infos) if info.id == before), len(infos))
             infos = infos[at + 1 :]

@@ -17,6 +17,7 @@ from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
     AgentStart,
+    ContextCompacted,
     MessageEnd,
     MessageRetry,
     MessagesInjected,
@@ -50,7 +51,7 @@ _RUN = frozenset(
         *("agent_start", "agent_end", "messages_injected", "message_start", "message_update", "message_retry"),
         *("model_fallback", "message_end", "tool_approval_requested", "tool_approval_resolved", "tool_call_deferred"),
         *("tool_execution_start", "tool_execution_update", "tool_execution_retry", "tool_execution_end"),
-        "turn_resumed",
+        *("turn_resumed", "context_compacted"),
     }
 )
 _ALONE = frozenset({"renamed", "draft", "reset"})
@@ -185,7 +186,11 @@ class Live:
                 self._begin(event)
             case MessagesInjected():
                 self._add(event.messages)
+            case ContextCompacted():
+                self._notice(f"The context was shortened: {event.report.dropped_count} messages were left out.", "info")
             case MessageStart() | MessageRetry() | ModelFallback():
+                if not isinstance(event, MessageStart):
+                    self._notice(event.error, "warning")
                 self._streaming = _Streaming(self.end)
                 self._tell("put", id=anchor(self.end), html=self._streaming.html(self._goes_on))
             case MessageEnd():

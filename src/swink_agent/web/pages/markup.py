@@ -154,7 +154,7 @@ def session_html(
         f'data-commands="{known}" data-state="{run}">\n'
         f'<header class="about"><h1 dir="auto" id="title">{title}</h1><ul class="states">'
         f'<li class="run"><span role="status" aria-label="Run" id="run">{run}</span></li>'
-        '<li><span role="status" aria-label="Connection" id="connection">connecting</span></li>'
+        '<li><span role="status" aria-label="Connection" id="connection">reconnecting</span></li>'
         f'<li><span role="status" aria-label="Cost" id="cost">{escape(str(state["cost"]))}</span></li>'
         f'<li><span class="quiet" aria-hidden="true">Context</span> <meter id="context" aria-label="Context" min="0" '
         f'max="1" high="0.8" value="{state["fill"]}">{round(float(state["fill"]) * 100)} %</meter></li></ul></header>\n'

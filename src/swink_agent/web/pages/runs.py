@@ -66,7 +66,8 @@ class RunPages:
         data = (
             f'data-run="{escape(info.id)}" data-position="{info.position}" data-over="{"yes" if info.is_over else ""}"'
         )
-        body = f'<main id="main" class="table" {data}>{shown}</main>\n{ALERT}'
+        again = "" if info.is_over else ' data-again="3"'
+        body = f'<main id="main" class="table" {data}{again}>{shown}</main>\n{ALERT}'
         return html(page_html(base, f"Run {one_line(info.id, 80)}", body, part="runs"))
 
 

@@ -70,13 +70,15 @@ if (list) {
   const search = $("search");
   let due = 0;
   let asked = 0;
+  let isStale = false;
   const load = async () => {
     const number = ++asked;
     const query = new URLSearchParams({ query: search.value, current: session || "" });
     const response = await fetch(`${base}parts/sessions?${query}`).catch(() => null);
     if (!response || !response.ok || number !== asked) return;
-    close(false);
-    list.replaceChildren(fragment(await response.text()));
+    const html = await response.text();
+    if (opener) isStale = true; // a menu is open: the list changes when it is closed
+    else list.replaceChildren(fragment(html));
   };
   search.addEventListener("input", () => { clearTimeout(due); due = setTimeout(load, 150); });
   search.addEventListener("keydown", (event) => { if (event.key === "Enter") { clearTimeout(due); load(); } });
@@ -94,6 +96,7 @@ if (list) {
     opener.setAttribute("aria-expanded", "false");
     if (isFocused) opener.focus();
     opener = null;
+    if (isStale) { isStale = false; load(); }
   }
   function open(button) {
     close(false);
@@ -129,8 +132,7 @@ if (list) {
   menu.addEventListener("click", async (event) => {
     const what = event.target.closest("[data-do]")?.dataset.do;
     if (!what || !opener) return;
-    const item = row();
-    const { session: id, title } = item.dataset;
+    const { session: id, title } = row().dataset;
     const path = `sessions/${encodeURIComponent(id)}`;
     const button = opener;
     close();
@@ -146,14 +148,18 @@ if (list) {
       $("delete").querySelector(".what").textContent = title;
       if (await answerOf($("delete")) && await ask("DELETE", path)) {
         if (id === session) location.href = base;
-        else item.remove();
+        else rowOf(id)?.remove();
       }
     }
   });
 }
 
+function rowOf(id) {
+  return [...document.querySelectorAll("#sessions > li")].find((each) => each.dataset.session === id);
+}
+
 function retitle(id, title) {
-  const item = [...document.querySelectorAll("#sessions > li")].find((each) => each.dataset.session === id);
+  const item = rowOf(id);
   if (item) {
     item.dataset.title = title;
     item.querySelector(".what").textContent = title;
@@ -434,7 +440,9 @@ if (session) {
   };
   let isConnected = false;
   const hear = (told) => {
-    if (told.connection) {
+    if (told.isRefused) {
+      alarm("The server does not know this page any more: it was started again. Open the address that it printed.");
+    } else if (told.connection) {
       if (isConnected && told.connection === "reconnecting") log.classList.add("is-cut");
       if (told.connection === "connected") log.classList.remove("is-cut");
       isConnected = told.connection === "connected";
@@ -476,15 +484,23 @@ if (main.dataset.again) setInterval(() => { if (!document.hidden) again(); }, Nu
 const run = main.dataset.run;
 if (run) {
   const path = `runs/${encodeURIComponent(run)}`;
-  if (!main.dataset.over) {
-    const events = new EventSource(api(`${path}/events?after=${main.dataset.position}`));
-    let due = 0;
-    const soon = () => { clearTimeout(due); due = setTimeout(again, 100); };
-    const names = ["message", "run", "status", "tool", "usage", "label", "note", "summary", "pending", "answer"];
-    for (const name of names) events.addEventListener(name, soon);
-    events.addEventListener("end", () => { events.close(); again(); });
-    setInterval(() => { if (!document.hidden && events.readyState !== EventSource.CLOSED) again(); }, 2000);
-  }
+  let due = 0;
+  const soon = () => { clearTimeout(due); due = setTimeout(again, 100); };
+  let at = main.dataset.position;
+  const follow = async () => { // until the run is over
+    while (at !== "end") {
+      try {
+        const response = await fetch(api(`${path}/events?after=${at}`));
+        const reader = response.ok ? response.body.pipeThrough(new TextDecoderStream()).getReader() : null;
+        for (let read = await reader?.read(); read && !read.done; read = await reader.read()) {
+          const ids = [...read.value.matchAll(/^id: (\S+)$/gm)];
+          if (ids.length) { at = ids.at(-1)[1]; soon(); }
+        }
+      } catch { /* the connection was lost: try again */ }
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  };
+  if (!main.dataset.over) follow();
   main.addEventListener("submit", (event) => event.preventDefault());
   main.addEventListener("click", async (event) => {
     const { operate, answer } = event.target.closest("button")?.dataset || {};

@@ -47,12 +47,12 @@ class Stream {
     this.isRunning = true;
     while (this.readers.size) {
       const stopping = (this.stopping = new AbortController());
-      const failed = await this.read(stopping).catch(() => true);
+      await this.read(stopping).catch(() => {});
       if (stopping.signal.aborted && !stopping.isSilent) continue; // another reader has come or gone
-      if (failed !== "over") this.tell("reconnecting");
+      this.tell("reconnecting");
       await new Promise((resolve) => {
         this.wake = resolve;
-        setTimeout(resolve, failed === "over" ? 5000 : 1000);
+        setTimeout(resolve, 1000);
       });
     }
     this.isRunning = false;
@@ -68,14 +68,14 @@ class Stream {
     alive();
     try {
       const response = await fetch(`${this.base}parts/events?sessions=${places.join(",")}`, { signal: stopping.signal });
-      if (response.status === 404) for (const reader of this.readers.keys()) reader({ gone: true });
-      if (!response.ok) return true;
+      if (response.status === 401) for (const reader of this.readers.keys()) reader({ isRefused: true });
+      if (!response.ok) return;
       this.tell("connected");
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       for (;;) {
         const { value, done } = await reader.read();
-        if (done) return true;
+        if (done) return;
         alive();
         const frames = (rest + value).split("\n\n");
         rest = frames.pop();
