@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from aiohttp import web
@@ -20,6 +20,9 @@ from swink_agent.memory.log.records import encode_line
 from ..problems import Problem, invalid
 from .asking import Asked, answered
 from .live import too_many
+
+if TYPE_CHECKING:
+    from ..site import Site
 
 _NO_STORE = "this server has no store of durable runs: start it with one (`SWINK_DURABLE_URL`, setting durable.url)"
 _STATUSES: dict[type[AgentError], tuple[int, str]] = {
@@ -81,8 +84,8 @@ class RunPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def list_runs(asked: Asked) -> web.StreamResponse:
     wanted = asked.query
-    with _errors():
-        found = await asked.site.durable.runs(
+    with durable_errors():
+        found = await durable_of(asked.site).runs(
             wanted.status or None, wanted.agent or None, wanted.key or None, limit=wanted.limit
         )
     return answered(Runs([msgspec.to_builtins(run) for run in found]))
@@ -90,8 +93,8 @@ async def list_runs(asked: Asked) -> web.StreamResponse:
 
 async def submit(asked: Asked) -> web.StreamResponse:
     given = asked.body
-    with _errors():
-        run = await asked.site.durable.submit(
+    with durable_errors():
+        run = await durable_of(asked.site).submit(
             given.agent,
             given.prompt,
             id=given.id,
@@ -106,8 +109,8 @@ async def submit(asked: Asked) -> web.StreamResponse:
 
 
 async def read(asked: Asked) -> web.StreamResponse:
-    with _errors():
-        run = await asked.site.durable.run(asked.name("run"))
+    with durable_errors():
+        run = await durable_of(asked.site).run(asked.name("run"))
         return answered(msgspec.to_builtins(await run.info()))
 
 
@@ -118,8 +121,8 @@ async def events(asked: Asked) -> web.StreamResponse:
         return web.Response(status=204)
     if given and not (given.isascii() and given.isdecimal() and len(given) < 19):
         raise invalid(f"{given[:40]!r} is not a position")
-    with _errors():
-        run = await asked.site.durable.run(asked.name("run"))
+    with durable_errors():
+        run = await durable_of(asked.site).run(asked.name("run"))
     if site.readers.is_full:
         raise too_many()
     response = web.StreamResponse(headers={"content-type": "text/event-stream", "x-accel-buffering": "no"})
@@ -188,8 +191,8 @@ async def answer(asked: Asked) -> web.StreamResponse:
             value = given.result
         case _:
             raise invalid(f"{given.choice[:40]!r} is not an answer: approve, reject or result")
-    with _errors():
-        run = await asked.site.durable.run(asked.name("run"))
+    with durable_errors():
+        run = await durable_of(asked.site).run(asked.name("run"))
         try:
             return answered(Counted(await run.answer(given.call, value, by=asked.by)))
         except TypeError as error:
@@ -197,24 +200,28 @@ async def answer(asked: Asked) -> web.StreamResponse:
 
 
 async def cancel(asked: Asked) -> web.StreamResponse:
-    with _errors():
-        run = await asked.site.durable.run(asked.name("run"))
+    with durable_errors():
+        run = await durable_of(asked.site).run(asked.name("run"))
         return answered(Counted(await run.cancel(asked.body.reason)))
 
 
 async def retry(asked: Asked) -> web.StreamResponse:
-    with _errors():
-        run = await asked.site.durable.run(asked.name("run"))
+    with durable_errors():
+        run = await durable_of(asked.site).run(asked.name("run"))
         await run.retry()
         return answered(msgspec.to_builtins(await run.info()))
 
 
-def no_durable() -> Problem:
-    return Problem(501, "no_durable", _NO_STORE)
+def durable_of(site: Site) -> Any:
+    """The `Durable` that has the runs. Raises 501 if there is not one."""
+    durable = site.durable
+    if durable is None:
+        raise Problem(501, "no_durable", _NO_STORE)
+    return durable
 
 
 @contextmanager
-def _errors() -> Generator[None]:
+def durable_errors() -> Generator[None]:
     """Turns the errors of durable runs into answers."""
     try:
         yield
