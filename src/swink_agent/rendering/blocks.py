@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from swink_agent.core.types import (
     Base64Source,
@@ -53,19 +53,35 @@ _COMMANDS = frozenset({"command", "cmd", "script"})
 _ENDINGS = {"length": "cut off at the length limit", "aborted": "stopped", "error": "failed"}
 
 
-def entry_html(entry: Entry, out: list[str], *, goes_on: bool, model: str, prefix: str = "") -> None:
+class Now(NamedTuple):
+    """What a call does that has no result yet: its state in a word, and what it has said so far."""
+
+    word: str
+    output: str = ""
+
+
+def entry_html(
+    entry: Entry,
+    out: list[str],
+    *,
+    goes_on: bool,
+    model: str,
+    prefix: str = "",
+    now: Mapping[int, Now] | None = None,
+) -> None:
     """Appends the HTML of one entry to `out`.
 
     `goes_on` is true for a reply that directly follows another reply. `model` is the session's usual model; a reply
     names its model only if it is a different one. `prefix` begins the anchor of each message, for a page that shows
-    several conversations.
+    several conversations. `now` is for a run under way: what the calls of the reply do, by their number; each of them
+    then has an id, as `call_anchor` returns it.
     """
     if isinstance(entry, Prompt):
         _begin("user", "User", anchor(entry.position, prefix), entry.message.timestamp, out)
         _content(entry.message.content, out)
         out.append("</article>\n")
     elif isinstance(entry, Reply):
-        _reply(entry, anchor(entry.position, prefix), goes_on, model, out)
+        _reply(entry, anchor(entry.position, prefix), goes_on, model, now, out)
     elif isinstance(entry, Label):
         out.append(f'<p class="label"><span>Label</span> <bdi>{escape(one_line(entry.text))}</bdi></p>\n')
     elif isinstance(entry, Note):
@@ -105,6 +121,11 @@ def anchor(position: int, prefix: str = "") -> str:
     return f"{prefix}m{position + 1}"
 
 
+def call_anchor(position: int, number: int) -> str:
+    """Returns the id of a call in a run under way: that of its message, and its number from 0."""
+    return f"{anchor(position)}c{number}"
+
+
 def _time(timestamp: int | None) -> str:
     if timestamp is None:
         return ""
@@ -115,17 +136,23 @@ def _time(timestamp: int | None) -> str:
     return f'<time datetime="{exact}">{moment(timestamp)}</time>'
 
 
-def _reply(entry: Reply, place: str, goes_on: bool, usual_model: str, out: list[str]) -> None:
+def _reply(
+    entry: Reply, place: str, goes_on: bool, usual_model: str, now: Mapping[int, Now] | None, out: list[str]
+) -> None:
     message = entry.message
     if goes_on:  # the footer shows its time and number; only screen readers use the heading
         out.append(f'<article class="assistant again" id="{place}">')
         out.append("<header><h2>Assistant</h2></header>\n")
     else:
         _begin("assistant", "Assistant", place, message.timestamp, out)
-    uses = iter(entry.uses)
+    uses = enumerate(entry.uses)
     for block in message.content:
         if type(block) is ToolCall:
-            _tool(next(uses), out)
+            number, use = next(uses)
+            if now is None:
+                _tool(use, out)
+            else:
+                call_html(use, out, call_anchor(entry.position, number), now.get(number))
         else:
             _content((block,), out)
     if message.error_message is not None or message.is_failed:
@@ -210,14 +237,19 @@ def _json(value: Any) -> str:
 # -- tools ---------------------------------------------------------------------------------------------------
 
 
-def _tool(use: ToolUse, out: list[str]) -> None:
+def call_html(use: ToolUse, out: list[str], place: str, now: Now | None) -> None:
+    """Appends the HTML of a call in a run under way, with an id. `now` says what it does; `None` if it has ended."""
+    _tool(use, out, f' id="{place}"', now)
+
+
+def _tool(use: ToolUse, out: list[str], place: str = "", now: Now | None = None) -> None:
     call, result = use
-    word, kind = status(result)
+    word, kind = status(result) if now is None or result is not None else (now.word, "now")
     name = escape(one_line(call.name, 60)) or "tool"
     items = None if result is None or result.is_error else todo_of(call.name, result.details)
     about = counted(items) if items else gist(call)
     out.append(
-        f'<details class="tool {kind}"><summary><span class="name"><bdi>{name}</bdi></span> '
+        f'<details class="tool {kind}"{place}><summary><span class="name"><bdi>{name}</bdi></span> '
         f'<bdi class="gist">{escape(about)}</bdi> <span class="badge">{word}</span></summary>\n'
         '<div class="inside">\n'
     )
@@ -238,6 +270,8 @@ def _tool(use: ToolUse, out: list[str]) -> None:
         if result.details is not None and change is None:
             _folded("Details", _json(result.details), "data", out)
         out.append("</section>\n")
+    elif now is not None and now.output:
+        out.append(f'<section><h3 class="part">Output</h3>\n{code_html(visible(now.output))}</section>\n')
     out.append("</div></details>\n")
 
 

@@ -66,6 +66,10 @@ class Room:
         self.thinking: str | None = None
         """What was chosen before there was a conversation."""
         self.is_deleted = False
+        self.began: tuple[int, int] | None = None
+        """The position of the stream, and the number of messages, before the last run."""
+        self.page: Any = None
+        """What its page shows of the last run, once it has a page."""
         self._open_talk = open_talk
         self._told = State()
         self._due: asyncio.TimerHandle | None = None
@@ -110,12 +114,19 @@ class Room:
         """Adds an event of a run, masked."""
         if type(event) is AgentStart:
             self.log.begin_run()
+            self.began = (self.log.position, self._messages_before(event))
         masking = self._masking
         for shown in [event] if masking is None else masking.feed(event):
             data = encode_event(shown)
             self.log.append(_tag(shown), data)
         if type(event) is AgentEnd:
             self.log.end_run()
+
+    def _messages_before(self, event: AgentStart) -> int:
+        messages = () if self.talk is None else self.talk.agent.messages
+        added = len(event.prompts)
+        is_added = bool(added) and tuple(messages[-added:]) == event.prompts
+        return len(messages) - added if is_added else len(messages)
 
     def changed(self) -> None:
         """Tells readers about another state: at once if it is another word, else with the next figures."""

@@ -125,7 +125,7 @@ def _handler(site: Site, route: Route) -> _Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         by = await site.authorized(request, route.action, request.match_info.get("session"))
         if route.action == "operate":
-            durable_of(site)  # without a store, the body does not matter
+            durable_of(site)  # before the query and the body are looked at
         query = read_query(request, route.query)
         body = None if route.body is None else await read_body(request, route.body)
         return await route.handle(Asked(site, request, by, query, body))

@@ -56,7 +56,7 @@ Examples:
 @click.option("--watch", is_flag=True, help="Show workers and runs, again and again, until Ctrl+C.")
 @click.pass_context
 def runs(ctx: click.Context, url: str | None, app: str | None, as_json: bool, watch: bool) -> int | None:
-    """List, show, follow, answer, cancel and retry durable runs."""
+    """List, follow, answer, cancel and retry durable runs."""
     ctx.obj = {"url": url, "app": app, "as_json": as_json}
     if ctx.invoked_subcommand is None:
         return ctx.invoke(list_runs, url=url, app=app, as_json=as_json, watch=watch)

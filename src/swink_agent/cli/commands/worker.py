@@ -46,9 +46,9 @@ SIGTERM and Ctrl+C let each run end its turn and put it back; a second one leave
 )
 @click.option("--drain", type=float, default=30, show_default=True, help="Seconds in which turns can end at the end.")
 def worker(app: str, slots: int, poll: float, lease: float, drain: float) -> int:
-    """Take durable runs of the agents that MODULE:NAME has, and run them.
+    """Take durable runs of an application's agents.
 
-    MODULE:NAME is a Durable of your own code. Several workers, on one machine or many, share the runs of a store.
+    MODULE:NAME is a Durable of your own code. It takes runs of the agents that are registered there. Several workers, on one machine or many, share the runs of a store.
     """
     durable = durable_named(app, Path.cwd())
     if not durable.agents:
@@ -124,7 +124,10 @@ def submit(
     timeout: float | None,
     as_json: bool,
 ) -> int:
-    """Queue a run of an agent of MODULE:NAME, and print its id. PROMPT can be -, for stdin."""
+    """Queue a durable run of an application's agent.
+
+    Prints the run's id. MODULE:NAME is a Durable of your own code. PROMPT can be -, for stdin.
+    """
     if timeout is not None and not wait:
         raise UsageProblem("--timeout is for --wait: without it the command does not wait")
     durable = durable_named(app, Path.cwd())

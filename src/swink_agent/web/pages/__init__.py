@@ -6,45 +6,232 @@ so that the address with the token may lead to it.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from html import escape
 from importlib.resources import files
 from mimetypes import guess_type
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiohttp import web
 
+from swink_agent.memory import LoadedSession, SessionInfo
+from swink_agent.rendering.blocks import entry_html
+from swink_agent.rendering.turns import Entry, Reply, entries
+
+from ..problems import Problem, invalid
+from .live import Live, state_of
+from .markup import base_of, home_html, html, listed_html, page_html, session_html
+from .questions import question_html
+
 if TYPE_CHECKING:
-    from ..problems import Problem
+    from ..rooms import Room
     from ..site import Site
 
-PAGES = ("/", "/sessions/{session}", "/runs", "/runs/{run}", "/evals", "/evals/{run}", "/evals/{run}/cases/{case}")
+_Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
+_MOST_LISTED = 50
+_MOST_SEARCHED = 2000
+_MOST_FOUND = 40
+_AT_ONCE = 40
+"""Entries of a conversation that a page begins with, and that come with each step back."""
 
 
 def add_pages(app: web.Application, site: Site, prefix: str) -> None:
     """Adds the pages and the static files beneath a prefix."""
+    pages = Pages(site)
+    from .evals import EvalPages
+    from .runs import RunPages
 
-    async def page(request: web.Request) -> web.StreamResponse:
-        await site.authorized(request, "read", request.match_info.get("session"))
-        return _html("Swink", "<main><h1>Swink</h1></main>")
-
-    handler: Any = page
-    handler.is_page = True
-    for path in PAGES:
-        app.router.add_get(f"{prefix}{path}", page)
+    runs, evals = RunPages(site), EvalPages(site)
+    shown: list[tuple[str, _Handler]] = [
+        ("/", pages.home),
+        ("/sessions/{session}", pages.session),
+        ("/runs", runs.table),
+        ("/runs/{run}", runs.run),
+        ("/evals", evals.table),
+        ("/evals/compare", evals.compare),
+        ("/evals/{run}", evals.run),
+        ("/evals/{run}/cases/{case}", evals.case),
+    ]
+    for path, handler in shown:
+        app.router.add_get(f"{prefix}{path}", _page(handler))
+    app.router.add_get(f"{prefix}/parts/sessions", pages.listed)
+    app.router.add_get(f"{prefix}/parts/sessions/{{session}}/earlier", pages.earlier)
+    app.router.add_get(f"{prefix}/parts/events", pages.events)
     app.router.add_get(f"{prefix}/static/{{name}}", _static)
+
+
+def _page(handler: _Handler) -> _Handler:
+    async def page(request: web.Request) -> web.StreamResponse:
+        return await handler(request)
+
+    page.is_page = True  # pyright: ignore[reportFunctionMemberAccess]
+    return page
+
+
+class Pages:
+    """The pages about sessions."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def home(self, request: web.Request) -> web.StreamResponse:
+        await self._site.authorized(request, "read", None)
+        base = base_of(request, "/")
+        return html(home_html(base, await self._list(request, base)))
+
+    async def session(self, request: web.Request) -> web.StreamResponse:
+        session_id = request.match_info["session"]
+        site = self._site
+        await site.authorized(request, "read", session_id)
+        base = base_of(request, f"/sessions/{session_id}")
+        loaded = await asyncio.to_thread(site.histories.load, session_id)
+        if loaded.id != session_id:
+            raise web.HTTPSeeOther(f"{base}sessions/{loaded.id}")
+        listed = await self._list(request, base, session_id)
+        loaded = await asyncio.to_thread(site.histories.load, session_id)
+        room = site.rooms.of(session_id)
+        live = self._live(room)
+        is_live = live.is_running or len(loaded.messages) < live.end
+        cut = min(live.first, len(loaded.messages)) if is_live else len(loaded.messages)
+        running = live.html(False) if is_live else ""
+        position = live.log.position
+        questions = "".join([question_html(question) for question in room.questions.open])
+        state = state_of(room, loaded.info.cost.amount)
+        commands = await asyncio.to_thread(_commands)
+
+        def render() -> str:
+            shown, first = _last(loaded, cut)
+            return session_html(
+                base, loaded.info, listed, shown + running, questions, state,
+                position=position, first=first, commands=commands,
+            )  # fmt: skip
+
+        return html(await asyncio.to_thread(render))
+
+    async def earlier(self, request: web.Request) -> web.StreamResponse:
+        """The messages before one that the page has."""
+        session_id = request.match_info["session"]
+        await self._site.authorized(request, "read", session_id)
+        given = request.query.get("before", "")
+        if not (given.isascii() and given.isdecimal() and len(given) < 12):
+            raise invalid("before is the number of a message")
+        loaded = await asyncio.to_thread(self._site.histories.load, session_id)
+        shown, first = await asyncio.to_thread(_last, loaded, min(int(given), len(loaded.messages)))
+        response = html(shown)
+        response.headers["x-first"] = str(first)
+        return response
+
+    async def listed(self, request: web.Request) -> web.StreamResponse:
+        await self._site.authorized(request, "read", None)
+        base = base_of(request, "/parts/sessions")
+        query = request.query.get("query", "").strip()[:1000]
+        if query:
+            return html(await self._found(request, base, query))
+        return html(await self._list(request, base, request.query.get("current", ""), request.query.get("before", "")))
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """What changes on the pages of several sessions, in one stream: a browser has few connections."""
+        site = self._site
+        places: list[tuple[str, Any, int | None]] = []
+        rooms: list[Room] = []
+        for part in [part for part in request.query.get("sessions", "").split(",") if part][:100]:
+            name, _, after = part.partition(":")
+            await site.authorized(request, "read", name)
+            try:
+                room = site.rooms.of(await site.find(name))
+            except Exception:  # deleted meanwhile; its page says so when it is read again
+                continue
+            rooms.append(room)
+            places.append((room.id, self._live(room).log, int(after) if after.isdecimal() else -1))
+        if not places:
+            raise Problem(404, "not_found", "there is no such session")
+        if site.readers.is_full:
+            raise Problem(503, "too_many", "too many streams are open: close one, or try again", {"retry-after": "5"})
+        ends = [room.log.listen(_nothing) for room in rooms]  # so that the room is kept while a page reads it
+        try:
+            return await site.readers.serve_all(request, places)
+        finally:
+            for end in ends:
+                end()
+
+    def _live(self, room: Room) -> Live:
+        if room.page is None:
+            room.page = Live(room)
+        return room.page
+
+    async def _list(self, request: web.Request, base: str, current: str = "", before: str = "") -> str:
+        site = self._site
+        infos = await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED)
+        if before:
+            at = next((number for number, info in enumerate(infos) if info.id == before), len(infos))
+            infos = infos[at + 1 :]
+        shown: list[SessionInfo] = []
+        more = ""
+        for info in infos:
+            if await site.may(request, "read", info.id):
+                if len(shown) == _MOST_LISTED:
+                    more = shown[-1].id
+                    break
+                shown.append(info)
+        return listed_html(base, shown, {}, current, more)
+
+    async def _found(self, request: web.Request, base: str, query: str) -> str:
+        site = self._site
+        infos = await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED)
+        hits = await asyncio.to_thread(site.store.search, query, 100)
+        snippets = {hit.session.id: hit.snippet for hit in reversed(hits)}
+        wanted = query.casefold()
+        found = {info.id: info for info in infos if wanted in info.title.casefold()}
+        found |= {hit.session.id: hit.session for hit in hits if hit.session.id not in found}
+        shown = [info for info in list(found.values())[:_MOST_FOUND] if await site.may(request, "read", info.id)]
+        return listed_html(base, shown, snippets)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _last(loaded: LoadedSession, end: int) -> tuple[str, int]:
+    """The last entries before a message as HTML, and the number of messages before them."""
+    messages = loaded.messages[:end]
+    labels = [(label.text, label.position) for label in loaded.labels if label.position <= end]
+    every = list(entries(messages, labels, ()))
+    shown = every[-_AT_ONCE:]
+    before = every[-_AT_ONCE - 1] if len(every) > _AT_ONCE else None
+    out: list[str] = []
+    model = str(loaded.info.model or "")
+    for entry in shown:
+        goes_on = isinstance(entry, Reply) and isinstance(before, Reply)
+        entry_html(entry, out, goes_on=goes_on, model=model)
+        before = entry
+    first = 0 if len(every) <= _AT_ONCE else next((at for entry in shown if (at := _at(entry)) is not None), 0)
+    return "".join(out), first
+
+
+def _at(entry: Entry) -> int | None:
+    return getattr(entry, "position", None)
+
+
+def _commands() -> list[str]:
+    from swink_agent.app.talk.commands import COMMANDS
+
+    return [command.name for command in COMMANDS]
 
 
 async def _static(request: web.Request) -> web.StreamResponse:
     name = request.match_info["name"]
-    file = files(__package__ or __name__).joinpath("static", name)
-    if "/" in name or name.startswith(".") or not file.is_file():
+    here = files(__package__ or __name__).joinpath("static", name)
+    if "/" in name or name.startswith(".") or not here.is_file():
         raise web.HTTPNotFound
+    data = here.read_bytes()
+    if name == "page.css":  # what exports look like, and what pages have besides
+        data = files("swink_agent.rendering").joinpath("page.css").read_bytes() + data
     kind = guess_type(name)[0] or "application/octet-stream"
-    is_text = kind.startswith("text/")
     return web.Response(
-        body=file.read_bytes(),
+        body=data,
         content_type=kind,
-        charset="utf-8" if is_text else None,
+        charset="utf-8" if kind.startswith("text/") else None,
         headers={"cache-control": "private, no-cache"},
     )
 
@@ -53,16 +240,7 @@ def problem_page(site: Site, problem: Problem) -> web.StreamResponse:
     """What a person sees of a request that was refused."""
     document = problem.document
     body = f"<main><h1>{escape(document.title)}</h1><p>{escape(document.detail)}</p></main>"
-    response = _html(document.title, body)
+    response = html(page_html("/", document.title, body, is_plain=True))
     response.set_status(problem.status)
     response.headers.update(problem.headers)
     return response
-
-
-def _html(title: str, body: str) -> web.Response:
-    text = (
-        '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title></head>\n<body>{body}</body>\n</html>\n"
-    )
-    return web.Response(text=text, content_type="text/html", charset="utf-8")

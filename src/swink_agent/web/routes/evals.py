@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
@@ -15,6 +15,9 @@ from swink_agent.evals.types import RunInfo
 
 from ..problems import Problem, invalid, not_found
 from .asking import Asked, answered
+
+if TYPE_CHECKING:
+    from ..site import Site
 
 _FORMATS = {
     "console": ("text/plain", "txt"),
@@ -41,12 +44,12 @@ class Two(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def list_runs(asked: Asked) -> web.StreamResponse:
-    runs = await asyncio.to_thread(_store(asked).list)
+    runs = await asyncio.to_thread(evals_of(asked.site).list)
     return answered(EvalRuns([msgspec.structs.replace(run, path="") for run in runs]))
 
 
 async def read(asked: Asked) -> web.StreamResponse:
-    run = await _loaded(asked, asked.name("run"))
+    run = await loaded(asked.site, asked.name("run"))
     document = await asyncio.to_thread(_document, run)
     return answered({**document.pop("run"), "summary": document["summary"], "results": document["results"]})
 
@@ -55,7 +58,7 @@ async def report(asked: Asked) -> web.StreamResponse:
     name = asked.query.format
     if name not in _FORMATS:
         raise invalid(f"there is no format {name[:40]!r}: {', '.join(_FORMATS)}")
-    run = await _loaded(asked, asked.name("run"))
+    run = await loaded(asked.site, asked.name("run"))
     from swink_agent.evals import report as written
 
     text = await asyncio.to_thread(written, run, name)
@@ -65,7 +68,7 @@ async def report(asked: Asked) -> web.StreamResponse:
 
 
 async def case(asked: Asked) -> web.StreamResponse:
-    run = await _loaded(asked, asked.name("run"))
+    run = await loaded(asked.site, asked.name("run"))
     wanted = asked.name("case")
     result = next((each for each in run.results if each.case_id == wanted), None)
     if result is None:
@@ -84,23 +87,24 @@ async def case(asked: Asked) -> web.StreamResponse:
 
 
 async def compare(asked: Asked) -> web.StreamResponse:
-    before, after = await _loaded(asked, asked.query.before), await _loaded(asked, asked.query.after)
+    before, after = await loaded(asked.site, asked.query.before), await loaded(asked.site, asked.query.after)
     from swink_agent.evals import compare as compared
 
     found: Comparison = await asyncio.to_thread(compared, before, after)
     return answered(found)
 
 
-def _store(asked: Asked) -> EvalStore:
-    store = asked.site.evals
+def evals_of(site: Site) -> EvalStore:
+    """The store of evaluations. Raises 501 if there is not one."""
+    store = site.evals
     if store is None:
         raise Problem(501, "no_evals", "this server has no evaluations")
     return store
 
 
-async def _loaded(asked: Asked, run_id: str) -> EvalRun:
+async def loaded(site: Site, run_id: str) -> EvalRun:
     """The run with this id. An id is never taken for the path of a file."""
-    store = _store(asked)
+    store = evals_of(site)
 
     def load() -> EvalRun:
         info = next((info for info in store.list() if info.id == run_id), None)

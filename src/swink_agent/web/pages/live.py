@@ -1,0 +1,322 @@
+"""A run as HTML while it happens: what a page shows of it, and how that changes, for every reader of the page.
+
+Owns the ids of the elements of a run and the events that change them. The messages themselves are written by
+`rendering.blocks`, as in exports: so everything that a model or a tool says is escaped by the same code.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import msgspec
+
+from swink_agent.core.codec import decode_event
+from swink_agent.core.errors import AgentError
+from swink_agent.core.events import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    MessageEnd,
+    MessageRetry,
+    MessagesInjected,
+    MessageStart,
+    MessageUpdate,
+    ModelFallback,
+    ToolApprovalRequested,
+    ToolApprovalResolved,
+    ToolCallDeferred,
+    ToolExecutionEnd,
+    ToolExecutionRetry,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnResumed,
+)
+from swink_agent.core.stream import TextDelta, ThinkingDelta, ToolCallStart
+from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, ToolResultMessage, UserMessage, extract_text
+from swink_agent.rendering.blocks import Now, anchor, call_anchor, call_html, entry_html
+from swink_agent.rendering.characters import one_line, visible
+from swink_agent.rendering.turns import Entry, Other, Prompt, Reply, ToolUse, cost_words
+
+from ..questions import Question
+from ..rooms import Room
+from ..streams import Event, EventLog
+from .questions import question_html
+
+_MOST_OUTPUT = 20_000
+"""Characters of a running call's output that are shown: its end."""
+_RUN = frozenset(
+    {
+        *("agent_start", "agent_end", "messages_injected", "message_start", "message_update", "message_retry"),
+        *("model_fallback", "message_end", "tool_approval_requested", "tool_approval_resolved", "tool_call_deferred"),
+        *("tool_execution_start", "tool_execution_update", "tool_execution_retry", "tool_execution_end"),
+        "turn_resumed",
+    }
+)
+_ALONE = frozenset({"renamed", "draft", "reset"})
+"""Events that readers of the page are given as they are."""
+
+
+class _Streaming:
+    """A reply that the model still writes: its blocks of text by their index, each in the pieces that came."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.blocks: dict[int, tuple[str, list[str]]] = {}
+
+    def html(self, goes_on: bool) -> str:
+        shown = [
+            f'<div class="prose plain stream {kind}" data-index="{index}">{escape("".join(pieces))}</div>\n'
+            for index, (kind, pieces) in sorted(self.blocks.items())
+        ]
+        again = " again" if goes_on else ""
+        return (
+            f'<article class="assistant streaming{again}" id="{anchor(self.position)}">'
+            f"<header><h2>Assistant</h2></header>\n{''.join(shown)}</article>\n"
+        )
+
+
+class _Shown:
+    """A finished reply of the run, with what its calls do."""
+
+    def __init__(self, entry: Reply, goes_on: bool) -> None:
+        self.entry = entry
+        self.goes_on = goes_on
+        self.now: dict[int, Now] = {number: Now("not started") for number in range(len(entry.uses))}
+
+    def number_of(self, call_id: str, *, is_open: bool = True) -> int | None:
+        for number, use in enumerate(self.entry.uses):
+            if use.call.id == call_id and (use.result is None or not is_open):
+                return number
+        return None
+
+
+class Live:
+    """What the page of one session shows of its last run, and the events for its readers.
+
+    `first` is the number of messages before the run, `end` the number behind it; both 0 before the first run.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self.log = EventLog()
+        self.first = 0
+        self.end = 0
+        self.is_running = False
+        self._room = room
+        self._model = ""
+        self._entries: list[Entry | _Shown] = []
+        self._streaming: _Streaming | None = None
+        began = room.began
+        if began is not None and room.is_busy and room.log.holds(began[0]):
+            for event in room.log.events_after(began[0]):
+                self._hear(event)
+        room.log.tap(self._hear)
+
+    # -- what a page begins with ---------------------------------------------------------------------------------
+
+    def html(self, goes_on: bool) -> str:
+        """The messages of the run so far; `goes_on` if the message before them is a reply."""
+        out: list[str] = []
+        for entry in self._entries:
+            if isinstance(entry, _Shown):
+                self._reply(entry, out)
+            else:
+                entry_html(entry, out, goes_on=False, model=self._model)
+        if self._streaming is not None:
+            out.append(self._streaming.html(self._goes_on))
+        return "".join(out)
+
+    def state(self) -> dict[str, Any]:
+        return state_of(self._room)
+
+    @property
+    def _goes_on(self) -> bool:
+        return bool(self._entries) and isinstance(self._entries[-1], _Shown)
+
+    def _reply(self, shown: _Shown, out: list[str]) -> None:
+        entry_html(shown.entry, out, goes_on=shown.goes_on, model=self._model, now=shown.now)
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def _tell(self, name: str, **data: Any) -> None:
+        self.log.append(name, msgspec.json.encode(data))
+
+    def _hear(self, event: Event) -> None:
+        name = event.name
+        if name in _RUN:
+            try:
+                self._on_event(decode_event(event.data))
+            except AgentError:  # a message of an application's own type: the page reads it from the session
+                self._tell("reset")
+        elif name == "state":
+            self._tell("state", **state_of(self._room))
+        elif name == "question":
+            question = msgspec.json.decode(event.data, type=Question)
+            self._tell("ask", id=question.id, html=question_html(question))
+        elif name == "answered":
+            self._tell("answered", **msgspec.json.decode(event.data))
+        elif name == "notice":
+            self._notice(**msgspec.json.decode(event.data))
+        elif name in _ALONE:
+            if name == "reset":
+                self._forget()
+            self.log.append(name, event.data)
+        elif name in ("bye", "deleted"):
+            self.log.append(name, event.data)
+            self.log.close()
+
+    def _notice(self, text: str, kind: str, **_: Any) -> None:
+        place = f"n{self.log.position}"
+        if kind in ("warning", "error"):
+            self._tell("alert", text=one_line(text, 500))
+        html = f'<div class="notice {escape(kind)}" id="{place}" dir="auto">{escape(visible(text))}</div>'
+        self._tell("put", id=place, html=html)
+
+    def _forget(self) -> None:
+        self.first = self.end = 0
+        self._entries = []
+        self._streaming = None
+
+    def _on_event(self, event: AgentEvent) -> None:
+        match event:
+            case MessageUpdate():
+                self._on_delta(event)
+            case AgentStart():
+                self._begin(event)
+            case MessagesInjected():
+                self._add(event.messages)
+            case MessageStart() | MessageRetry() | ModelFallback():
+                self._streaming = _Streaming(self.end)
+                self._tell("put", id=anchor(self.end), html=self._streaming.html(self._goes_on))
+            case MessageEnd():
+                self._finish(event.message)
+            case ToolApprovalRequested():
+                self._call(event.call_id, Now("waiting"))
+            case ToolCallDeferred():
+                self._call(event.call_id, Now("waiting", event.reason))
+            case ToolApprovalResolved():
+                self._call(event.call_id, Now("not started"))
+            case ToolExecutionStart():
+                self._call(event.call_id, Now("running"))
+            case ToolExecutionRetry():
+                self._call(event.call_id, Now("running", f"attempt {event.attempt} failed: {event.error}"))
+            case ToolExecutionUpdate():
+                self._call(event.call_id, Now("running", extract_text(event.update.content)[-_MOST_OUTPUT:]))
+            case ToolExecutionEnd():
+                self._result(event)
+            case TurnResumed():
+                self._tell("reset")
+            case AgentEnd():
+                self._end(event)
+            case _:
+                pass
+
+    def _begin(self, event: AgentStart) -> None:
+        began = self._room.began
+        self.log.begin_run()
+        self._forget()
+        self.is_running = True
+        self.first = self.end = 0 if began is None else began[1]
+        self._model = "" if self._room.talk is None else str(self._room.talk.agent.model)
+        self._add(event.prompts)
+
+    def _end(self, event: AgentEnd) -> None:
+        self.is_running = False
+        if self._streaming is not None:
+            self._tell("drop", id=anchor(self._streaming.position))
+            self._streaming = None
+        self.log.end_run()
+
+    def _add(self, messages: tuple[AgentMessage, ...]) -> None:
+        for message in messages:
+            entry: Entry
+            if type(message) is UserMessage:
+                entry = Prompt(self.end, message)
+            elif type(message) is AssistantMessage:
+                self._finish(message)
+                continue
+            elif type(message) is ToolResultMessage:
+                self.end += 1
+                continue
+            else:
+                entry = Other(self.end, message)
+            self._entries.append(entry)
+            out: list[str] = []
+            entry_html(entry, out, goes_on=False, model=self._model)
+            self._tell("put", id=anchor(self.end), html="".join(out))
+            self.end += 1
+
+    def _finish(self, message: AssistantMessage) -> None:
+        self._streaming = None
+        uses = tuple([ToolUse(call, None) for call in message.tool_calls])
+        shown = _Shown(Reply(self.end, message, uses), self._goes_on)
+        self._entries.append(shown)
+        out: list[str] = []
+        self._reply(shown, out)
+        self._tell("put", id=anchor(self.end), html="".join(out))
+        self.end += 1 + len(uses)  # every call has a result behind the reply
+
+    def _on_delta(self, event: MessageUpdate) -> None:
+        delta, streaming = event.delta, self._streaming
+        if streaming is None:
+            return
+        if isinstance(delta, TextDelta | ThinkingDelta):
+            kind, text = ("thinking" if isinstance(delta, ThinkingDelta) else "text"), visible(delta.delta)
+        elif isinstance(delta, ToolCallStart):
+            kind, text = "calling", f"calls {one_line(delta.name, 60)}…"
+        else:
+            return
+        streaming.blocks.setdefault(delta.index, (kind, []))[1].append(text)
+        self._tell("text", id=anchor(streaming.position), index=delta.index, kind=kind, text=text)
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def _find(self, call_id: str) -> tuple[_Shown, int] | None:
+        for entry in reversed(self._entries):
+            if isinstance(entry, _Shown):
+                number = entry.number_of(call_id)
+                return None if number is None else (entry, number)
+        return None
+
+    def _call(self, call_id: str, now: Now) -> None:
+        found = self._find(call_id)
+        if found is not None:
+            found[0].now[found[1]] = now
+            self._tell_call(*found)
+
+    def _result(self, event: ToolExecutionEnd) -> None:
+        found = self._find(event.call_id)
+        if found is None:
+            return
+        shown, number = found
+        result = event.result
+        message = ToolResultMessage(
+            event.call_id, result.content, event.is_error, result.details, event.name, outcome=event.outcome
+        )
+        uses = list(shown.entry.uses)
+        uses[number] = ToolUse(uses[number].call, message)
+        shown.entry = shown.entry._replace(uses=tuple(uses))
+        shown.now.pop(number, None)
+        self._tell_call(shown, number)
+
+    def _tell_call(self, shown: _Shown, number: int) -> None:
+        place = call_anchor(shown.entry.position, number)
+        out: list[str] = []
+        call_html(shown.entry.uses[number], out, place, shown.now.get(number))
+        self._tell("put", id=place, html="".join(out))
+
+
+def state_of(room: Room, cost: float | None = None) -> dict[str, Any]:
+    """What the page shows of a session's state."""
+    state = room.state
+    amount = state.cost if room.talk is not None else cost
+    return {
+        "state": state.state,
+        "fill": state.fill,
+        "plan": state.plan,
+        "cost": "cost unknown" if amount is None else cost_words(Cost(total=amount)) or "$0.00",
+        "model": state.model,
+        "thinking": state.thinking,
+        "progress": one_line(state.progress, 200),
+        "queue": [{"kind": each["kind"], "text": one_line(each["text"], 200)} for each in state.queue],
+    }

@@ -1,0 +1,505 @@
+// The page: it shows what the server has rendered, sends what a person does, and swaps the parts that change.
+// Text from models and tools only ever enters as text, or in HTML that the server has escaped.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const base = document.body.dataset.base;
+const main = $("main");
+const session = main.dataset.session;
+const api = (path) => `${base}api/v1/${path}`;
+const here = session && `sessions/${encodeURIComponent(session)}`;
+
+// -- what every page has --------------------------------------------------------------------------------------
+
+function store(name, value) {
+  try {
+    if (value === undefined) return localStorage.getItem(name);
+    if (value) localStorage.setItem(name, value);
+    else localStorage.removeItem(name);
+  } catch { /* storage is off: nothing is remembered */ }
+  return null;
+}
+
+const chosen = $(store("swink-theme") || "theme-auto");
+if (chosen) chosen.checked = true;
+for (const radio of document.querySelectorAll(".theme input")) {
+  radio.addEventListener("change", () => store("swink-theme", radio.id));
+}
+
+function alarm(text) {
+  const alert = $("alert");
+  if (!alert) return;
+  alert.textContent = text;
+  $("dismiss").hidden = !text;
+}
+$("dismiss")?.addEventListener("click", () => alarm(""));
+
+// Sends a request; shows what went wrong and returns null, or else what the server answered.
+async function ask(method, path, body) {
+  const isRaw = body instanceof Blob;
+  const options = { method, headers: {} };
+  if (body !== undefined) {
+    options.body = isRaw ? body : JSON.stringify(body);
+    options.headers["content-type"] = isRaw ? body.type || "application/octet-stream" : "application/json";
+  }
+  let response;
+  try {
+    response = await fetch(api(path), options);
+  } catch {
+    alarm("The server cannot be reached.");
+    return null;
+  }
+  const text = await response.text();
+  let value = {};
+  try { value = text ? JSON.parse(text) : {}; } catch { /* not JSON: the status says enough */ }
+  if (response.ok) return value;
+  alarm(value.detail || `The server answered ${response.status}.`);
+  return null;
+}
+
+const fragment = (html) => document.createRange().createContextualFragment(html);
+
+// -- the list of sessions -------------------------------------------------------------------------------------
+
+const list = $("sessions");
+if (list) {
+  const menu = $("menu");
+  let opener = null;
+  const row = () => opener.closest("li");
+
+  const search = $("search");
+  let due = 0;
+  let asked = 0;
+  const load = async () => {
+    const number = ++asked;
+    const query = new URLSearchParams({ query: search.value, current: session || "" });
+    const response = await fetch(`${base}parts/sessions?${query}`).catch(() => null);
+    if (!response || !response.ok || number !== asked) return;
+    close(false);
+    list.replaceChildren(fragment(await response.text()));
+  };
+  search.addEventListener("input", () => { clearTimeout(due); due = setTimeout(load, 150); });
+  search.addEventListener("keydown", (event) => { if (event.key === "Enter") { clearTimeout(due); load(); } });
+
+  $("new").addEventListener("click", async () => {
+    const made = await ask("POST", "sessions", {});
+    if (made) location.href = `${base}sessions/${made.id}`;
+  });
+
+  const side = menu.parentElement;
+  function close(isFocused = true) {
+    if (!opener) return;
+    menu.hidden = true;
+    side.append(menu);
+    opener.setAttribute("aria-expanded", "false");
+    if (isFocused) opener.focus();
+    opener = null;
+  }
+  function open(button) {
+    close(false);
+    opener = button;
+    button.setAttribute("aria-expanded", "true");
+    const id = row().dataset.session;
+    menu.querySelector("[data-do=export]").href = api(`sessions/${encodeURIComponent(id)}/export?format=html`);
+    menu.setAttribute("aria-label", button.getAttribute("aria-label"));
+    row().append(menu);
+    menu.hidden = false;
+    menu.firstElementChild.focus();
+  }
+  list.addEventListener("click", async (event) => {
+    const dots = event.target.closest(".dots");
+    if (dots) return dots === opener ? close() : open(dots);
+    const more = event.target.closest("[data-more]");
+    if (more) {
+      const query = new URLSearchParams({ before: more.dataset.more, current: session || "" });
+      const response = await fetch(`${base}parts/sessions?${query}`).catch(() => null);
+      if (response && response.ok) more.closest("li").replaceWith(fragment(await response.text()));
+    }
+  });
+  document.addEventListener("click", (event) => {
+    if (opener && !menu.contains(event.target) && !opener.contains(event.target)) close(false);
+  });
+  menu.addEventListener("keydown", (event) => {
+    const items = [...menu.children];
+    const at = items.indexOf(document.activeElement);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1 + items.length, Home: 0, End: items.length - 1 }[event.key];
+    if (to !== undefined) { event.preventDefault(); items[to % items.length].focus(); }
+    if (event.key === "Escape" || event.key === "Tab") { event.preventDefault(); event.stopPropagation(); close(); }
+  });
+  menu.addEventListener("click", async (event) => {
+    const what = event.target.closest("[data-do]")?.dataset.do;
+    if (!what || !opener) return;
+    const item = row();
+    const { session: id, title } = item.dataset;
+    const path = `sessions/${encodeURIComponent(id)}`;
+    const button = opener;
+    close();
+    if (what === "fork") {
+      const made = await ask("POST", `${path}/fork`, {});
+      if (made) location.href = `${base}sessions/${made.id}`;
+    } else if (what === "rename") {
+      const field = $("rename").querySelector("input");
+      field.value = title;
+      if (await answerOf($("rename"), field) && await ask("PATCH", path, { title: field.value })) retitle(id, field.value);
+      button.focus();
+    } else if (what === "delete") {
+      $("delete").querySelector(".what").textContent = title;
+      if (await answerOf($("delete")) && await ask("DELETE", path)) {
+        if (id === session) location.href = base;
+        else item.remove();
+      }
+    }
+  });
+}
+
+function retitle(id, title) {
+  const item = [...document.querySelectorAll("#sessions > li")].find((each) => each.dataset.session === id);
+  if (item) {
+    item.dataset.title = title;
+    item.querySelector(".what").textContent = title;
+    item.querySelector(".dots").setAttribute("aria-label", `Actions for ${title}`);
+  }
+  if (id === session) { $("title").textContent = title; document.title = title; }
+}
+
+// Shows a dialog; resolves to whether it was confirmed.
+function answerOf(dialog, field) {
+  dialog.returnValue = "";
+  dialog.showModal();
+  if (field) field.select();
+  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(Boolean(dialog.returnValue)), { once: true }));
+}
+
+// -- a session ------------------------------------------------------------------------------------------------
+
+if (session) {
+  const log = $("log");
+  const messages = $("messages");
+  const message = $("message");
+  const questions = $("questions");
+  const commands = JSON.parse(main.dataset.commands);
+
+  // The newest message is kept in sight, unless the person has scrolled up.
+  let isAtEnd = true;
+  const scrollDown = () => { if (isAtEnd) log.scrollTop = log.scrollHeight; };
+  log.addEventListener("scroll", () => {
+    isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+    $("newest").hidden = isAtEnd;
+    if (log.scrollTop < 300 && log.scrollHeight > log.clientHeight) earlier();
+  }, { passive: true });
+  $("newest").addEventListener("click", () => { isAtEnd = true; scrollDown(); message.focus(); });
+  new ResizeObserver(scrollDown).observe(messages);
+  new ResizeObserver(scrollDown).observe(log);
+  scrollDown();
+
+  let isLoading = false;
+  async function earlier() {
+    const button = $("earlier");
+    if (isLoading || button.hidden) return;
+    isLoading = true;
+    const response = await fetch(`${base}parts/${here}/earlier?before=${button.dataset.before}`).catch(() => null);
+    if (response && response.ok) {
+      const html = fragment(await response.text());
+      const first = Number(response.headers.get("x-first"));
+      button.dataset.before = first;
+      const below = log.scrollHeight - log.scrollTop;
+      messages.prepend(html);
+      button.hidden = !first;
+      log.scrollTop = log.scrollHeight - below;
+    } else {
+      alarm("Earlier messages could not be read.");
+    }
+    isLoading = false;
+  }
+  $("earlier").addEventListener("click", earlier);
+
+  // -- the composer
+
+  const draft = `swink-draft-${session}`;
+  const setText = (text) => { message.value = text; store(draft, text); fit(); };
+  const fit = () => { message.style.height = "auto"; message.style.height = `${Math.min(message.scrollHeight + 2, innerHeight * 0.4)}px`; };
+  setText(store(draft) || message.value);
+  message.addEventListener("input", () => { store(draft, message.value); fit(); });
+
+  const files = $("files");
+  const attached = [];
+  function showAttached() {
+    $("attached").hidden = !attached.length;
+    $("attached").replaceChildren(...attached.map((file, number) => {
+      const item = document.createElement("li");
+      const remove = document.createElement("button");
+      remove.type = "button";
+      remove.textContent = "×";
+      remove.setAttribute("aria-label", `Remove ${file.name}`);
+      remove.addEventListener("click", () => { attached.splice(number, 1); showAttached(); });
+      item.append(file.name, " ", remove);
+      return item;
+    }));
+  }
+  files.addEventListener("change", () => { attached.push(...files.files); files.value = ""; showAttached(); });
+  message.addEventListener("paste", (event) => {
+    const pasted = [...event.clipboardData.files];
+    if (pasted.length) { event.preventDefault(); attached.push(...pasted); showAttached(); }
+  });
+
+  let isSending = false;
+  async function send(kind) {
+    const text = message.value;
+    if (isSending || (!text.trim() && !attached.length)) return;
+    isSending = true;
+    alarm("");
+    const isCommand = !attached.length && commands.includes(text.trim().split(/\s/, 1)[0]);
+    try {
+      const ids = [];
+      for (const file of attached) {
+        const made = await ask("POST", `${here}/uploads`, file);
+        if (!made) return;
+        ids.push(made.id);
+      }
+      const body = ids.length ? { text, attachments: ids } : { text };
+      const sent = isCommand
+        ? await ask("POST", `${here}/command`, { line: text.trim() })
+        : await ask("POST", `${here}/${kind}`, body);
+      if (!sent) return;
+      if (message.value === text) setText("");
+      attached.length = 0;
+      showAttached();
+      isAtEnd = true;
+      scrollDown();
+    } finally {
+      isSending = false;
+    }
+  }
+  const isIdle = () => main.dataset.state === "idle";
+  $("composer").addEventListener("submit", (event) => { event.preventDefault(); send(isIdle() ? "prompt" : "steer"); });
+  $("steer").addEventListener("click", () => send("steer"));
+  $("queue-it").addEventListener("click", () => send("follow-up"));
+  message.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    send(isIdle() ? "prompt" : "steer");
+  });
+
+  async function stop() {
+    const stopped = await ask("POST", `${here}/abort`, {});
+    if (stopped && stopped.returned.length && !message.value.trim()) setText(stopped.returned.join("\n\n"));
+  }
+  $("stop").addEventListener("click", stop);
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.isComposing || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+    if (!isIdle()) stop();
+  });
+
+  const model = $("model");
+  async function change(element, body) {
+    element.disabled = true;
+    const changed = await ask("PATCH", here, body);
+    element.disabled = false;
+    if (!changed) show(last);
+  }
+  model.addEventListener("change", () => change(model, { model: model.value }));
+  $("thinking").addEventListener("change", (event) => change(event.target, { thinking: event.target.value }));
+  $("plan").addEventListener("change", (event) => change(event.target, { plan: event.target.checked }));
+  fetch(api("models")).then((response) => (response.ok ? response.json() : { models: [] })).then((found) => {
+    const current = model.value;
+    for (const each of found.models) {
+      if (each.model !== current) model.add(new Option(each.name, each.model));
+    }
+  }).catch(() => {});
+
+  // -- the state
+
+  let last = {
+    state: main.dataset.state, plan: $("plan").checked, model: model.value, thinking: $("thinking").value,
+    queue: [], progress: "", cost: $("cost").textContent, fill: $("context").value,
+  };
+  const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
+  function show(state) {
+    last = state;
+    main.dataset.state = state.state;
+    put($("run"), state.state);
+    put($("cost"), state.cost);
+    put($("progress"), state.progress);
+    $("context").value = state.fill;
+    $("context").title = `${Math.round(state.fill * 100)} % of the context`;
+    $("plan").checked = state.plan;
+    $("thinking").value = state.thinking;
+    if (state.model && model.value !== state.model) {
+      if (![...model.options].some((option) => option.value === state.model)) model.add(new Option(state.model, state.model));
+      model.value = state.model;
+    }
+    const isResting = state.state === "idle";
+    for (const element of [model, $("thinking"), $("plan")]) element.disabled = !isResting;
+    $("queue").hidden = !state.queue.length;
+    $("queue").replaceChildren(...state.queue.map((queued) => {
+      const item = document.createElement("li");
+      item.textContent = `${queued.kind === "steer" ? "Steers" : "Queued"}: ${queued.text}`;
+      return item;
+    }));
+  }
+  show(last);
+
+  // -- questions
+
+  function focusQuestion() {
+    const first = questions.firstElementChild;
+    if (first && !questions.contains(document.activeElement)) first.focus({ preventScroll: false });
+  }
+  async function answer(dialog, body) {
+    for (const button of dialog.querySelectorAll("button")) button.disabled = true;
+    const sent = await ask("POST", `${here}/answers`, { question: dialog.dataset.question, ...body });
+    if (!sent) for (const button of dialog.querySelectorAll("button")) button.disabled = false;
+  }
+  questions.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    const dialog = event.target.closest("[role=alertdialog]");
+    if (!button || !dialog) return;
+    if (button.dataset.choice) answer(dialog, { choice: button.dataset.choice });
+    else if ("accept" in button.dataset) {
+      const hunks = [...dialog.querySelectorAll("[name=hunk]:checked")].map((box) => Number(box.value));
+      answer(dialog, { choice: "once", hunks });
+    } else if ("because" in button.dataset) {
+      const form = dialog.querySelector(".reason");
+      form.hidden = !form.hidden;
+      button.setAttribute("aria-expanded", String(!form.hidden));
+      if (!form.hidden) form.elements.reason.focus();
+    }
+  });
+  questions.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const dialog = event.target.closest("[role=alertdialog]");
+    answer(dialog, { choice: "no", reason: event.target.elements.reason.value });
+  });
+  focusQuestion();
+
+  // -- what happens
+
+  const waiting = new Map(); // text that came for a block, and is shown with the next frame
+  let isDue = false;
+  function flush() {
+    isDue = false;
+    for (const [element, text] of waiting) element.append(text);
+    waiting.clear();
+    scrollDown();
+  }
+  function swap(id, html) {
+    flush();
+    const made = fragment(html);
+    const old = document.getElementById(id);
+    if (!old) return messages.append(made);
+    const fresh = made.firstElementChild;
+    const open = [...old.querySelectorAll("details")].map((each) => each.open);
+    [...fresh.querySelectorAll("details")].forEach((each, number) => { each.open = open[number] || false; });
+    if (old.tagName === "DETAILS") fresh.open = old.open;
+    const isFocused = old.contains(document.activeElement);
+    old.replaceWith(made);
+    if (isFocused) (fresh.querySelector("summary, a, [tabindex]") || message).focus({ preventScroll: true });
+  }
+  const on = {
+    put: ({ id, html }) => swap(id, html),
+    drop: ({ id }) => document.getElementById(id)?.remove(),
+    text: ({ id, index, kind, text }) => {
+      const article = document.getElementById(id);
+      if (!article) return;
+      let block = article.querySelector(`:scope > [data-index="${index}"]`);
+      if (!block) {
+        block = document.createElement("div");
+        block.className = `prose plain stream ${kind}`;
+        block.dataset.index = index;
+        article.append(block);
+      }
+      waiting.set(block, (waiting.get(block) || "") + text);
+      if (!isDue) { isDue = true; setTimeout(flush, 50); }
+    },
+    state: show,
+    ask: ({ id, html }) => {
+      if (!document.getElementById(`q-${id}`)) questions.append(fragment(html));
+      focusQuestion();
+      scrollDown();
+    },
+    answered: ({ question }) => {
+      const dialog = document.getElementById(`q-${question}`);
+      if (!dialog) return;
+      const isFocused = dialog.contains(document.activeElement);
+      dialog.remove();
+      if (questions.firstElementChild) focusQuestion();
+      else if (isFocused) message.focus();
+    },
+    alert: ({ text }) => alarm(text),
+    renamed: ({ title }) => retitle(session, title),
+    draft: ({ text }) => { if (!message.value.trim()) setText(text); },
+    reset: () => location.reload(),
+    deleted: () => { alarm("This session was deleted."); $("composer").inert = true; },
+    bye: () => alarm("The server was stopped."),
+  };
+  let isConnected = false;
+  const hear = (told) => {
+    if (told.connection) {
+      if (isConnected && told.connection === "reconnecting") log.classList.add("is-cut");
+      if (told.connection === "connected") log.classList.remove("is-cut");
+      isConnected = told.connection === "connected";
+      put($("connection"), told.connection);
+    } else if (told.event && on[told.event]) {
+      main.dataset.position = told.position;
+      on[told.event](told.data);
+      if (!isDue) scrollDown();
+    }
+  };
+
+  const start = { session, position: Number(main.dataset.position) };
+  if (typeof SharedWorker === "undefined") {
+    const stream = new Stream(base);
+    stream.add(hear, start.session, start.position);
+  } else {
+    const worker = new SharedWorker(`${base}static/stream.js`, { name: "swink" });
+    worker.port.onmessage = ({ data }) => hear(data);
+    worker.port.postMessage(start);
+    addEventListener("pagehide", () => worker.port.postMessage({}));
+    addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  }
+}
+
+// -- durable runs: the page is read again when there is news ---------------------------------------------------
+
+async function again() {
+  const response = await fetch(location.href).catch(() => null);
+  if (!response || !response.ok) return;
+  const read = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("main");
+  const isTyping = main.contains(document.activeElement) && document.activeElement.tagName === "INPUT";
+  if (!read || isTyping) return;
+  const open = [...main.querySelectorAll("details")].map((each) => each.open);
+  [...read.querySelectorAll("details")].forEach((each, number) => { each.open = open[number] || false; });
+  if (read.innerHTML === main.innerHTML) return;
+  main.replaceChildren(...read.childNodes);
+}
+if (main.dataset.again) setInterval(() => { if (!document.hidden) again(); }, Number(main.dataset.again) * 1000);
+const run = main.dataset.run;
+if (run) {
+  const path = `runs/${encodeURIComponent(run)}`;
+  if (!main.dataset.over) {
+    const events = new EventSource(api(`${path}/events?after=${main.dataset.position}`));
+    let due = 0;
+    const soon = () => { clearTimeout(due); due = setTimeout(again, 100); };
+    const names = ["message", "run", "status", "tool", "usage", "label", "note", "summary", "pending", "answer"];
+    for (const name of names) events.addEventListener(name, soon);
+    events.addEventListener("end", () => { events.close(); again(); });
+    setInterval(() => { if (!document.hidden && events.readyState !== EventSource.CLOSED) again(); }, 2000);
+  }
+  main.addEventListener("submit", (event) => event.preventDefault());
+  main.addEventListener("click", async (event) => {
+    const { operate, answer } = event.target.closest("button")?.dataset || {};
+    if (operate) await ask("POST", `${path}/${operate}`, {});
+    else if (answer) {
+      const call = event.target.closest("[data-call]");
+      const { reason, result } = call.querySelector("form").elements;
+      const body = { call: call.dataset.call, choice: answer };
+      if (answer === "reject") body.reason = reason ? reason.value : "";
+      if (answer === "result") {
+        try { body.result = JSON.parse(result.value); } catch { return alarm("The result is not JSON."); }
+      }
+      await ask("POST", `${path}/answers`, body);
+      document.activeElement.blur();
+    } else return;
+    again();
+  });
+}

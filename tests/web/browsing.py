@@ -1,0 +1,68 @@
+"""A browser for the tests of the page: Chromium, without a network beyond this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .conftest import TOKEN, Client
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+IS_NEEDED = "SWINK_NEEDS_BROWSER" in os.environ
+"""Set by .ci/run, where a browser that is missing is a failure and no reason to look away."""
+QUIET = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
+    "--disable-extensions",
+)
+
+
+def _missing() -> str:
+    try:
+        import playwright.async_api  # noqa: F401
+    except ImportError:
+        return "playwright is not installed here; the extra dev has it"
+    return "" if BROWSER else "chromium is not installed here; .ci/run installs it"
+
+
+marks = [
+    pytest.mark.sweep,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(bool(_missing()) and not IS_NEEDED, reason=_missing() or "there"),
+]
+
+
+@asynccontextmanager
+async def browser() -> AsyncGenerator[Browser]:
+    from playwright.async_api import async_playwright
+
+    assert BROWSER is not None, "install chromium: these tests are not to be left out here"
+    async with async_playwright() as playwright:
+        opened = await playwright.chromium.launch(executable_path=BROWSER, args=list(QUIET))
+        try:
+            yield opened
+        finally:
+            await opened.close()
+
+
+@asynccontextmanager
+async def browsing(client: Client, path: str = "/", **options: Any) -> AsyncGenerator[Page]:
+    """A page of the server in a browser of its own. What its console reports as an error fails the test."""
+    async with browser() as opened:
+        context = await opened.new_context(**options)
+        context.set_default_timeout(15_000)
+        page = await context.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda said: errors.append(said.text) if "Content Security Policy" in said.text else None)
+        await page.goto(f"{client.base}{path}?token={TOKEN}")
+        yield page
+        assert errors == []
