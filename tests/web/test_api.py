@@ -80,6 +80,8 @@ async def test_sessions_are_searched_renamed_forked_exported_and_deleted(folder:
             status, forked = await client.ask("POST", f"{where}/fork", {"at": 2})
             assert (status, forked["parent"], forked["messages"]) == (201, session, 2)
             assert (await client.ask("POST", f"{where}/fork", {"at": 99}))[0] == 422
+            status, whole = await client.ask("POST", f"{where}/fork")  # a body of which nothing is needed
+            assert (status, (await client.ask("DELETE", f"sessions/{whole['id']}"))[0]) == (201, 204)
             async with client.http.get(
                 f"{client.base}/api/v1/{where}/export", params={"format": "html"}, headers=client.headers
             ) as response:

@@ -101,6 +101,9 @@ async def test_an_application_serves_its_own_agents(tmp_path: Path, at: str) -> 
         assert (await ask(http, "GET", where, "eve"))[0] == 403
         status, found = await ask(http, "GET", f"{where}/messages", "bob")
         assert found["messages"][-1]["content"][0]["text"] == "Paid."
+        status, refused = await ask(http, "GET", f"{api}/sessions/none")
+        assert (status, refused["code"]) == (404, "not_found")
+        assert str(tmp_path) not in refused["detail"]
         assert (await ask(http, "GET", f"{api}/runs"))[0] == 501
         assert (await ask(http, "GET", f"{api}/evals"))[0] == 501
 

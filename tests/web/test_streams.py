@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+import tracemalloc
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
@@ -167,3 +168,18 @@ async def test_many_deltas_are_few_writes() -> None:
                 chunks += 1
     assert seen.count(b"event: x") == 500
     assert chunks < 50
+
+
+def test_events_that_are_not_kept_take_no_memory() -> None:
+    log = EventLog(most_bytes=1_000_000)
+    tracemalloc.start()
+    try:
+        for _ in range(300):
+            log.append("notice", b"x" * 100_000)
+        assert tracemalloc.get_traced_memory()[0] < 5_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(log.events_after(log.first)) == len(log.frames_behind(log.first)) == 9
+    for _ in range(2000):
+        log.append("notice", b"y" * 10_000)
+    assert {event.data for event in log.events_after(log.first)} == {b"y" * 10_000}

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from .problems import MEDIA_TYPE, ProblemDocument
-from .routes.asking import Route
+from .routes.asking import Route, is_optional
 from .routes.sessions import SessionState
 from .routes.table import ROUTES
 
@@ -80,9 +80,8 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         },
     }
     if route.body is not None:
-        is_optional = not route.body.__struct_fields__
         content = {"application/json": {"schema": {"$ref": _ref(route.body.__name__)}}}
-        operation["requestBody"] = {"required": not is_optional, "content": content}
+        operation["requestBody"] = {"required": not is_optional(route.body), "content": content}
     elif route.raw:
         content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
         operation["requestBody"] = {"required": True, "content": content}

@@ -75,10 +75,8 @@ def problem_of(error: Exception) -> Problem | None:
             return error
         case SessionInUse():
             return Problem(409, "in_use", str(error))
-        case SessionNotFound():
-            return not_found(str(error))
-        case SessionAmbiguous():
-            return not_found(f"{error}: give the whole id")
+        case SessionNotFound() | SessionAmbiguous():  # their words name a folder, which is not for every reader
+            return not_found("there is no session of this id: give the whole id")
         case SessionDamaged():
             return Problem(422, "damaged", str(error))
         case AlreadyRunning():

@@ -45,6 +45,9 @@ class Event(NamedTuple):
         return b"id: %d\nevent: %s\ndata: %s\n\n" % (self.id, self.name.encode(), self.data)
 
 
+_GONE = Event(0, "", b"")
+
+
 class EventLog:
     """The events of one session. Use it in the thread of one event loop only."""
 
@@ -140,6 +143,7 @@ class EventLog:
     def _trim(self) -> None:
         while self._is_too_much and not self._is_in_run(self._events[self._dropped].id):
             self._bytes -= len(self._frames[self._dropped])
+            self._events[self._dropped], self._frames[self._dropped] = _GONE, b""  # frees it before the list is cut
             self._dropped += 1
         if self._dropped > 1024 and self._dropped * 2 > len(self._events):
             del self._events[: self._dropped]

@@ -91,9 +91,10 @@ def read_query(request: web.Request, kind: type[Any] | None) -> Any:
 async def read_body(request: web.Request, kind: type[Any]) -> Any:
     """The body as its type. Raises 413, 415, 400 and 422, in this order."""
     data = await read_bytes(request, MOST_JSON)
-    if not data and not kind.__struct_fields__:
+    is_json = request.content_type == "application/json"
+    if not data and is_optional(kind) and (not is_json or not kind.__struct_fields__):
         return kind()
-    if request.content_type != "application/json":
+    if not is_json:
         raise Problem(415, "media_type", "the body must be sent as application/json")
     try:
         parsed: Any = msgspec.json.decode(data)
@@ -105,6 +106,11 @@ async def read_body(request: web.Request, kind: type[Any]) -> Any:
         raise invalid(str(error)) from None
     except RecursionError:
         raise invalid("the body is nested too deep") from None
+
+
+def is_optional(kind: type[Any]) -> bool:
+    """Whether a body may be left out: none of its fields is needed."""
+    return len(kind.__struct_defaults__) == len(kind.__struct_fields__)
 
 
 async def read_bytes(request: web.Request, most: int) -> bytes:
