@@ -27,7 +27,7 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.core.errors import AgentError
+from swink_agent.core.errors import Aborted, AgentError, ContentFiltered, PolicyStopped
 from swink_agent.core.journal import MessageAdded, RunStarted
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import extract_text
@@ -313,7 +313,11 @@ async def test_errors_and_stops_of_policies_fail_a_run(sqlite_url: str) -> None:
     }
     async with serving(sqlite_url, **agents) as durable:
         runs = {name: await durable.submit(name, "go") for name in agents}
-        errors = {name: (await run.result(timeout=20)).error for name, run in runs.items()}
+        results = {name: await run.result(timeout=20) for name, run in runs.items()}
+        errors = {name: result.error for name, result in results.items()}
+        for name, kind in {"filtered": ContentFiltered, "stopped": PolicyStopped, "other": AgentError}.items():
+            with pytest.raises(kind):
+                results[name].raise_for_error()
         assert "no" in str(errors["filtered"])
         assert "enough" in str(errors["stopped"])
         assert "not an Agent" in str(errors["other"])
@@ -657,7 +661,10 @@ async def test_a_cancel_ends_a_factory_that_does_not_return(sqlite_url: str) -> 
         run = await durable.submit("waiting", "x")
         await asyncio.wait_for(has_begun.wait(), 20)
         assert await run.cancel("nobody needs it")
-        assert (await run.result(timeout=10)).error == "nobody needs it"
+        result = await run.result(timeout=10)
+        assert result.error == "nobody needs it"
+        with pytest.raises(Aborted, match="nobody needs it"):
+            result.raise_for_error()
 
 
 async def test_a_factory_that_exits_fails_its_run_and_not_the_worker(sqlite_url: str) -> None:
