@@ -27,7 +27,7 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.core.errors import AgentError
+from swink_agent.core.errors import Aborted, AgentError, ContentFiltered, PolicyStopped
 from swink_agent.core.journal import MessageAdded, RunStarted
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import extract_text
@@ -42,6 +42,8 @@ from swink_agent.durable import (
 )
 from swink_agent.memory import NoteAdded, export_markdown, replay
 from swink_agent.testing import Request, call, fail, scripted, text
+
+from .postgres import PostgresServer
 
 
 @tool
@@ -311,7 +313,11 @@ async def test_errors_and_stops_of_policies_fail_a_run(sqlite_url: str) -> None:
     }
     async with serving(sqlite_url, **agents) as durable:
         runs = {name: await durable.submit(name, "go") for name in agents}
-        errors = {name: (await run.result(timeout=20)).error for name, run in runs.items()}
+        results = {name: await run.result(timeout=20) for name, run in runs.items()}
+        errors = {name: result.error for name, result in results.items()}
+        for name, kind in {"filtered": ContentFiltered, "stopped": PolicyStopped, "other": AgentError}.items():
+            with pytest.raises(kind):
+                results[name].raise_for_error()
         assert "no" in str(errors["filtered"])
         assert "enough" in str(errors["stopped"])
         assert "not an Agent" in str(errors["other"])
@@ -640,7 +646,63 @@ async def test_starts_are_limited_by_the_rate(sqlite_url: str) -> None:
             assert [(await run.info()).status for run in runs] == ["done", "done", "queued", "queued"]
 
 
+# -- factories that misbehave --------------------------------------------------------------------------------
+
+
+async def test_a_cancel_ends_a_factory_that_does_not_return(sqlite_url: str) -> None:
+    has_begun = asyncio.Event()
+
+    async def waiting() -> Agent:
+        has_begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with serving(sqlite_url, waiting=waiting) as durable:
+        run = await durable.submit("waiting", "x")
+        await asyncio.wait_for(has_begun.wait(), 20)
+        assert await run.cancel("nobody needs it")
+        result = await run.result(timeout=10)
+        assert result.error == "nobody needs it"
+        with pytest.raises(Aborted, match="nobody needs it"):
+            result.raise_for_error()
+
+
+async def test_a_factory_that_exits_fails_its_run_and_not_the_worker(sqlite_url: str) -> None:
+    async with serving(sqlite_url, exiting=lambda: sys.exit("no key"), calc=adding) as durable:
+        run = await durable.submit("exiting", "x")
+        assert "no key" in str((await run.result(timeout=20)).error)
+        assert (await (await durable.submit("calc", "2+3?")).result(timeout=20)).text == "5"
+
+
 # -- masking -------------------------------------------------------------------------------------------------
+
+
+async def test_errors_and_questions_are_masked_too(sqlite_url: str) -> None:
+    secret = "sk-ant-api03-" + "Ab1" * 20
+
+    def raising() -> Agent:
+        raise RuntimeError(f"the key {secret} is not valid")
+
+    class Stopping:
+        def pre_turn(self, _: object, /) -> Stop:
+            return Stop(f"not with {secret}")
+
+    def stopped() -> Agent:
+        return Agent("test:model", stream_fn=scripted("x"), policies=[Stopping()])
+
+    agents = {"raising": raising, "stopped": stopped, "refunds": asking(call("refund", order=secret), text("x"))}
+    async with serving(sqlite_url, **agents) as durable:
+        runs = [await durable.submit(name, "go") for name in agents]
+        results = [await run.result(timeout=20) for run in runs]
+        assert [result.error is not None for result in results] == [True, True, False]
+        assert "is not valid" in str(results[0].error)
+        assert "not with" in str(results[1].error)
+        (pending,) = results[2].pending
+        assert secret not in everything_in(durable)
+        assert await runs[2].answer(pending, Reject("no"), by=f"ada {secret}")
+        await runs[2].result(timeout=20)
+        assert secret not in everything_in(durable, "swink_records")
+        assert secret not in repr([await run.info() for run in runs])
 
 
 async def test_secrets_are_masked_and_the_prompt_is_kept_until_its_record_is_written(
@@ -754,6 +816,41 @@ async def test_a_file_that_is_not_a_database_stays_as_it_is_and_a_new_one_is_pri
         modes = {one.name: one.stat().st_mode & 0o777 for one in (tmp_path / "folder").iterdir() if one.is_file()}
     assert set(modes.values()) == {0o600}
     assert "new.db" in modes
+    empty = tmp_path / "empty.db"
+    empty.touch(0o644)
+    async with Durable(f"sqlite:///{empty}") as durable:
+        await durable.submit("calc", "2+3?")
+    assert empty.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_damaged_database_and_a_path_that_leads_nowhere_are_errors_of_the_store(tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(b"SQLite format 3\0" + b"not pages" * 1000)
+    async with Durable(f"sqlite:///{damaged}") as durable:
+        with pytest.raises(DurableError, match=r"damaged\.db.*not a database") as caught:
+            await durable.submit("calc", "2+3?")
+        assert "SELECT" not in str(caught.value)
+    assert damaged.read_bytes().endswith(b"not pages")
+    async with Durable(f"sqlite:///{damaged}/below.db") as durable:
+        with pytest.raises(StoreUnavailable, match="Not a directory"):
+            await durable.submit("calc", "2+3?")
+
+
+@pytest.mark.sweep
+async def test_a_database_in_which_nothing_may_be_made_is_an_error_of_the_store(
+    postgres_server: PostgresServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import sqlalchemy as sa
+
+    address = sa.make_url(postgres_server.database("notours"))
+    engine = sa.create_engine(address.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text("CREATE ROLE guest LOGIN"))
+    engine.dispose()
+    async with Durable(address.set(username="guest").render_as_string(hide_password=False)) as durable:
+        with pytest.raises(DurableError, match="permission denied"):
+            await durable.submit("calc", "2+3?")
+    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.sweep
@@ -778,6 +875,9 @@ async def test_a_second_worker_in_a_process_is_refused(sqlite_url: str) -> None:
         assert len((await durable.stats()).workers) == 1
     with pytest.raises(DurableError, match="no agents"):
         Durable(sqlite_url).worker()
+    for bad in ({"slots": 0}, {"poll": 0}, {"lease": 0}, {"drain": -1}, {"drain": float("nan")}):
+        with pytest.raises(ValueError, match=next(iter(bad)).rstrip("s")):
+            durable.worker(**bad)
 
 
 @pytest.mark.sweep

@@ -29,6 +29,7 @@ from swink_agent.core.context.context import is_answered
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.journal import ContextReplaced, MessageAdded, StateChanged
 from swink_agent.core.policy import PolicyContext, Stop
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AgentResult, CustomMessage, UserMessage, extract_text
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.memory import EntryDecoder, Fold, NoteAdded, past_of
@@ -82,6 +83,8 @@ class Attempt:
         self._clock = clock
         self._drain = DrainPolicy(is_draining)
         self._agent: Agent[Any] | None = None
+        self._making: asyncio.Timeout | None = None
+        """While the factory is waited for: an abort makes this expire."""
         self._token = CancellationToken()
         self._is_over = False
         self.journal: RunJournal | None = None
@@ -96,6 +99,8 @@ class Attempt:
         self._token.cancel()
         if self._agent is not None:
             self._agent.abort()
+        elif self._making is not None:
+            self._making.reschedule(asyncio.get_running_loop().time())
 
     def leave(self) -> None:
         """Ends the attempt without another record: the run is handed on."""
@@ -143,7 +148,13 @@ class Attempt:
         failure = journal.failure
         if failure is not None and not isinstance(failure, RunCancelled):
             raise failure
-        return ending
+        return msgspec.structs.replace(ending, error=self._redactor.redact(ending.error)) if ending.error else ending
+
+    @property
+    def _redactor(self) -> Redactor:
+        """Masks what goes into the store beside the agent's own records, as they are masked."""
+        own = None if self._agent is None else self._agent.redactor
+        return Redactor() if own is None else own
 
     async def _fail(self, words: str) -> bool:
         """Ends a run of which a record was refused for good, as it is on record. Whether that could be written."""
@@ -181,9 +192,9 @@ class Attempt:
 
     async def _agents(self, journal: RunJournal) -> Ending:
         claim, entry = self.claim, self.entry
-        assert entry.factory is not None
-        made = entry.factory()
-        agent = await made if inspect.isawaitable(made) else made
+        agent = await self._made()
+        if agent is None:
+            return Ending(status="queued")
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"the factory of agent {entry.name!r} gave a {type(agent).__name__}, not an Agent")
         if agent.journal is not None:
@@ -198,6 +209,27 @@ class Attempt:
             return Ending(status="queued")
         result = await self._go_on(agent, journal)
         return self._judged(agent, journal, result)
+
+    async def _made(self) -> Agent[Any] | None:
+        """What the factory gives; `None` if the attempt was aborted first. The factory runs in the attempt's own task,
+        so that what it sets in its context holds for the agent."""
+        assert self.entry.factory is not None
+        try:
+            made = self.entry.factory()
+            if not inspect.isawaitable(made):
+                return made
+            async with asyncio.timeout(None) as self._making:
+                if self._token.is_cancelled:
+                    self._making.reschedule(asyncio.get_running_loop().time())
+                return await made
+        except TimeoutError:
+            if self._making is None or not self._making.expired():
+                raise
+            return None
+        except SystemExit as error:  # it would end the worker, and then each one that takes the run over
+            raise RuntimeError(f"the factory of agent {self.entry.name!r} exits: {error.code}") from error
+        finally:
+            self._making = None
 
     async def _inherit(self, journal: RunJournal, earlier: str) -> None:
         """Begins with the history, the context and the state of a run that is over."""
@@ -223,7 +255,7 @@ class Attempt:
             if not given:
                 return None
             for question, answer in given.values():
-                journal.record(NoteAdded("answer", note_of(question, answer)), agent.redactor)
+                journal.record(NoteAdded("answer", note_of(question, answer)), self._redactor)
             return await agent.resume({call_id: answer.answer for call_id, (_, answer) in given.items()})
         if is_answered(agent.messages):
             return None
@@ -234,7 +266,7 @@ class Attempt:
         if agent.pending and (result is None or (result.error is None and result.stopped_by is None)):
             questions = questions_in(journal.fold)
             asked = frozenset([(question.reply, question.call.call_id) for question in questions])
-            return Ending(status="waiting", pending=encoded_questions(questions), asked=asked)
+            return Ending(status="waiting", pending=encoded_questions(questions, self._redactor), asked=asked)
         if result is None:
             return Ending(status="done")
         if result.error is not None:

@@ -42,7 +42,7 @@ _POOL = 2
 def migrate_engine(url: str) -> None:
     """Makes or migrates the engine's tables."""
     _quiet()
-    _dbos.run_dbos_database_migrations(url)
+    _dbos.DBOS.migrate(url)
 
 
 def ticket_id(run_id: str, number: int) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swink_agent.core.approval import PendingCall
-from swink_agent.core.errors import ErrorKind
+from swink_agent.core.errors import AgentError, ErrorKind, PolicyStopped, error_of_kind
 from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.pending import Answer
 from swink_agent.core.types import AgentResult, AssistantMessage, PolicyStop, StopReason
@@ -94,6 +94,7 @@ class DurableRun:
             usage=loaded.fold.usage,
             cost=loaded.fold.cost,
             error=info.error if is_failure else None,
+            exception=_exception(info, stopped_by, error_kind, messages) if is_failure else None,
             stopped_by=stopped_by,
             error_kind=error_kind,
             value=None if end is None else end.value,
@@ -172,6 +173,22 @@ class DurableRun:
         await self._durable.call(lambda store: store.retry(self.id))
 
 
+def _exception(
+    info: RunInfo, stopped_by: PolicyStop | None, kind: ErrorKind | None, messages: tuple[Any, ...]
+) -> AgentError | None:
+    """What `raise_for_error` raises, as after a run in this process; `None` leaves it to the words."""
+    if stopped_by is not None:
+        return PolicyStopped(stopped_by.policy, stopped_by.reason)
+    if kind is None:
+        return None
+    last = _last_reply(messages)
+    return error_of_kind(kind, info.error, model="" if last is None else last.model_id)
+
+
+def _last_reply(messages: tuple[Any, ...]) -> AssistantMessage | None:
+    return next((message for message in reversed(messages) if type(message) is AssistantMessage), None)
+
+
 def _stop_reason(info: RunInfo, end: RunEnded | None, messages: tuple[Any, ...]) -> StopReason:
     match info.status:
         case "cancelled":
@@ -181,6 +198,5 @@ def _stop_reason(info: RunInfo, end: RunEnded | None, messages: tuple[Any, ...])
         case "failed":
             return end.stop_reason if end is not None and end.stopped_by is not None else StopReason.ERROR
         case _:
-            replies = (message for message in reversed(messages) if type(message) is AssistantMessage)
-            last = next(replies, None)
+            last = _last_reply(messages)
             return StopReason.STOP if last is None else last.stop_reason

@@ -17,6 +17,8 @@ from msgspec import structs
 
 from swink_agent.core.approval import Approve, ApproveWith, PendingCall, Reject
 from swink_agent.core.pending import Answer, waiting_calls
+from swink_agent.core.secrets.messages import masked_data
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import AgentMessage, AssistantMessage
 from swink_agent.core.values.decoders import json_decoder
@@ -94,8 +96,18 @@ def _calls_of(messages: Sequence[AgentMessage]) -> Counter[str]:
     return Counter(call.id for message in messages if type(message) is AssistantMessage for call in message.tool_calls)
 
 
-def encoded_questions(questions: Iterable[Question]) -> str:
-    return as_json(list(questions)).decode()
+def encoded_questions(questions: Iterable[Question], redactor: Redactor) -> str:
+    """The questions without secrets. The call that runs is the one on record, which is masked in the same way."""
+    return as_json([structs.replace(one, call=_masked(one.call, redactor)) for one in questions]).decode()
+
+
+def _masked(call: PendingCall, redactor: Redactor) -> PendingCall:
+    return structs.replace(
+        call,
+        arguments=masked_data(call.arguments, redactor),
+        reason=redactor.redact(call.reason),
+        scope=masked_data(call.scope, redactor),
+    )
 
 
 def decoded_questions(text: str) -> list[Question]:

@@ -75,6 +75,8 @@ class Worker:
         for name, value in (("poll", poll), ("lease", lease)):
             if not value > 0:
                 raise ValueError(f"{name} must be a positive number of seconds, not {value!r}")
+        if not drain >= 0:
+            raise ValueError(f"drain must be a number of seconds, not {drain!r}")
         if not entries:
             raise DurableError("this worker has no agents: register at least one with @durable.agent")
         self.id = ""

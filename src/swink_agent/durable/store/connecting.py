@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlch
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
-from ..errors import DurableError
+from ..errors import DurableError, StoreUnavailable
 from ..urls import StoreAddress
 
 _POOL = 4
@@ -79,7 +79,8 @@ class Database(ABC):
 
     @abstractmethod
     def check_file(self) -> None:
-        """Raises `DurableError` if what is there is not a database. Changes nothing."""
+        """Raises `DurableError` if what is there is not a database, `StoreUnavailable` if it cannot be read. Changes
+        nothing."""
 
     @abstractmethod
     def looking(self) -> Any:
@@ -156,7 +157,12 @@ class SqliteDatabase(Database):
     def create(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # SQLite gives the files beside it the same mode.
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if not os.fstat(descriptor).st_size:  # an empty file may have been there
+                os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
 
     def check_file(self) -> None:
         try:
@@ -165,7 +171,7 @@ class SqliteDatabase(Database):
         except FileNotFoundError:
             return
         except OSError as error:
-            raise DurableError(f"{self._path} cannot be a store: {os.strerror(error.errno or 0)}") from error
+            raise StoreUnavailable(f"{self._path} cannot be a store: {os.strerror(error.errno or 0)}") from error
         if start and start != _MAGIC:
             raise DurableError(f"{self._path} is not a database. It was left as it is: give another path")
 

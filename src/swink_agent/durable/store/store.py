@@ -17,13 +17,14 @@ from typing import Any, TypeVar, cast
 import msgspec
 import sqlalchemy as sa
 from msgspec import Struct
+from sqlalchemy.exc import SQLAlchemyError
 
 from swink_agent.core.approval import PendingCall
 from swink_agent.core.errors import NotPending
 from swink_agent.core.pending import Answer, checked_answer
 
 from ..engine import Tickets, ticket_id, tickets_of
-from ..errors import RunConflict, RunNotFound, RunOver, StoreUnavailable
+from ..errors import DurableError, RunConflict, RunNotFound, RunOver, StoreUnavailable
 from ..info import OVER, STATUSES, FleetStats, RunInfo, RunStatus, WorkerInfo
 from ..registry import AgentEntry
 from ..urls import StoreAddress
@@ -149,7 +150,9 @@ class Store:
                 return work()
             except Exception as error:
                 if not is_outage(error):
-                    raise
+                    if not isinstance(error, SQLAlchemyError):
+                        raise
+                    raise DurableError(f"{self.shown} cannot be used: {reason_of(error)}") from error
                 # A connection of the pool that broke meanwhile says so at its next use: others may be sound.
                 if is_last or not getattr(error, "connection_invalidated", False):
                     words = f"{self.shown} cannot be used: {reason_of(error)}"
