@@ -48,7 +48,8 @@ SIGTERM and Ctrl+C let each run end its turn and put it back; a second one leave
 def worker(app: str, slots: int, poll: float, lease: float, drain: float) -> int:
     """Take durable runs of an application's agents.
 
-    MODULE:NAME is a Durable of your own code. It takes runs of the agents that are registered there. Several workers, on one machine or many, share the runs of a store.
+    MODULE:NAME is a Durable of your own code. It takes runs of the agents that are registered there. Several workers,
+    on one machine or many, share the runs of a store.
     """
     durable = durable_named(app, Path.cwd())
     if not durable.agents:
