@@ -12,7 +12,6 @@ import msgspec
 from .problems import MEDIA_TYPE, ProblemDocument
 from .routes.asking import Route, is_optional
 from .routes.sessions import SessionState
-from .routes.table import ROUTES
 
 _REF = "#/components/schemas/{name}"
 _PROBLEMS = {"400": "not JSON", "401": "no token", "403": "not allowed", "404": "not found", "409": "not now",
@@ -22,12 +21,12 @@ _IN_PATH = re.compile(r"\{(\w+)\}")
 
 
 @lru_cache(maxsize=1)
-def document() -> dict[str, Any]:
-    """The document."""
+def document(routes: tuple[Route, ...]) -> dict[str, Any]:
+    """The document of these routes."""
     from swink_agent import __version__
     from swink_agent.memory import SessionInfo
 
-    types = {_known(kind) for route in ROUTES for kind in (route.answer, route.body, route.query)} - {None}
+    types = {_known(kind) for route in routes for kind in (route.answer, route.body, route.query)} - {None}
     ordered = sorted(cast("set[type[Any]]", types), key=lambda kind: kind.__name__)
     _, components = msgspec.json.schema_components(
         [*ordered, ProblemDocument, SessionInfo],
@@ -37,7 +36,7 @@ def document() -> dict[str, Any]:
     schemas = dict(components)
     schemas["Session"] = {"allOf": [{"$ref": _ref("SessionInfo")}, {"$ref": _ref("SessionState")}]}
     paths: dict[str, Any] = {}
-    for route in ROUTES:
+    for route in routes:
         paths.setdefault(f"/{route.path}", {})[route.method.lower()] = _operation(route, schemas)
     return {
         "openapi": "3.1.0",

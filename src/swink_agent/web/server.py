@@ -128,7 +128,7 @@ def _handler(site: Site, route: Route) -> _Handler:
             durable_of(site)  # before the query and the body are looked at
         query = read_query(request, route.query)
         body = None if route.body is None else await read_body(request, route.body)
-        return await route.handle(Asked(site, request, by, query, body))
+        return await route.handle(Asked(site, request, by, query, body, ROUTES))
 
     return handle
 

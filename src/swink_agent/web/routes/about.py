@@ -49,4 +49,4 @@ async def models(asked: Asked) -> web.StreamResponse:
 async def openapi(asked: Asked) -> web.StreamResponse:
     from ..openapi import document
 
-    return answered(document())
+    return answered(document(asked.routes))

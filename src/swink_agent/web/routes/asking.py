@@ -26,13 +26,17 @@ Action: TypeAlias = Literal["read", "write", "answer", "delete", "operate"]
 class Asked:
     """A request whose sender may do it. `query` and `body` are what the route's types make of them."""
 
-    def __init__(self, site: Site, request: web.Request, by: str, query: Any, body: Any) -> None:
+    def __init__(
+        self, site: Site, request: web.Request, by: str, query: Any, body: Any, routes: tuple[Route, ...]
+    ) -> None:
         self.site = site
         self.request = request
         self.by = by
         """The person who asks, as `authorize` named them."""
         self.query = query
         self.body = body
+        self.routes = routes
+        """All routes of the API."""
 
     @property
     def session(self) -> str:
