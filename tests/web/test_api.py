@@ -188,7 +188,7 @@ async def test_the_document_is_served(folder: Path) -> None:
     assert served == json.loads(json.dumps(document(ROUTES)))
 
 
-def test_every_route_is_in_the_document(ROUTES) -> None:
+def test_every_route_is_in_the_document() -> None:
     told = {(method.upper(), path) for path, item in document(ROUTES)["paths"].items() for method in item}
     assert told == {(route.method, f"/{route.path}") for route in ROUTES}
     operations = [operation for item in document(ROUTES)["paths"].values() for operation in item.values()]
