@@ -132,8 +132,13 @@ async def test_an_interrupt_from_another_thread_ends_it_cleanly() -> None:
     made = agent(text("half") + stall())
     run = HeadlessRun(made)
     events: list[Any] = []
-    made.subscribe(events.append)
-    threading.Timer(0.02, run.interrupt).start()
+
+    def see(event: Any) -> None:
+        events.append(event)
+        if type(event).__name__ == "MessageUpdate":
+            threading.Thread(target=run.interrupt).start()
+
+    made.subscribe(see)
     outcome = await run.run("go")
     assert (outcome.exit_code, outcome.error) == (ExitCode.INTERRUPTED, "interrupted")
     check_events(events)

@@ -22,6 +22,8 @@ print("ready", flush=True)
 while True:
     exchange(-100, first, -100, second, 2)
 """
+# The interpreter itself: a virtual environment beneath /tmp is out of a command's sight.
+PYTHON = os.path.realpath(sys.executable)
 OpenFn = Callable[[SandboxProfile], Sandbox]
 
 
@@ -29,7 +31,7 @@ OpenFn = Callable[[SandboxProfile], Sandbox]
 async def swapping(open_backend: OpenFn, swapped: Swapped) -> AsyncIterator[None]:
     """Another sandbox, whose command may write the folder that the other one is in."""
     sandbox = open_backend(SandboxProfile(write=(str(swapped.folder.parent),)))
-    line = [sys.executable, "-I", "-S", "-c", SWAP, str(swapped.folder), str(swapped.link)]
+    line = [PYTHON, "-I", "-S", "-c", SWAP, str(swapped.folder), str(swapped.link)]
     process = await sandbox.spawn(line, cwd=str(swapped.folder.parent))
     assert await process.output.readline() == b"ready\n"
     yield

@@ -35,6 +35,7 @@ from swink_agent.core.events import (
 )
 from swink_agent.core.stream import TextDelta, ThinkingDelta, ToolCallStart
 from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, ToolResultMessage, UserMessage, extract_text
+from swink_agent.core.values.decoders import json_decoder
 from swink_agent.rendering.blocks import Now, anchor, call_anchor, call_html, entry_html
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.turns import Entry, Other, Prompt, Reply, ToolUse, cost_words
@@ -44,6 +45,7 @@ from ..rooms import Room
 from ..streams import Event, EventLog
 from .questions import question_html
 
+_QUESTIONS = json_decoder(Question)
 _MOST_OUTPUT = 20_000
 """Characters of a running call's output that are shown: its end."""
 _RUN = frozenset(
@@ -152,7 +154,7 @@ class Live:
         elif name == "state":
             self._tell("state", **state_of(self._room))
         elif name == "question":
-            question = msgspec.json.decode(event.data, type=Question)
+            question = _QUESTIONS.decode(event.data)
             self._tell("ask", id=question.id, html=question_html(question))
         elif name == "answered":
             self._tell("answered", **msgspec.json.decode(event.data))
