@@ -63,6 +63,7 @@ def app(swink: Swink) -> Swink:
     return swink
 
 
+@pytest.mark.sweep
 async def test_a_run_is_submitted_waits_is_answered_and_is_done(app: Swink) -> None:
     worker = await app.start("worker", "app:durable", "--slots", "2", "--poll", "0.1")
     try:
@@ -116,6 +117,7 @@ async def test_a_run_is_submitted_waits_is_answered_and_is_done(app: Swink) -> N
         assert await asyncio.wait_for(worker.wait(), 40) == 0
 
 
+@pytest.mark.sweep
 async def test_without_a_worker_runs_are_queued_cancelled_and_pruned(app: Swink) -> None:
     queued = await app("submit", "app.py:durable", "support", "-", "--id", "q", "--priority", "7", stdin=b"From stdin")
     assert (queued.code, queued.stdout) == (0, "q\n")

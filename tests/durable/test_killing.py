@@ -80,7 +80,7 @@ def check(session: LoadedSession, fleet: Fleet, *, stops: bool = False) -> None:
                 raise AssertionError(other)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.sweep)])
 async def test_workers_that_are_killed_lose_nothing(kind: str, url: str, fleet: Fleet) -> None:
     await killed_again_and_again(url, fleet, runs=6, kills=3, seed=1)
 
