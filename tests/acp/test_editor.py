@@ -156,6 +156,7 @@ async def test_calls_stream_with_kind_place_and_diff_and_a_write_is_asked_about(
 
 
 @pytest.mark.parametrize("answer", ["reject_once", "cancelled", "something else"])
+@pytest.mark.sweep
 async def test_anything_but_a_yes_is_a_no(folder: Path, answer: str) -> None:
     editor = Editor(answer)
     replies = [asked("write_file", path="a.txt", content="x"), "All right."]
@@ -169,6 +170,7 @@ async def test_anything_but_a_yes_is_a_no(folder: Path, answer: str) -> None:
     assert editor.statuses() == ["pending", "failed"]
 
 
+@pytest.mark.sweep
 async def test_access_is_asked_about_in_its_normal_form_and_can_be_allowed_for_the_session(folder: Path) -> None:
     editor = Editor("allow_always")
     access = {"access": {"network": ["Example.ORG."]}, "reason": "to fetch"}
@@ -210,6 +212,7 @@ async def test_cancelling_ends_the_prompt_and_its_question_and_the_session_goes_
     assert editor.said() == "Still here."
 
 
+@pytest.mark.sweep
 async def test_sessions_are_listed_and_loaded_with_all_that_was_said(folder: Path) -> None:
     editor = Editor()
     replies = [asked("list_dir"), "Empty."]
@@ -256,6 +259,7 @@ async def test_wrong_parameters_errors_and_missing_keys_are_told_as_such(folder:
         assert unknown.value.code == -32000
 
 
+@pytest.mark.sweep
 async def test_the_editors_mcp_servers_give_tools(folder: Path) -> None:
     server = Path(__file__).parent.parent / "mcp" / "real_server.py"
     stdio = McpServerStdio(name="My Server", command=sys.executable, args=[str(server)], env=[])
@@ -267,6 +271,7 @@ async def test_the_editors_mcp_servers_give_tools(folder: Path) -> None:
     assert any(name.startswith("mcp__my-server__") for name in names), names
 
 
+@pytest.mark.sweep
 async def test_no_mcp_server_of_the_editor_is_lost_or_ends_the_session(folder: Path) -> None:
     lines = [sys.executable, "-I", "-S", "-c", program()]
     alike = [McpServerStdio(name=name, command=lines[0], args=lines[1:], env=[]) for name in ("My Server", "my_server")]
@@ -284,6 +289,7 @@ async def test_no_mcp_server_of_the_editor_is_lost_or_ends_the_session(folder: P
     assert [name for name in names if name.startswith("mcp__")] == ["mcp__my-server__echo", "mcp__my-server-2__echo"]
 
 
+@pytest.mark.sweep
 async def test_secrets_are_masked_in_what_the_editor_is_told(folder: Path) -> None:
     editor, secret = Editor(), "fake-key-of-the-provider-0123456789"
     replies = [asked("write_file", path="new.txt", content=f"key {secret}\n"), f"It is {secret}, you see."]

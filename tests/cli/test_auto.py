@@ -40,6 +40,7 @@ def rejected(done: Done) -> list[str]:
     return [call["tool"] for call in json.loads(done.stdout)["rejected"]]
 
 
+@pytest.mark.sweep
 async def test_an_earlier_yes_lets_it_work_and_without_one_it_says_why_it_does_not(swink: Swink) -> None:
     unsaid = await fix(swink)
     assert (made(swink), rejected(unsaid)) == ([], ["write_file", "bash"])

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -394,7 +395,9 @@ async def test_always_can_be_kept_for_the_project(swink: Swink, terminal: Termin
     assert terminal.shown.count("Run it? ") <= 1
 
 
-def printed(transcript: Transcript, columns: int) -> list[str]:
+def printed(
+    transcript: Transcript, columns: int, goes_on: Callable[[TranscriptPrinter], None] = lambda _: None
+) -> list[str]:
     """What is written of a conversation that goes on, at a terminal of so many columns."""
     terminal, inner = pty.openpty()
     try:
@@ -403,6 +406,8 @@ def printed(transcript: Transcript, columns: int) -> list[str]:
             transcript, LineWriter(inner, THEMES["plain"], is_plain=True), on_write=lambda: None
         )
         printer.skip_earlier()
+        printer.draw()
+        goes_on(printer)
         printer.draw()
         os.write(inner, b"\0")
         data = b""
@@ -437,3 +442,17 @@ def test_help_is_one_column_however_wide_the_terminal_is() -> None:
         ["Commands"],
         ["#help", "what", "there", "is"],
     ]
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_call_is_announced_unless_a_question_has_shown_it(is_asked: bool) -> None:
+    transcript, call = Transcript(), ToolBlock("a", "bash", "make")
+    transcript.add(call)
+    call.ask()
+
+    def runs(printer: TranscriptPrinter) -> None:
+        if is_asked:
+            printer.asked_about("a")
+        call.begin()
+
+    assert printed(transcript, 80, runs) == ([] if is_asked else ["\u25b8 bash make \u2026"])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +133,7 @@ def test_no_spelling_of_access_opens_more_than_was_shown(calls: list[Any], mode:
 
 @settings(max_examples=100)
 @given(turns(links_only, targets))
+@pytest.mark.sweep
 def test_no_link_that_changes_meanwhile_opens_more_than_was_shown(calls: list[Any]) -> None:
     _check(calls, "all")
 

@@ -295,6 +295,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.mark.parametrize("name", ["bubblewrap", "landlock"])
+@pytest.mark.sweep
 def test_its_temporary_folder_may_be_on_a_disk_that_it_does_not_fill_either(name: str, tmp_path: Path) -> None:
     small = ["unshare", "--user", "--map-current-user", "--keep-caps", "--mount", "--propagation", "private"]
     if not shutil.which("unshare") or subprocess.run([*small, "true"], check=False).returncode:

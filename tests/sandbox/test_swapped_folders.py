@@ -72,6 +72,7 @@ async def test_a_link_in_place_of_a_folder_opens_nothing(
 
 
 @pytest.mark.parametrize(("kind", "secret"), [("write", "documents"), ("read", ".ssh")])
+@pytest.mark.sweep
 async def test_no_more_does_one_that_comes_and_goes_while_commands_start(
     playground: Playground, open_backend: OpenFn, kind: str, secret: str
 ) -> None:

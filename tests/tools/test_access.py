@@ -235,6 +235,7 @@ def _filled(access: Any, places: Places) -> Any:
         *("home/.vim/plugin", "home/.oh-my-zsh/custom", "home/.nvm", "home/.config/i3", "tools/bin"),
     ],
 )
+@pytest.mark.sweep
 def test_what_is_read_only_in_a_folder_cannot_be_asked_for_by_itself(places: Places, folder: str) -> None:
     for name in (folder, "other/.git/modules/sub", "other/.husky/_", "other/scripts/more", "bare/objects", "bare/refs"):
         (places.base / name).mkdir(parents=True, exist_ok=True)

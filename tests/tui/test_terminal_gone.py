@@ -133,6 +133,7 @@ async def test_a_signal_ends_it_though_the_terminal_does_not_read(tmp_path: Path
             assert await running.process.wait() == 128 + number
 
 
+@pytest.mark.sweep
 async def test_it_ends_when_the_terminal_goes_away(tmp_path: Path) -> None:
     async with SpokenModel() as model, swink(tmp_path, model, "go") as running:
         await flood(model, running)

@@ -287,6 +287,7 @@ class InlineFront:
         redact = str if self.talk.opened is None else self.talk.opened.redactor.redact
         view, width = QuestionView(question, redact), self._writer.width
         self._leave_prompt()
+        self._printer.asked_about(question.request.call_id)
         number, total = self.talk.place_of(question.request.call_id)
         if question.can_wait and total > 1:
             self._say(f"Call {number} of {total}", "text")

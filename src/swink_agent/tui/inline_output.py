@@ -173,13 +173,16 @@ class TranscriptPrinter:
     def _announce(self, blocks: Sequence[Block]) -> None:
         """Writes a row for each call that has begun, for screen readers and logs."""
         for block in blocks:
-            if isinstance(block, ToolBlock) and block.status in ("running", "asking") and id(block) not in self._begun:
-                if block.is_pending:
-                    continue
+            if isinstance(block, ToolBlock) and block.status == "running" and id(block) not in self._begun:
                 self._begun.add(id(block))
-                if block.status == "running":
-                    summary = safe_line(block.summary, self._writer.width)
-                    self._put([], f"▸ {safe_line(block.name, 60)} {summary} …".replace("  ", " "))
+                summary = safe_line(block.summary, self._writer.width)
+                self._put([], f"▸ {safe_line(block.name, 60)} {summary} …".replace("  ", " "))
+
+    def asked_about(self, call_id: str) -> None:
+        """The user was shown a call in a question, so it is not written again when it begins."""
+        for block in (*self._transcript.blocks[self._place :], *self._waiting):
+            if isinstance(block, ToolBlock) and block.call_id == call_id:
+                self._begun.add(id(block))
 
     def _write(self, block: Block) -> bool:
         """Writes the final rows of a block; returns whether those are all."""

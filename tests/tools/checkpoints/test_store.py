@@ -569,7 +569,7 @@ def act(root: Path, step: tuple[str, str, int]) -> None:
         pass  # a step that cannot be made in this tree
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(first=st.lists(STEPS, max_size=8), runs=st.lists(st.lists(STEPS, max_size=6), min_size=1, max_size=3))
 def test_any_work_of_a_run_is_taken_back_exactly(
     first: list[Any], runs: list[list[Any]], tmp_path_factory: pytest.TempPathFactory

@@ -253,6 +253,7 @@ SECRETS = st.sampled_from([SECRET, OTHER, PEM, base64.b64encode(SECRET.encode())
 
 @settings(max_examples=150)
 @given(parts=st.lists(st.one_of(WORDS, SECRETS), max_size=8), ends=st.sampled_from(["\n", "\r\n"]), data=st.data())
+@pytest.mark.sweep
 def test_any_edit_of_the_rest_leaves_every_secret_and_every_other_byte(
     tmp_path: Path, parts: list[str], ends: str, data: st.DataObject
 ) -> None:

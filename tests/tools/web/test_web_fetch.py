@@ -353,6 +353,7 @@ async def test_what_was_approved_is_what_is_fetched() -> None:
     assert not any(result.is_error for result in results)
 
 
+@pytest.mark.sweep
 def test_plain_text_takes_one_pass_whatever_the_page_is() -> None:
     assert plain_text("<p>a<script>x</script><br>b &amp; c<!-- d --></p>") == "a\nb & c"
     for hostile in (
@@ -437,6 +438,7 @@ async def test_a_page_is_read_in_its_encoding(kind: str, body: bytes) -> None:
         assert "caf\u0439" in said(await run(site.tool(), site.url()))
 
 
+@pytest.mark.sweep
 async def test_a_page_that_takes_long_to_mask_or_decode_does_not_hold_the_run_up() -> None:
     bodies = {
         "/masked": ("text/plain", b"password=" * 200_000),
