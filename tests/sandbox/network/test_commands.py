@@ -397,6 +397,8 @@ def wheel(folder: Path) -> None:
 async def test_pip_installs_from_allowed_hosts(backend: str, folder: Path, tmp_path: Path) -> None:
     if importlib.util.find_spec("pip") is None:
         pytest.skip("pip is not installed")
+    if sys.prefix.startswith("/tmp/"):
+        pytest.skip("the environment lies beneath /tmp, of which commands have one of their own")
     wheel(tmp_path)
     install = (
         f"{sys.executable} -m pip install -q --no-cache-dir --disable-pip-version-check --retries 0 "
