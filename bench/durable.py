@@ -161,7 +161,7 @@ async def rate(url: str, workers: int, runs: int) -> float:
             start = time.monotonic()
             for number in range(0, runs, 50):
                 await asyncio.gather(*[durable.submit("five", "go") for _ in range(min(50, runs - number))])
-            while (await durable.stats()).done < runs:  # noqa: ASYNC110 - the store tells nobody
+            while (await durable.stats()).done < runs:  # noqa: ASYNC110 - the store must be polled
                 await asyncio.sleep(0.05)
             took = time.monotonic() - start
         finally:
@@ -178,7 +178,7 @@ async def takeover(url: str, repeats: int) -> list[float]:
             fleet = await asyncio.to_thread(Workers, url, 2)
             try:
                 run = await durable.submit("hangs", "go")
-                while (await run.info()).position < 4:  # noqa: ASYNC110 - the store tells nobody
+                while (await run.info()).position < 4:  # noqa: ASYNC110 - the store must be polled
                     await asyncio.sleep(0.02)
                 owner = (await run.info()).worker
                 process = next(one for one in fleet.processes if f"-{one.pid}-" in owner)

@@ -23,7 +23,7 @@ def refund(order: int) -> str:
 
 
 def ask_a_person(call: ProposedCall) -> Defer:
-    """Leaves the decision to whoever answers the run: `swink runs answer ID CALL --approve --by NAME`."""
+    """Leaves the decision to a person, who answers the run: `swink runs answer ID CALL --approve --by NAME`."""
     return Defer(f"{call.name} pays money")
 
 

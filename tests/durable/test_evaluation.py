@@ -110,7 +110,7 @@ async def test_an_evaluation_that_is_stopped_cancels_its_chunks(sqlite_url: str)
         token = CancellationToken()
         runner = EvalRunner(executor=durable.executor("sums", chunk=2), parallel=4)
         running = asyncio.create_task(runner.run(a_set(6), cancel=token))
-        while len(await durable.runs(status="queued")) < 2:  # noqa: ASYNC110 - the store tells nobody
+        while len(await durable.runs(status="queued")) < 2:  # noqa: ASYNC110 - the store must be polled
             await asyncio.sleep(0.02)
         token.cancel()
         run = await running
@@ -122,7 +122,7 @@ async def test_a_chunk_that_cannot_be_made_fails_its_attempts_alone(sqlite_url: 
     async with Durable(sqlite_url) as durable:
         durable.evaluation("sums")(make_agent)
         running = asyncio.create_task(EvalRunner(executor=durable.executor("sums"), parallel=2).run(a_set(2)))
-        while not (queued := await durable.runs()):  # noqa: ASYNC110 - the store tells nobody
+        while not (queued := await durable.runs()):  # noqa: ASYNC110 - the store must be polled
             await asyncio.sleep(0.02)
         await (await durable.run(queued[0].id)).cancel("not today")
         run = await running
