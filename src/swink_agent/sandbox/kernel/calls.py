@@ -12,7 +12,6 @@ import fcntl
 import functools
 import os
 import platform
-import stat
 import struct
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -314,10 +313,19 @@ def open_without_links(path: str, root: str = "/") -> int:
         finally:
             os.close(folder)
         folder = inner
-        if stat.S_ISLNK(os.fstat(folder).st_mode):
+        if _is_link(folder):
             os.close(folder)
             raise OSError(errno.ELOOP, "it leads through a link", path)
     return folder
+
+
+def _is_link(descriptor: int) -> bool:
+    """Whether an `O_PATH` descriptor is of a link. Unlike `fstat`, asks no disk, which might not answer."""
+    try:
+        os.readlink("", dir_fd=descriptor)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def rename(old_folder: int, old: bytes, new_folder: int, new: bytes, flags: int) -> None:
