@@ -280,7 +280,9 @@ async def test_runs_of_agents_that_no_worker_has_stay_queued(sqlite_url: str) ->
 
 
 @pytest.mark.sweep
-async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(kind: str, url: str) -> None:
+async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(
+    kind: str, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     broken = True
 
     async def make() -> Agent:
@@ -293,6 +295,9 @@ async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(kind: str
         result = await run.result(timeout=20)
         assert (result.error, result.stop_reason) == ("no database today", StopReason.ERROR)
         assert (await run.info()).status == "failed"
+        (said,) = [record.getMessage() for record in caplog.records if run.id in record.getMessage()]
+        assert "no database today (RuntimeError, " in said
+        assert "test_runs.py:" in said
         broken = False
         await run.retry()
         assert (await run.result(timeout=20)).text == "5"

@@ -267,7 +267,9 @@ class Store:
             earlier = answers.get(str(reply), {}).get(call_id)
             if isinstance(call, str) and any(not question.is_once for question in asked):
                 raise NotPending(
-                    call_id, f"several calls of run {run_id!r} have the id {call_id!r}: give one of its `pending`"
+                    call_id,
+                    f"several calls of run {run_id!r} have the id {call_id!r}: give one of its `pending`, on "
+                    f"the command line --at {reply}",
                 )
             if earlier is not None:
                 return earlier.token == token
