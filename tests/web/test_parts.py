@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from aiohttp import web
 
 from swink_agent import Agent
@@ -52,6 +53,7 @@ def parts(client: Client, places: str) -> Any:
     return told(client.http, f"{client.base}/parts/events?sessions={places}", **client.headers)
 
 
+@pytest.mark.sweep
 async def test_the_list_of_sessions_changes_for_every_reader(folder: Path) -> None:
     model = (call("bash", command="echo hi"), text("Said hi."))
     async with running(folder, *model, sandbox="off") as client:
@@ -130,6 +132,7 @@ async def test_the_list_tells_nobody_of_sessions_that_they_may_not_read(folder: 
         await runner.cleanup()
 
 
+@pytest.mark.sweep
 async def test_a_page_shows_beneath_its_call_what_a_delegate_does(folder: Path) -> None:
     (folder / "a.txt").write_text("forty-two\n")
     model = scripted(
