@@ -118,6 +118,81 @@ async def test_sessions_are_searched_renamed_forked_exported_and_deleted(folder:
             assert first not in page.url
 
 
+async def test_the_list_changes_in_other_tabs_without_a_reload(folder: Path) -> None:
+    model = Held("Working ", "on it.")
+    async with running(folder, model) as client:
+        old = filled(folder, 2, "Old")
+        async with browsing(client) as page:
+            other = await page.context.new_page()
+            await other.goto(page.url)
+            sessions = other.get_by_role("list", name="Sessions")
+            await expect(sessions.get_by_role("link")).to_have_text(["Old"])
+            await other.evaluate("window.isSame = true")
+            await page.get_by_role("button", name="New session").click()
+            await expect(sessions.get_by_role("link")).to_have_count(2)
+            await page.get_by_role("textbox", name="Message").fill("Count <b>beans</b>")
+            await page.keyboard.press("Enter")
+            await expect(sessions.get_by_role("link")).to_have_text(["Count <b>beans</b>", "Old"])
+            await expect(sessions.get_by_role("listitem").first).to_contain_text("running")
+            await expect(page.get_by_role("heading", level=1)).to_have_text("Count <b>beans</b>")
+            await other.get_by_role("button", name="Actions for Count").click()
+            model.go.set()  # the row changes beneath an open menu
+            await expect(sessions.get_by_role("listitem").first).to_contain_text("2 messages")
+            await expect(sessions.get_by_role("listitem").first).not_to_contain_text("running")
+            await other.get_by_role("menuitem", name="Rename").click()
+            dialog = other.get_by_role("dialog", name="Rename session")
+            await dialog.get_by_role("textbox", name="Title").fill("Beans")
+            await dialog.get_by_role("button", name="Save").click()
+            await expect(page.get_by_role("heading", level=1)).to_have_text("Beans")
+            await expect(page.get_by_role("list", name="Sessions").get_by_role("link")).to_have_text(["Beans", "Old"])
+            await client.ask("DELETE", f"sessions/{old}")
+            await expect(sessions.get_by_role("link")).to_have_text(["Beans"])
+            await expect(page.get_by_role("list", name="Sessions").get_by_role("link")).to_have_text(["Beans"])
+            await other.get_by_role("searchbox", name="Search sessions").fill("nothing like it")
+            await expect(sessions).to_have_text("There are no sessions here.")
+            await client.new(title="Unlike")
+            await expect(page.get_by_role("list", name="Sessions").get_by_role("link")).to_have_text(
+                ["Unlike", "Beans"]
+            )
+            await expect(sessions.get_by_role("link")).to_have_count(0)
+            assert await other.evaluate("window.isSame")
+            assert len(client.site.readers) == 1
+
+
+async def test_a_delegate_shows_its_progress_and_its_calls_beneath_its_call(folder: Path) -> None:
+    (folder / "a.txt").write_text("forty-two\n")
+    held = asyncio.Event()
+    script = scripted(
+        call("task", prompt="Read a.txt."), call("read_file", path="a.txt"), text("It says 42."), text("Done.")
+    )
+    asked: list[Any] = []
+
+    async def model(*given: Any) -> Any:
+        asked.append(given)
+        if len(asked) == 3:
+            await held.wait()
+        async for event in script(*given):
+            yield event
+
+    async with running(folder, model) as client:
+        session = await client.new()
+        async with browsing(client, f"/sessions/{session}") as page:
+            await page.get_by_role("textbox", name="Message").fill("What does a.txt say?")
+            await page.keyboard.press("Enter")
+            summary = page.locator("details.tool > summary").first
+            await expect(summary).to_contain_text("1 call")
+            await expect(summary).to_contain_text("thinking")
+            await expect(page.get_by_text("read_file")).not_to_be_visible()
+            await summary.click()
+            await expect(page.get_by_role("listitem").filter(has_text="read_file a.txt")).to_contain_text("done")
+            await page.reload()
+            await expect(summary).to_contain_text("1 call")
+            held.set()
+            await expect(page.get_by_role("article").last).to_contain_text("Done.")
+            await expect(summary).not_to_contain_text("thinking")
+            await expect(summary).to_contain_text("1 call")
+
+
 async def test_text_is_seen_as_it_streams_also_after_a_reload_and_in_a_second_tab(folder: Path) -> None:
     model = Held("The first half, ", "and the **second**.")
     async with running(folder, model) as client:

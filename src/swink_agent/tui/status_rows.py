@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from swink_agent.app.talk import figures
 from swink_agent.core.values.value import Value
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
 from swink_agent.rendering.escaping import safe_display
 
-from .transcript import figures
 from .transcript.line import Line, Span
 
 Mode: TypeAlias = Literal["Plan", "Execute"]

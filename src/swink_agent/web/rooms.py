@@ -32,6 +32,8 @@ _FIGURES = 0.1
 
 OpenFn = Callable[["Room", str], Awaitable[Talk]]
 """Opens the conversation of a room, for the person of this name."""
+TellFn = Callable[["Room"], None]
+"""Is told that a session does something else: runs, waits or rests."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +57,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 class Room:
     """One session: its stream, its questions, and its conversation once it is needed."""
 
-    def __init__(self, session_id: str, open_talk: OpenFn) -> None:
+    def __init__(self, session_id: str, open_talk: OpenFn, on_state: TellFn = lambda _: None) -> None:
         self.id = session_id
         self.log = EventLog()
         self.questions = Questions(self.tell, self.changed)
@@ -71,6 +73,7 @@ class Room:
         self.page: Any = None
         """What its page shows of the last run, once it has a page."""
         self._open_talk = open_talk
+        self._on_state = on_state
         self._told = State()
         self._due: asyncio.TimerHandle | None = None
         self._letting_go: asyncio.TimerHandle | None = None
@@ -83,7 +86,7 @@ class Room:
         if talk is None:
             return State(model=self.model or "", thinking=self.thinking or "off")
         return State(
-            state="waiting" if len(self.questions) else "running" if talk.is_running else "idle",
+            state=self.word,
             outcome=talk.outcome,
             queue=[{"kind": queued.kind, "text": talk.redact(queued.text)} for queued in talk.queue],
             plan=talk.plan,
@@ -94,6 +97,13 @@ class Room:
             thinking=str(talk.agent.thinking_level),
             progress=talk.progress,
         )
+
+    @property
+    def word(self) -> str:
+        """The state in a word: `idle`, `running` or `waiting`."""
+        if not self.is_busy:
+            return "idle"
+        return "waiting" if len(self.questions) else "running"
 
     @property
     def is_busy(self) -> bool:
@@ -130,7 +140,7 @@ class Room:
 
     def changed(self) -> None:
         """Tells readers about another state: at once if it is another word, else with the next figures."""
-        if self.state.state != self._told.state:
+        if self.word != self._told.state:
             self._tell_state()
             if self._told.state == "idle":
                 self.let_go_soon()
@@ -141,10 +151,12 @@ class Room:
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        state = self.state
-        if state != self._told:
+        state, before = self.state, self._told
+        if state != before:
             self._told = state
             self.log.append("state", msgspec.json.encode(state))
+        if state.state != before.state:
+            self._on_state(self)
 
     # -- the conversation ----------------------------------------------------------------------------------------
 
@@ -212,9 +224,10 @@ class Room:
 class Rooms:
     """The rooms of a server, by the ids of their sessions."""
 
-    def __init__(self, open_talk: OpenFn) -> None:
+    def __init__(self, open_talk: OpenFn, on_state: TellFn) -> None:
         self._rooms: dict[str, Room] = {}
         self._open_talk = open_talk
+        self._on_state = on_state
 
     def __iter__(self) -> Any:
         return iter(list(self._rooms.values()))
@@ -223,7 +236,7 @@ class Rooms:
         """The room of a session that exists."""
         room = self._rooms.pop(session_id, None)
         if room is None:
-            room = Room(session_id, self._open_talk)
+            room = Room(session_id, self._open_talk, self._on_state)
             self._drop_quiet()
         self._rooms[session_id] = room  # the newest last
         return room

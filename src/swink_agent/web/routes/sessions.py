@@ -229,11 +229,7 @@ async def delete(asked: Asked) -> web.StreamResponse:
     async with room.opening:
         if room.is_busy:
             raise Problem(409, "running", "a run of this session is active: stop it first")
-        await room.close_talk()
-        await asyncio.to_thread(site.store.delete, session_id)
-        room.is_deleted = True
-        await room.close("deleted")
-        site.rooms.forget(session_id)
+        await site.delete(room)
     return web.Response(status=204)
 
 
@@ -253,11 +249,10 @@ async def fork(asked: Asked) -> web.StreamResponse:
     if not await site.may(asked.request, "write", None):
         raise Problem(403, "forbidden", "you may not create sessions here")
     try:
-        forked = await asyncio.to_thread(site.store.fork, session_id, asked.body.at)
+        forked = await site.fork(session_id, asked.body.at)
     except ValueError as error:
         raise invalid(str(error)) from None
-    await forked.aclose()
-    return await _session(asked, forked.id, 201)
+    return await _session(asked, forked, 201)
 
 
 async def export(asked: Asked) -> web.StreamResponse:
