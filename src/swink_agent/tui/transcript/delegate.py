@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from swink_agent.app.runs import telling
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
 
-from . import figures
-from .line import Line, Span, cut_spans
-from .safe import safe_row
+from .line import Line, Span, cut_spans, safe_row
 
 CallStatus: TypeAlias = Literal["asking", "running", "done", "failed"]
 
@@ -61,9 +60,9 @@ class DelegateProgress:
         count = sum([1 for _ in _all(self.calls)])
         parts = [f"{count:,} call{'' if count == 1 else 's'}"]
         if self.tokens:
-            parts.append(figures.tokens(self.tokens))
+            parts.append(telling.tokens(self.tokens))
         if self.dollars:
-            parts.append(figures.dollars(self.dollars))
+            parts.append(telling.dollars(self.dollars))
         return " \u00b7 ".join(parts)
 
     def row(self, width: int) -> Line:
@@ -83,7 +82,7 @@ class DelegateProgress:
         lines = [Line((Span(cut(head, width), "dim"),), head, None)]
         for call, depth in _all(self.calls):
             sign = Span(f"{'  ' * (depth + 1)}{_GLYPHS[call.status]} ", call.status)
-            took = "" if call.seconds is None else f" {figures.seconds(call.seconds)}"
+            took = "" if call.seconds is None else f" {telling.seconds(call.seconds)}"
             text = cut_middle(_shown(call), max(width - cell_width(sign.text) - len(took), 8))
             spans = (sign, Span(text, "tool.summary"), Span(took, "dim"))
             lines.append(Line(cut_spans([span for span in spans if span.text], width), f"{text}{took}", None))
