@@ -77,19 +77,59 @@ def test_threads_are_counted_too(parent: subprocess.Popen[str]) -> None:
     assert ends_within(10, headcount)
 
 
-def test_those_that_ended_are_let_go_before_anybody_is_blamed() -> None:
+def test_ended_processes_that_the_root_has_to_reap_do_not_count() -> None:
     script = """
 import os, sys
 from swink_agent.sandbox.kernel.headcount import Headcount
 for _ in range(5):
     if not os.fork(): os._exit(0)
 for _ in range(5): os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-def reap():
-    for _ in range(5): os.wait()
-print(Headcount(os.getpid(), 3).is_exceeded(), Headcount(os.getpid(), 3, reap=reap).is_exceeded())
+print(Headcount(os.getpid(), 3).is_exceeded(), Headcount(os.getpid(), 3, root_reaps=True).is_exceeded())
 """
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert told.stdout == "True False\n"
+
+
+def test_ended_processes_that_a_command_does_not_reap_count() -> None:
+    script = """
+import os, signal
+from swink_agent.sandbox.kernel.headcount import Headcount
+ready, told = os.pipe()
+command = os.fork()
+if not command:
+    for _ in range(5):
+        if not os.fork(): os._exit(0)
+    for _ in range(5): os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    os.write(told, b"x")
+    signal.pause()
+os.read(ready, 1)
+print([Headcount(os.getpid(), most, root_reaps=True).is_exceeded() for most in (5, 6)])
+os.kill(command, 9)
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout == "[True, False]\n"
+
+
+def test_a_process_with_more_children_than_fit_in_a_page_is_counted_whole() -> None:
+    script = """
+import os
+from swink_agent.sandbox.kernel.headcount import Headcount, children_of
+ready, closed_at_the_end = os.pipe()
+for _ in range(1000):
+    if not os.fork():
+        os.close(closed_at_the_end)
+        os.read(ready, 1)
+        os._exit(0)
+print(len(children_of(os.getpid())), Headcount(os.getpid(), 999, root_reaps=True).is_exceeded())
+"""
+    told = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{script}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert told.stdout == "1000 True\n"
 
 
 @pytest.mark.parametrize("most", [2, 3])

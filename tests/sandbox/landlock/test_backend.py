@@ -225,6 +225,12 @@ async def test_a_fork_bomb_is_ended_with_all_its_children(open_sandbox: OpenFn) 
     assert await run(sandbox, "echo fine") == (0, "fine\n")
 
 
+async def test_a_command_has_the_niceness_of_the_agent(sandbox: LandlockSandbox) -> None:
+    """The guardian of a root user's command has another, so that it can count a fork bomb."""
+    assert await run(sandbox, "nice") == (0, f"{os.getpriority(os.PRIO_PROCESS, 0)}\n")
+    assert (await run(sandbox, "nice -n -5 true"))[1].startswith("nice: cannot set niceness")
+
+
 CHAINS = {
     "in one group": "",
     "each in a session of its own": "os.setsid()",

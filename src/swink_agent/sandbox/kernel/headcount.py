@@ -11,6 +11,8 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
+from typing import NamedTuple
 
 LOOK_AGAIN = 0.02
 """Seconds from one look to the next."""
@@ -27,6 +29,21 @@ ChildrenFn = Callable[[int], "tuple[list[int], int]"]
 """Returns the children of a process, also those not reaped yet, and its number of threads."""
 
 
+class Entry(NamedTuple):
+    """One process as /proc shows it."""
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    threads: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it can run. A process whose first thread has ended looks ended but may have others."""
+        return self.state in "ZX" and self.threads <= 1
+
+
 class Headcount:
     """Watches the number of processes beneath one, and of their threads."""
 
@@ -35,16 +52,16 @@ class Headcount:
         root: int,
         most: int | None,
         *,
-        reap: Callable[[], object] = lambda: None,
+        root_reaps: bool = False,
         children: ChildrenFn | None = None,
     ) -> None:
-        """`reap` releases processes that have ended and are still counted.
+        """`root_reaps`: the root reaps its children, also those that lost their parent. Ended ones do not count.
 
         `children`: for a system that does not list children as Linux does.
         """
         self._root = root
         self._most = most
-        self._reap = reap
+        self._root_reaps = root_reaps
         self._children = children
         self._fewest_tasks: int | None = None
         self._glance_at = self._count_at = self._set_back_at = 0.0
@@ -66,9 +83,8 @@ class Headcount:
             (now >= self._count_at, _children_of_all_threads),
         ):
             if is_due and self._are_too_many(children):
-                self._reap()
-                if self._are_too_many(children):
-                    return True
+                # It does not reap first: a bomb's processes can end as fast as they are reaped.
+                return not self._root_reaps or self._are_too_many(children, is_exact=True)
         return False
 
     def _look_at_machine(self, most: int) -> bool:
@@ -110,14 +126,18 @@ class Headcount:
             to_visit += children
         return tasks > number
 
-    def _are_too_many(self, children_of: ChildrenFn, clock: Callable[[], float] = time.thread_time) -> bool:
-        """Counts no further than necessary. `clock` measures the cost."""
+    def _are_too_many(
+        self, children_of: ChildrenFn, clock: Callable[[], float] = time.thread_time, *, is_exact: bool = False
+    ) -> bool:
+        """Counts no further than necessary. `clock` measures the cost. `is_exact`: not the root's ended children."""
         most = self._most or 0
         started = clock()
         processes = threads = 0
         to_visit = [self._root]
         while to_visit and processes <= most and threads <= most * _THREADS_TO_PROCESSES:
-            children, tasks = children_of(to_visit.pop())
+            children, tasks = children_of(pid := to_visit.pop())
+            if is_exact and pid == self._root:
+                children = list(islice((child for child in children if not _has_ended(child)), most + 1))
             to_visit += children
             processes += len(children)
             threads += tasks
@@ -150,6 +170,25 @@ def groups_beneath(pid: int) -> set[int]:
     return groups - {os.getpgrp()}
 
 
+def read_process(pid: int) -> Entry | None:
+    """The process, or `None` if it does not exist."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            text = file.read(2048)
+    except OSError:
+        return None
+    # The name of the program is in brackets and may contain anything, also brackets.
+    fields = text[text.rfind(b")") + 2 :].split()
+    if len(fields) < 18:
+        return None
+    return Entry(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[17]))
+
+
+def _has_ended(pid: int) -> bool:
+    entry = read_process(pid)
+    return entry is None or entry.has_ended
+
+
 def _threads_of(pid: int) -> int:
     try:
         return os.stat(f"/proc/{pid}/task").st_nlink - 2
@@ -172,6 +211,7 @@ def _children_of_first_thread(pid: int) -> tuple[list[int], int]:
 def _children_of_thread(pid: int, task: int | str) -> list[int]:
     try:
         with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:
-            return [*map(int, file.read(1 << 20).split())]
+            # One read gives one page, which has room for about 800.
+            return [int(child) for page in iter(lambda: file.read(1 << 12), b"") for child in page.split()]
     except OSError:  # it has ended
         return []

@@ -18,7 +18,6 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from swink_agent.sandbox.kernel import calls as kernel
@@ -39,7 +38,6 @@ _PATIENCE = 0.8
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _LONGEST_REPORT = 2000
 _TASKS_TO_PROCESSES = 4
-_FIRST = -20
 _MOST_DESCRIPTORS = 253
 
 
@@ -62,8 +60,8 @@ class Confinement(NamedTuple):
     limits: Mapping[str, int | None]
     umask: int
     """The agent's environment, with which a command begins."""
-    nice_limit: tuple[int, int]
-    """Likewise."""
+    niceness: int
+    """Likewise: the launcher and its guardians may have another."""
     proxy: int
     """The port of the proxy, if the guardian connects commands to it; else 0."""
 
@@ -200,10 +198,8 @@ class _Guardian:
         poll = select.poll()
         for descriptor in (listener.descriptor, control.fileno(), os.pidfd_open(self._main), *self._lifelines):
             poll.register(descriptor, select.POLLIN)
-        with suppress(OSError):  # an ordinary user may not do this
-            os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
         limits = confinement.limits
-        headcount = Headcount(os.getpid(), limits["processes"], reap=self._tree.reap)
+        headcount = Headcount(os.getpid(), limits["processes"], root_reaps=True)
         folders = (*confinement.write, *confinement.private)
         usage = Usage(os.getpid(), memory=limits["memory"], disk=limits["disk_left"], folders=folders)
         look_at = 0.0
@@ -220,10 +216,10 @@ class _Guardian:
                 opens.retry()
             if (now := time.monotonic()) >= look_at:
                 look_at = now + LOOK_AGAIN
-                self._tree.reap()  # a process that waits for a daemon's end checks whether its number still exists
                 if reason := headcount.reason_to_end() or usage.reason_to_end():
                     self.report("B", reason)
                     return
+                self._tree.reap()  # a process that waits for a daemon's end checks whether its number still exists
 
     def _finish(self) -> None:
         """Kills what is left, then reports how the command itself ended."""
@@ -285,7 +281,7 @@ def become(line: socket.socket, guardian: int, confinement: Confinement) -> NoRe
             os._exit(1)
         for number in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_NICE, confinement.nice_limit)
+        os.setpriority(os.PRIO_PROCESS, 0, confinement.niceness)
         _set_limits({name: confinement.limits[name] for name in _LIMITS})
         _limit_tasks(confinement.limits["processes"])
         step = "be confined"

@@ -12,7 +12,6 @@ import fcntl
 import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -41,7 +40,7 @@ _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 _PR_SET_DUMPABLE = 4
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 _REQUEST = struct.Struct("16sh22x")
-_ANY_NICE = 40  # as the limit is written: down to -20
+_FIRST = -20
 
 
 def main(descriptor: int) -> NoReturn:
@@ -99,9 +98,9 @@ class Launcher:
         self._rulesets: Rulesets = make_rulesets(
             self.version, self._access, self._grants, self._roots, tcp=self._denies_tcp
         )
-        self._nice_limit = resource.getrlimit(resource.RLIMIT_NICE)
-        with suppress(OSError, ValueError):  # root may do this; only the guardians count fork bombs of root
-            resource.setrlimit(resource.RLIMIT_NICE, (_ANY_NICE, _ANY_NICE))
+        self._niceness = os.getpriority(os.PRIO_PROCESS, 0)
+        with suppress(OSError):  # root may do this; only the guardians, which inherit it, count fork bombs of root
+            os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         kernel.drop_privileges()  # also for every fork
@@ -223,7 +222,7 @@ class Launcher:
             calls=self._calls,
             limits=self._config["limits"],
             umask=self._umask,
-            nice_limit=self._nice_limit,
+            niceness=self._niceness,
             proxy=self._connects_to,
         )
         guard(line, (self._agent_process, os.pidfd_open(launcher)), confinement)

@@ -11,26 +11,11 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
-from swink_agent.sandbox.kernel.headcount import children_of
+from swink_agent.sandbox.kernel.headcount import Entry, children_of, read_process
 
 _BETWEEN_ROUNDS = 0.002
-
-
-class Entry(NamedTuple):
-    """One process as /proc shows it."""
-
-    pid: int
-    state: str
-    parent: int
-    group: int
-    threads: int
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing of it can run. A process whose first thread has ended looks ended but may have others."""
-        return self.state in "ZX" and self.threads <= 1
+_REAPED_AT_ONCE = 256
 
 
 class ProcessTree:
@@ -47,7 +32,7 @@ class ProcessTree:
         known = {entry.pid: entry for entry in _all_processes()}
         # A parent that ended meanwhile is missing; its child has another parent by now.
         moved = [pid for pid, entry in known.items() if entry.parent and entry.parent not in known]
-        known.update({pid: entry for pid in moved if (entry := _read(pid)) is not None})
+        known.update({pid: entry for pid in moved if (entry := read_process(pid)) is not None})
         children: dict[int, list[Entry]] = {}
         for entry in known.values():
             children.setdefault(entry.parent, []).append(entry)
@@ -67,13 +52,13 @@ class ProcessTree:
         while to_visit:
             children = children_of(to_visit.pop(0))
             to_visit += children
-            yield from (entry for pid in children if (entry := _read(pid)) is not None)
+            yield from (entry for pid in children if (entry := read_process(pid)) is not None)
 
     def holds(self, pid: int) -> bool:
         """Whether a process or thread is beneath this process."""
         us = os.getpid()
         for _ in range(1 << 12):  # deeper than any limit on processes; a cycle can only appear while numbers are reused
-            entry = _read(pid)
+            entry = read_process(pid)
             if entry is None or entry.parent <= 1:
                 return False
             if entry.parent == us:
@@ -86,8 +71,11 @@ class ProcessTree:
         return any(entry.group == group for entry in self.descendants())
 
     def reap(self) -> bool:
-        """Reaps children that ended. Returns false if there are none left."""
-        while True:
+        """Reaps children that ended. Returns false if there are none left.
+
+        A fork bomb's processes can end as fast as they are reaped, so one call reaps a limited number.
+        """
+        for _ in range(_REAPED_AT_ONCE):
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
@@ -95,11 +83,12 @@ class ProcessTree:
             if pid == 0:
                 return True
             self.on_exit(pid, status)
+        return True
 
     def kill_all(self, patience: float) -> bool:
         """Kills every descendant. Returns false if some still exist after that many seconds (the kernel holds them)."""
         deadline = self._clock() + patience
-        while self.reap():
+        while True:
             kill(self._most_descendants())
             if not self.reap():
                 break
@@ -136,19 +125,6 @@ def send(pid: int, number: int) -> None:
 def _all_processes() -> Iterator[Entry]:
     for name in os.listdir("/proc"):
         if name.isdigit():
-            entry = _read(int(name))
+            entry = read_process(int(name))
             if entry is not None:
                 yield entry
-
-
-def _read(pid: int) -> Entry | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            text = file.read(2048)
-    except OSError:
-        return None
-    # The name of the program is in brackets and may contain anything, also brackets.
-    fields = text[text.rfind(b")") + 2 :].split()
-    if len(fields) < 18:
-        return None
-    return Entry(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[17]))
