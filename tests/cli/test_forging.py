@@ -18,9 +18,8 @@ from swink_agent.approvals.display import render_request
 from swink_agent.approvals.question import QuestionView
 from swink_agent.cli.commands import doctor
 from swink_agent.cli.prompt.reporter import Reporter
-from swink_agent.cli.screen.screen import Palette, Screen
+from swink_agent.cli.screen.screen import Palette, Screen, table
 from swink_agent.cli.screen.session_pages import listing, rows_of
-from swink_agent.cli.screen.table import table
 from swink_agent.core.events import (
     AgentEvent,
     MessageEnd,

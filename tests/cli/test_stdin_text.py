@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from swink_agent.app.errors import UsageProblem
-from swink_agent.cli.process.stdin_text import read_stdin
+from swink_agent.cli.prompt.inputs import read_stdin
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from swink_agent.memory.log.decoding import EntryDecoder
 from swink_agent.memory.log.fold import Fold
 from swink_agent.memory.log.masking import masked
 from swink_agent.memory.log.records import encode_line
-from swink_agent.memory.sessions.resuming import past_of
+from swink_agent.memory.sessions.session import past_of
 from swink_agent.testing import assert_replays, call, check_events, collect, scripted, text, think
 
 sqlite3 = pytest.importorskip("sqlite3")

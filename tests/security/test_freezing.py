@@ -22,8 +22,8 @@ from swink_agent.app.agent.system_prompt import folder_listing
 from swink_agent.approvals import Approvals
 from swink_agent.approvals.display import render_request, safe_display
 from swink_agent.core.texts.diffs import diff_lines
+from swink_agent.core.texts.invisible import compatibility_form
 from swink_agent.core.texts.likeness import close_names
-from swink_agent.core.texts.unicode_forms import compatibility_form
 from swink_agent.rendering.escaping import display_warnings
 from swink_agent.sandbox._removal import remove_tree
 from swink_agent.tools import EditFileTool, ListDirTool, ReadFileTool, SearchTool, WriteFileTool

@@ -162,7 +162,7 @@ def test_the_usual_variables_name_the_service(
 
 
 def test_a_variable_that_the_sdk_refuses_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    from swink_agent.app.agent.telemetry import Telemetry
+    from swink_agent.app.agent.opening import Telemetry
 
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "-5")
     telemetry = Telemetry()

@@ -13,7 +13,7 @@ from swink_agent.app.runs.telling import summary_of
 from swink_agent.rendering.cells import cell_width
 from swink_agent.rendering.checklist import TodoItem
 from swink_agent.testing import call, text
-from swink_agent.tui.todo_rows import todo_lines
+from swink_agent.tui.status_rows import todo_lines
 from swink_agent.tui.transcript import ToolBlock
 from swink_agent.tui.transcript.line import plain
 from swink_agent.tui.transcript.output import checklist_lines

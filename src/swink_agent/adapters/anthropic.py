@@ -44,10 +44,9 @@ from ._claude import (
 from .kit.bodies import json_object, parts_of, short_id, unused_id
 from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import ShapeError, SseFrames
+from .kit.frames import FrameParser, ShapeError, SseFrames
 from .kit.images import Note, document_data, document_url, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
-from .kit.parsing import FrameParser
 from .kit.schemas import SchemaSubset
 from .kit.searches import SEARCHES, TOOL_NAME, Sources, kept, searched
 from .kit.transport import HttpRequest

@@ -51,11 +51,10 @@ from .anthropic import MessageEvents
 from .kit.bodies import EncodedMessages, json_object, parts_of, short_id, unused_id
 from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import AwsEventFrames, AwsMessage, FrameError
+from .kit.frames import AwsEventFrames, AwsMessage, FrameError, FrameParser
 from .kit.http import HttpStreamFn
 from .kit.images import Note, document_data, document_url, picture
 from .kit.outgoing import RequestError
-from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest, Limits, Transport
 
 _MARK: dict[str, Any] = {"cachePoint": {"type": "default"}}

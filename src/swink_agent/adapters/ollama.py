@@ -38,11 +38,10 @@ from . import registry
 from .kit.bodies import json_array, json_object, unused_id
 from .kit.documents import UNREADABLE, count, items, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import FrameError, LineFrames
+from .kit.frames import FrameError, FrameParser, LineFrames
 from .kit.http import with_advice
 from .kit.images import Note, picture
 from .kit.keyed import KeyedStreamFn
-from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest, TransportError
 
 

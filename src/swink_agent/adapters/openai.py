@@ -40,11 +40,10 @@ from . import registry
 from .kit.bodies import json_array, json_object, parts_of, short_id, unused_id
 from .kit.documents import count, items, json_text, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import SseFrames
+from .kit.frames import FrameParser, SseFrames
 from .kit.http import Parser
 from .kit.images import Note, document_data, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
-from .kit.parsing import FrameParser
 from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 

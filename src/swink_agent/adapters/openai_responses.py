@@ -40,10 +40,9 @@ from . import registry
 from .kit.bodies import json_array, json_object, parts_of, short_id, unused_id
 from .kit.documents import count, document, items, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import SseFrames
+from .kit.frames import FrameParser, SseFrames
 from .kit.images import Note, document_data, document_url, file_name, image_url
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
-from .kit.parsing import FrameParser
 from .kit.searches import SEARCHES, Sources, searched
 from .kit.transport import HttpRequest
 from .openai import EFFORT, STRICT, strict_format, takes_schemas

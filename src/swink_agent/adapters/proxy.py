@@ -37,10 +37,9 @@ from swink_agent.core.values.decoders import json_decoder
 from . import registry
 from .kit.bodies import EncodedMessages, json_array, json_object, short_id
 from .kit.documents import UNREADABLE
-from .kit.frames import FrameError, ShapeError, SseFrames
+from .kit.frames import FrameError, FrameParser, ShapeError, SseFrames
 from .kit.http import HttpStreamFn
 from .kit.keyed import JSON_HEADERS
-from .kit.parsing import FrameParser
 from .kit.transport import HttpRequest, Limits, Transport
 
 PATH = "/v1/stream"

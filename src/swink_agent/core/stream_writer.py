@@ -1,11 +1,15 @@
 """Writes the stream events of one reply in the right order.
 
-Keeps track of the indices of blocks and which of them are open, so that a parser only reports what it read.
+Keeps track of the indices of blocks and which of them are open, so that a parser only reports what it read. Also
+streams a known reply as if a model sent it, for recordings and scripts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import msgspec
 
 from .errors import ErrorKind
 from .stream import (
@@ -23,7 +27,7 @@ from .stream import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .types import Cost, StopReason, Usage
+from .types import AssistantMessage, Cost, StopReason, Text, Thinking, ToolCall, Usage
 
 
 class ReplyWriter:
@@ -151,3 +155,35 @@ class ReplyWriter:
     def _finish(self, event: StreamDone | StreamFailed) -> None:
         self._events.append(event)
         self.is_finished = True
+
+
+def events_of(reply: AssistantMessage) -> Iterator[AssistantMessageEvent]:
+    """The stream events that make this reply."""
+    yield StreamStart()
+    is_cut = reply.stop_reason is StopReason.LENGTH
+    index = 0
+    for block in reply.content:
+        match block:
+            case Text():
+                yield from (TextStart(index), TextDelta(index, block.text), TextEnd(index))
+            case Thinking():
+                yield from (ThinkingStart(index), ThinkingDelta(index, block.thinking))
+                yield ThinkingEnd(index, block.signature)
+            case ToolCall():
+                yield ToolCallStart(index, block.id, block.name)
+                partial = block.partial_json
+                yield ToolCallDelta(index, _json(block.arguments) if partial is None else partial)
+                if partial is None or not is_cut:
+                    yield ToolCallEnd(index)
+            case _:
+                continue  # a block of another version: no stream event makes it
+        index += 1
+    if reply.is_failed:
+        kind = reply.error_kind or ErrorKind.STREAM
+        yield StreamFailed(reply.error_message or "", kind, reply.stop_reason, usage=reply.usage, cost=reply.cost)
+    else:
+        yield StreamDone(reply.stop_reason, reply.usage, reply.cost)
+
+
+def _json(arguments: dict[str, Any]) -> str:
+    return msgspec.json.encode(arguments).decode()

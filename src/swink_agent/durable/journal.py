@@ -20,7 +20,7 @@ from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AssistantMessage, StopReason
 from swink_agent.memory import Fold
-from swink_agent.memory.log.line_writer import LineWriter
+from swink_agent.memory.log.masking import LineWriter
 from swink_agent.memory.log.records import RecordEntry
 
 from .errors import DurableError

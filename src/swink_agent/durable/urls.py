@@ -14,8 +14,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from msgspec import Struct
 
+from swink_agent.memory.sessions.store import data_folder
+
 _VARIABLE = "SWINK_DURABLE_URL"
-_CONFIG_VARIABLE, _DATA_VARIABLE = "SWINK_CONFIG_DIR", "SWINK_DATA_DIR"
+_CONFIG_VARIABLE = "SWINK_CONFIG_DIR"
 _SETTINGS = "config.toml"
 _FILE = "durable.sqlite3"
 
@@ -41,7 +43,7 @@ def store_address(url: str | None) -> StoreAddress:
     """
     given = url if url is not None else os.environ.get(_VARIABLE) or _from_settings()
     if given is None:
-        return _of_file(_data_folder() / _FILE)
+        return _of_file(data_folder() / _FILE)
     if given.startswith("sqlite:///"):
         path = given.removeprefix("sqlite:///").partition("?")[0]
         if path and path != ":memory:":
@@ -90,12 +92,3 @@ def _config_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_config_dir("swink-agent", appauthor=False))
-
-
-def _data_folder() -> Path:
-    given = os.environ.get(_DATA_VARIABLE)
-    if given:
-        return Path(given).expanduser().absolute()
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("swink-agent", appauthor=False))

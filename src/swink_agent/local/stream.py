@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from swink_agent.core.cancel import CancellationToken, call_in
-from swink_agent.core.context.documents import new_document, refused_document
+from swink_agent.core.context.context import new_document, refused_document
 from swink_agent.core.errors import Aborted, AgentError, ErrorKind
 from swink_agent.core.stream import (
     AssistantMessageEvent,

@@ -31,9 +31,9 @@ from .replaying.playing import replay as replay
 from .search.index import SearchHit as SearchHit
 from .search.index import SessionIndex as SessionIndex
 from .sessions.info import SessionInfo as SessionInfo
-from .sessions.resuming import past_of as past_of
 from .sessions.session import LoadedSession as LoadedSession
 from .sessions.session import Session as Session
+from .sessions.session import past_of as past_of
 from .sessions.session import session_from_lines as session_from_lines
 from .sessions.store import AsyncSessionStore as AsyncSessionStore
 from .sessions.store import JsonlSessionStore as JsonlSessionStore

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
-from swink_agent.core.texts.unicode_forms import compatibility_form
+from swink_agent.core.texts.invisible import compatibility_form, is_deceptive, ordinary_places
 
 from .cells import expand_tabs
 

@@ -1,14 +1,14 @@
 """The public names for tests, and their modules."""
 
-from .check_conversation import check_conversation as check_conversation
 from .check_eval import assert_eval as assert_eval
+from .check_events import check_conversation as check_conversation
 from .check_events import check_events as check_events
+from .check_events import collect as collect
+from .check_events import names as names
 from .check_replay import assert_replays as assert_replays
 from .check_replay import assert_replays_sync as assert_replays_sync
 from .check_stream_fn import check_stream_fn as check_stream_fn
 from .clock import FakeClock as FakeClock
-from .collect import collect as collect
-from .collect import names as names
 from .fakes import FakeFailure as FakeFailure
 from .fakes import FakeProvider as FakeProvider
 from .fakes import FakeReply as FakeReply

@@ -1,9 +1,9 @@
-"""Checks the events of a run against their grammar. It can be used for your own agents too."""
+"""Checks the events of a run against their grammar, and conversations for valid pairs. For your own agents too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import AsyncIterable, Iterable, Sequence
+from typing import NoReturn, TypeVar
 
 import msgspec
 
@@ -41,10 +41,13 @@ from swink_agent.core.types import (
     AssistantMessage,
     Cost,
     StopReason,
+    Text,
     Thinking,
     ToolCall,
     ToolOutcome,
+    ToolResultMessage,
     Usage,
+    UserMessage,
 )
 
 _ToolEvent = (
@@ -57,6 +60,7 @@ _ToolEvent = (
     | ToolExecutionEnd
 )
 _LAST_REASONS = (TurnEndReason.ERROR, TurnEndReason.ABORTED, TurnEndReason.STOPPED, TurnEndReason.PENDING)
+T = TypeVar("T")
 
 
 def check_events(events: Iterable[AgentEvent], *, replaces_results: bool = False) -> None:
@@ -304,3 +308,48 @@ def _arguments(text: str) -> object:
         return msgspec.json.decode(text) if text.strip() else {}
     except msgspec.DecodeError:
         return None
+
+
+async def collect(stream: AsyncIterable[T]) -> list[T]:
+    """Returns everything that a stream yields: that of a run, or of a stream function."""
+    return [item async for item in stream]
+
+
+def names(events: Iterable[object]) -> list[str]:
+    """Returns the names of the events' types, to compare their order."""
+    return [type(event).__name__ for event in events]
+
+
+def check_conversation(messages: Sequence[AgentMessage]) -> None:
+    """Raises `AssertionError` unless every call has exactly one result, directly after it, and every result a call.
+
+    It also refuses an empty assistant message, a message that is not for models, and a failed reply at the end, since
+    the request is for that reply.
+    """
+    expected: list[str] = []
+    for position, message in enumerate(messages):
+        where = f"message {position} of {len(messages)}, {message!r}"
+        if isinstance(message, ToolResultMessage):
+            if message.tool_call_id not in expected:
+                raise AssertionError(f"{where}: it answers no call (open: {expected})")
+            expected.remove(message.tool_call_id)
+            continue
+        if expected:
+            raise AssertionError(f"{where}: it comes before the results of {expected}")
+        if isinstance(message, AssistantMessage):
+            if not any(_says_something(block) for block in message.content):
+                raise AssertionError(f"{where}: it says nothing")
+            expected = [call.id for call in message.tool_calls]
+        elif not isinstance(message, UserMessage):
+            raise AssertionError(f"{where}: it is not a message for a model")
+    if expected:
+        raise AssertionError(f"the conversation ends before the results of {expected}")
+    last = messages[-1] if messages else None
+    if isinstance(last, AssistantMessage) and last.is_failed:
+        raise AssertionError(f"the conversation ends with a reply that failed: {last!r}")
+
+
+def _says_something(block: object) -> bool:
+    if isinstance(block, Text):
+        return bool(block.text.strip())
+    return not isinstance(block, Thinking) or block.signature is not None

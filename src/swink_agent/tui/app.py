@@ -40,7 +40,7 @@ from .themes import THEMES, Theme, is_light, theme_for
 from .widgets.bars import ActivityPanel, StatusBar, TodoPanel, WaitingMessages
 from .widgets.composer import Composer
 from .widgets.search_bar import SearchBar
-from .widgets.theme_styles import ThemeStyles, textual_theme
+from .widgets.strips import ThemeStyles, textual_theme
 from .widgets.transcript_view import TranscriptView
 
 if TYPE_CHECKING:

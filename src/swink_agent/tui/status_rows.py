@@ -1,4 +1,4 @@
-"""The rows that show the state of a run: the status row, and a row for each tool that runs.
+"""The rows that show the state of a run: the status row, a row for each tool that runs, and the list of things to do.
 
 The status row says mode, state, approvals, model, window, tokens, cost, time and folder, and what there is of a branch,
 of hosts that commands may reach and of background commands. In a narrow window the folder loses its beginning, the
@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from swink_agent.app.talk import figures
+from swink_agent.app.runs import telling
 from swink_agent.core.values.value import Value
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
+from swink_agent.rendering.checklist import TodoItem, current
 from swink_agent.rendering.escaping import safe_display
 
-from .transcript.line import Line, Span
+from .transcript.line import Line, Span, safe_row, width_of
 
 Mode: TypeAlias = Literal["Plan", "Execute"]
 State: TypeAlias = Literal["idle", "running", "error", "aborted", "waits for you"]
@@ -29,6 +30,10 @@ _GOOD_FOLDER, _LEAST_FOLDER = 16, 8
 _LONGEST_BRANCH = 24
 _LEAST_OWN = 8
 """Cells below which the user's own line is left out."""
+_MOST_TODO_ROWS = 6
+_LEAST_TEXT = 12
+_SIGNS = {"pending": ("☐", "text"), "in_progress": ("▸", "running"), "done": ("✓", "done")}
+_ROLES = {"pending": "text", "in_progress": "tool.name", "done": "dim"}
 
 
 class Status(Value, frozen=True, kw_only=True):
@@ -62,7 +67,7 @@ class Status(Value, frozen=True, kw_only=True):
 def status_line(status: Status, width: int) -> Line:
     """The row, no wider than the window."""
     for line in _layouts(status, width):
-        if _width(line) <= width:
+        if width_of(line) <= width:
             return Line(tuple(line))
     return _cut(_joined(_head(status)), width)
 
@@ -82,13 +87,13 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
     """Yields the full row, then shorter and shorter versions."""
     head = _head(status)
     if status.own:
-        room = width - _width(_joined([*head, [Span("", "status")]]))
+        room = width - width_of(_joined([*head, [Span("", "status")]]))
         shown = [[Span(cut(status.own, room), "status")]] if room >= _LEAST_OWN else []
         yield _joined([*head, *shown])
         return
     model, folder = safe_display(status.model, 200), safe_display(status.folder, 400)
     bare = model.rpartition(":")[2].rpartition("/")[2]
-    tokens, short = figures.tokens(status.tokens), figures.tokens(status.tokens).removesuffix(" tokens")
+    tokens, short = telling.tokens(status.tokens), telling.tokens(status.tokens).removesuffix(" tokens")
     bar, small, percent = [_gauge(status.fill, cells) for cells in (_BAR, _SMALL_BAR, 0)]
     word = approve_word(status.approve)
     approve = [[Span(word, "status.warning" if " " in word else "status")]] if status.mode == "Execute" else []
@@ -114,7 +119,7 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
         numbers = [[Span(text, "status")] for text in (used, _cost(status.cost), *count, _elapsed(status.elapsed))]
         rest = [gauge, *numbers, *beside]
         nothing = [Span("", "status")]
-        room = width - _width(_joined([*head, *approve, nothing, *rest, nothing], between)) - cell_width(of_branch)
+        room = width - width_of(_joined([*head, *approve, nothing, *rest, nothing], between)) - cell_width(of_branch)
         least_folder = min(cell_width(_last(folder)), _GOOD_FOLDER if between == _BETWEEN else _LEAST_FOLDER)
         model_room = min(cell_width(name), room - least_folder)
         if model_room >= min(cell_width(name), least):
@@ -159,14 +164,10 @@ def _joined(parts: list[list[Span]], between: str = _BETWEEN) -> list[Span]:
     return [*spans, Span(" ", "status")]
 
 
-def _width(spans: list[Span]) -> int:
-    return sum([cell_width(span.text) for span in spans])
-
-
 def _cut(spans: list[Span], width: int) -> Line:
     kept: list[Span] = []
     for span in spans:
-        room = width - _width(kept)
+        room = width - width_of(kept)
         if room <= 0:
             break
         kept.append(span if cell_width(span.text) <= room else Span(span.text[:room], span.role))
@@ -194,7 +195,7 @@ def _gauge(fill: float, bar: int) -> list[Span]:
 
 
 def _cost(cost: float | None) -> str:
-    return "$?" if cost is None else figures.dollars(cost)
+    return "$?" if cost is None else telling.dollars(cost)
 
 
 def _elapsed(seconds: float) -> str:
@@ -244,3 +245,54 @@ def _activity_line(activity: Activity, width: int, sign: str) -> Line:
     if newest and left >= _LEAST_NEWEST:
         spans.append(Span(f" │ {cut(newest, left)}", "dim"))
     return Line(tuple(spans))
+
+
+def todo_lines(items: Sequence[TodoItem], width: int, *, is_open: bool, hint: str) -> list[Line]:
+    """The rows, none if nothing is left to do. `hint` names the key that opens and folds them."""
+    now = current(items)
+    if now is None:
+        return []
+    done = sum([item.status == "done" for item in items])
+    head = [Span(" ☐ ", "activity"), Span(f"{done}/{len(items)}", "tool.name")]
+    if not is_open:
+        head.append(Span(f" {safe_row(now.text)}", "text"))
+    first = _with_hint(head, hint, width)
+    if not is_open:
+        return [first]
+    start = max(min(items.index(now) - 1, len(items) - _MOST_TODO_ROWS), 0)
+    shown = items[start : start + _MOST_TODO_ROWS]
+    before, after = start, len(items) - start - len(shown)
+    rows = [_todo_row(item, width) for item in shown]
+    if before:
+        rows.insert(0, _todo_note(f"… {before} before", width))
+    if after:
+        rows.append(_todo_note(f"… {after} more", width))
+    return [first, *rows]
+
+
+def _with_hint(head: Sequence[Span], hint: str, width: int) -> Line:
+    """The head with the hint at the right edge, if both can be read."""
+    room = width - cell_width(hint) - 3
+    if room < min(width_of(head), _LEAST_TEXT):
+        return Line(tuple(_fitted(head, width)))
+    shown = _fitted(head, room)
+    return Line((*shown, Span(" " * (room - width_of(shown) + 2), "text"), Span(hint, "dim")))
+
+
+def _todo_row(item: TodoItem, width: int) -> Line:
+    sign, role = _SIGNS[item.status]
+    return Line(tuple(_fitted([Span(f"   {sign} ", role), Span(safe_row(item.text), _ROLES[item.status])], width)))
+
+
+def _todo_note(text: str, width: int) -> Line:
+    return Line((Span(cut(f"     {text}", width), "dim"),))
+
+
+def _fitted(spans: Sequence[Span], width: int) -> list[Span]:
+    kept: list[Span] = []
+    for span in spans:
+        room = width - width_of(kept)
+        if room <= 0:
+            break
+        kept.append(span._replace(text=cut(span.text, room)))
+    return kept

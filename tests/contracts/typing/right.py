@@ -34,7 +34,7 @@ from swink_agent.local import provider
 from swink_agent.memory import AsyncSessionStore, JsonlSessionStore, SessionStore, SqlSessionStore, export_html
 from swink_agent.memory.log.fold import Fold
 from swink_agent.memory.log.masking import masked
-from swink_agent.memory.sessions.resuming import past_of
+from swink_agent.memory.sessions.session import past_of
 from swink_agent.policies import (
     AllowList,
     AuditLog,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swink_agent import Redactor
-from swink_agent.core.secrets.beginning import masked_beginning
+from swink_agent.core.secrets.redaction import masked_beginning
 
 SECRET = "zanzibar-77-quartz"
 

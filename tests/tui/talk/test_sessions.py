@@ -14,7 +14,7 @@ from swink_agent.app.talk.conversation import Conversation
 from swink_agent.app.talk.first_run import branch_of
 from swink_agent.approvals.approvals import ApprovalChoice
 from swink_agent.core.types import AssistantMessage, Cost, Usage, UserMessage, extract_text
-from swink_agent.memory.log.line_writer import LineWriter
+from swink_agent.memory.log.masking import LineWriter
 from swink_agent.testing import call, scripted, stall, text
 from swink_agent.tui.transcript import ReplyBlock, ToolBlock, UserBlock
 

@@ -20,9 +20,8 @@ from swink_agent.tui.transcript import (
     UserBlock,
     gap_before,
 )
-from swink_agent.tui.transcript.line import plain
+from swink_agent.tui.transcript.line import ORDINARY, plain, safe
 from swink_agent.tui.transcript.messages import HelpBlock
-from swink_agent.tui.transcript.safe import ORDINARY, safe
 
 from .reading import copied_text
 

@@ -19,7 +19,7 @@ from swink_agent.tui.themes import THEMES
 from swink_agent.tui.transcript.diffs import Change
 from swink_agent.tui.transcript.line import plain
 from swink_agent.tui.widgets.question_panel import QuestionPanel
-from swink_agent.tui.widgets.theme_styles import ThemeStyles
+from swink_agent.tui.widgets.strips import ThemeStyles
 
 BOX = "╭╮╰╯│─"
 

@@ -2,10 +2,10 @@
 
     http.py         HttpStreamFn: the life of a call                 transport.py  HTTP, with a limit on everything
     keyed.py        KeyedStreamFn: the same, with address and key    errors.py     what a provider's error means
-    frames.py       divides a body into frames                       documents.py  decodes a frame to a typed value
-    parsing.py      FrameParser, whose ReplyWriter orders events     outgoing.py   prepares messages for a request
-    bodies.py       request bodies, encoded once                     images.py     files as data, or a note instead
-    schemas.py      SchemaSubset: a JSON Schema for the reply        searches.py   Sources of a provider's web search
+    frames.py       divides a body into frames; FrameParser          documents.py  decodes a frame to a typed value
+    bodies.py       request bodies, encoded once                     outgoing.py   prepares messages for a request
+    schemas.py      SchemaSubset: a JSON Schema for the reply        images.py     files as data, or a note instead
+    searches.py     Sources of a provider's web search
 
 `swink_agent.adapters` has what users of finished adapters need as well: `Limits`, `Transport`, `AiohttpTransport`,
 `TransportError`, `ModelInfo`.
@@ -24,6 +24,7 @@ from .frames import (
     AwsEventFrames,
     AwsMessage,
     FrameError,
+    FrameParser,
     JsonArrayFrames,
     LineFrames,
     ShapeError,
@@ -33,7 +34,6 @@ from .http import HttpStreamFn, Parser, with_advice
 from .images import MOST_IMAGE_BYTES, Note, Picture, document_data, document_url, file_name, image_url, picture
 from .keyed import JSON_HEADERS, KeyedStreamFn
 from .outgoing import OutgoingMessages, RequestError
-from .parsing import FrameParser
 from .schemas import SchemaSubset
 from .searches import Sources
 from .transport import HttpRequest, HttpResponse

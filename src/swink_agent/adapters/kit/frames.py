@@ -1,20 +1,26 @@
 """Divides a body into frames: server-sent events, JSON lines, a JSON array, and the binary AWS event stream.
 
 Bytes go in, in pieces of any size, and frames come out, without I/O. Adapters interpret the frames. A frame over 8 MiB
-is refused, so that no body can fill the memory.
+is refused, so that no body can fill the memory. `FrameParser` is the base of the parsers that read the frames.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from swink_agent.core.stream_writer import ReplyWriter
+from swink_agent.core.types import Usage
 
 T = TypeVar("T")
 
 MOST_BYTES = 8 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
+F = TypeVar("F")
+F_co = TypeVar("F_co", covariant=True)
 
 
 class FrameError(Exception):
@@ -266,3 +272,35 @@ def _aws_headers(data: bytes) -> dict[str, str]:
     except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise FrameError(f"event-stream headers that cannot be read: {error}") from error
     return headers
+
+
+class Frames(Protocol[F_co]):
+    """What divides a body into frames."""
+
+    def feed(self, data: bytes, /) -> Sequence[F_co]: ...
+
+    def end(self) -> Sequence[F_co]: ...
+
+
+class FrameParser(ABC, Generic[F]):
+    """A parser of a body in frames. A subclass defines `take`, which reads one frame, and `usage_so_far`."""
+
+    def __init__(self, frames: Frames[F]) -> None:
+        self.writer = ReplyWriter()
+        self._frames = frames
+
+    @abstractmethod
+    def take(self, frame: F, /) -> None:
+        """Reads one frame. Raises `FrameError` or `ShapeError`."""
+
+    def feed(self, data: bytes) -> bool:
+        frames = self._frames.feed(data)
+        for frame in frames:
+            self.take(frame)
+        return bool(frames)
+
+    def end(self) -> None:
+        take_last(self._frames.end(), self.take)
+
+    def usage_so_far(self) -> Usage | None:
+        return None

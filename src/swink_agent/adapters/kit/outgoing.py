@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from swink_agent.core.context.context import SentMessages, failed_before
-from swink_agent.core.context.documents import document_note, new_document, refused_document
+from swink_agent.core.context.context import SentMessages, document_note, failed_before, new_document, refused_document
 from swink_agent.core.types import (
     PDF,
     AgentMessage,

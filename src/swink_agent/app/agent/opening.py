@@ -1,7 +1,7 @@
 """From command-line options to an agent in a folder: the steps that every front end takes, in one order.
 
 The order: folder, trust, settings, session, redactor, agent. Problems are found before anything is spent or run. How a
-run is driven and shown is elsewhere.
+run is driven and shown is elsewhere. Owns the telemetry of the process too, begun with the first agent.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from swink_agent.core.agent.agent import Agent
+from swink_agent.core.extras import MissingExtra
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec, ThinkingLevel
@@ -24,15 +26,15 @@ from ..runs.input_files import added_folder, folder_of
 from ..runs.sessions import RunSession, WantedSession
 from ..settings.mcp_servers import ServerSettings
 from ..settings.settings import load_settings
+from ..trust.extras import import_nothing_from
 from ..trust.folder_rules import FolderRules
-from ..trust.foreign_code import import_nothing_from
 from ..trust.trust import TrustStore, find_project
 from .standard import AgentOptions, StandardAgent, redactor_for, standard_agent
-from .telemetry import Telemetry
 
 if TYPE_CHECKING:
     from swink_agent.approvals import SessionTrust
     from swink_agent.approvals.approvals import AskFn
+    from swink_agent.telemetry import TelemetryExport
 
     from .servers import McpServers
 
@@ -55,6 +57,7 @@ SETTING_FLAGS = (
     *("max_turns", "max_cost", "timeout", "output", "masking", "unmask", "otel", "web_search"),
 )
 """The command-line options that are settings, by the same name."""
+_NAME = "swink"
 
 
 class OpeningOptions(Value, frozen=True, kw_only=True):
@@ -187,3 +190,34 @@ class Opening:
                 made.close()
                 raise
         return made
+
+
+class Telemetry:
+    """The telemetry of one process, which reports nothing until `report`."""
+
+    def __init__(self) -> None:
+        self._export: TelemetryExport | None = None
+        self._problem: str | None = None
+
+    def report(self, agent: Agent) -> None:
+        """Reports the agent's runs from now on. Raises `MissingExtra`."""
+        from swink_agent.telemetry import instrument, start_export
+
+        if self._problem is not None:
+            return
+        if self._export is None:
+            try:
+                self._export = start_export(_NAME)
+            except MissingExtra:
+                raise
+            except Exception as error:  # the SDK raises what it likes about its variables
+                words = Redactor().redact(" ".join(str(error).split()))
+                self._problem = f"telemetry was not sent: {words or type(error).__name__}"
+                return
+        export = self._export
+        instrument(agent, name=_NAME, tracer_provider=export.tracer_provider, meter_provider=export.meter_provider)
+
+    def close(self) -> str | None:
+        """Sends what is left; returns a warning if it could not be sent."""
+        export, self._export = self._export, None
+        return self._problem if export is None else export.close()

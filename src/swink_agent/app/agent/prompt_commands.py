@@ -19,7 +19,7 @@ from swink_agent.skills.reading import SkillFileError, read_beneath
 
 from ..errors import UsageProblem
 from ..settings.paths import config_folder
-from ..trust.prompt_files import COMMAND_FOLDER
+from ..trust.project_files import COMMAND_FOLDER
 from ..trust.trust import Project
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")

@@ -68,6 +68,18 @@ def seconds(count: float) -> str:
     return f"{count / 3600:.1f} h"
 
 
+def tokens(count: int) -> str:
+    """A number of tokens with its unit."""
+    if count < 1000:
+        return f"{count} tokens"
+    return f"{count / 1000:.1f}k tokens" if count < 1_000_000 else f"{count / 1_000_000:.1f}M tokens"
+
+
+def dollars(amount: float) -> str:
+    """An amount of money, with more digits if it is small."""
+    return f"${amount:.2f}" if amount >= 0.1 or amount == 0 else f"${amount:.4f}"
+
+
 def age(moment: int, now: int | None = None) -> str:
     """How long ago it was, in a few characters."""
     if not moment:

@@ -1,6 +1,6 @@
 """What a delegate has done and used so far, for every front end that shows it under the call that runs it.
 
-Owns how the events of a delegate become its calls and its figures. Drawing is the front end's.
+Owns how the events of a delegate become its calls and its telling. Drawing is the front end's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from swink_agent.core.events import (
 )
 from swink_agent.core.record import RunRecord
 
-from . import figures
+from ..runs import telling
 
 CallStatus: TypeAlias = Literal["asking", "running", "done", "failed"]
 DescribeFn: TypeAlias = Callable[[str, dict[str, Any]], tuple[str, str]]
@@ -74,9 +74,9 @@ class DelegateProgress:
         count = sum([1 for _ in self.every()])
         parts = [f"{count:,} call{'' if count == 1 else 's'}"]
         if tokens := self._record.total_usage.tokens:
-            parts.append(figures.tokens(tokens))
+            parts.append(telling.tokens(tokens))
         if dollars := self._record.total_cost.amount:
-            parts.append(figures.dollars(dollars))
+            parts.append(telling.dollars(dollars))
         return " \u00b7 ".join(parts)
 
     def newest(self) -> DelegateCall | None:

@@ -1,7 +1,8 @@
-"""Reads a project's notes and settings, with the same protection as the model's file tools.
+"""Reads a project's notes, settings, skills and commands, with the same protection as the model's file tools.
 
 Opens beneath the folder, so that no link leads out of it. Only regular files, none that the kernel generates, none with
-credentials; never waits, and reads no more than a limit. Whether a file may be used is decided in `trust`.
+credentials; never waits, and reads no more than a limit. Whether a file may be used is decided in `trust`. Owns the
+part of the trust record that names skills and commands: `PATH=DIGEST`, behind the digests of settings and notes.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swink_agent.core.values.value import Value
+from swink_agent.skills.skill import FILE, MOST_FILE
 
 from ..settings.paths import config_folder
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) | os.O_CLOEXEC
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_SKILL_FOLDERS = (".swink/skills", ".agents/skills")
+COMMAND_FOLDER = ".swink/commands"
+_MOST = 256
 
 
 class ProjectFile(Value, frozen=True):
@@ -117,3 +122,33 @@ def _refused(path: Path, error: Exception) -> ProjectFile:
     if isinstance(cause, OSError):
         return ProjectFile(problem=f"{path} cannot be read: {cause.strerror or cause}")
     return ProjectFile(problem=f"{path} is not read: {error}")
+
+
+def found_prompt_files(folder: Path) -> dict[str, ProjectFile]:
+    """The files by their paths in the project. Those that cannot be read say why."""
+    paths = [f"{place}/{name}/{FILE}" for place in _SKILL_FOLDERS for name in _names(folder / place)]
+    paths += [f"{COMMAND_FOLDER}/{name}" for name in _names(folder / COMMAND_FOLDER) if name.endswith(".md")]
+    found = {path: file for path, file in read_project_files(folder, paths, MOST_FILE).items() if file.is_there}
+    for path in found:
+        if any(character.isspace() for character in path):  # words of the record end at spaces
+            found[path] = ProjectFile(problem=f"{folder / path} has a space in its name")
+    return found
+
+
+def _names(place: Path) -> list[str]:
+    try:
+        with os.scandir(place) as entries:
+            return sorted([entry.name for entry in entries])[:_MOST]
+    except OSError:
+        return []
+
+
+def prompt_record(files: Mapping[str, bytes]) -> list[str]:
+    """The words of the trust record for these files."""
+    return [f"{path}={ProjectFile(data).digest}" for path, data in files.items()]
+
+
+def trusted_prompts(record: Iterable[str]) -> dict[str, str]:
+    """The digests in the words of a trust record, by path."""
+    parts = [word.rpartition("=") for word in record]
+    return {path: digest for path, _, digest in parts}

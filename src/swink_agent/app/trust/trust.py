@@ -24,8 +24,7 @@ from swink_agent.core.values.value import Value
 from ..errors import SettingsError
 from ..settings.paths import config_folder, write_whole
 from ..settings.settings import LARGEST_FILE, SettingsFile, only_stricter, parse_file
-from .project_files import ProjectFile, read_project_file
-from .prompt_files import found_prompt_files, prompt_record, trusted_prompts
+from .project_files import ProjectFile, found_prompt_files, prompt_record, read_project_file, trusted_prompts
 
 PROJECT_FILE = Path(".swink", "config.toml")
 NOTES_FILE = "AGENTS.md"

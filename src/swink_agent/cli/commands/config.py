@@ -32,8 +32,7 @@ from swink_agent.approvals.display import safe_display
 from swink_agent.core.secrets.redaction import Redactor
 
 from ..process.groups import offered
-from ..screen.screen import Screen, write_answer
-from ..screen.table import table
+from ..screen.screen import Screen, table, write_answer
 
 _LOGIN = re.compile(r"(://)[^\s/@]++@")
 

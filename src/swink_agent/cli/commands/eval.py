@@ -21,8 +21,7 @@ from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
 from ..process.groups import offered
-from ..screen.screen import Palette, wants_colour, width_of, write_answer
-from ..screen.table import table
+from ..screen.screen import Palette, table, wants_colour, width_of, write_answer
 
 if TYPE_CHECKING:
     from swink_agent.evals import EvalGrid, EvalRun, EvalStore

@@ -11,7 +11,7 @@ from swink_agent.app.errors import UsageProblem
 from swink_agent.app.keys.credentials import Credentials
 
 from ..process.groups import also_called, offered
-from ..screen.table import table
+from ..screen.screen import table
 
 _LONGEST_KEY = 16 * 1024
 

@@ -20,8 +20,7 @@ from swink_agent.approvals.display import safe_display
 
 from ..process.groups import offered
 from ..prompt.reporter import Reporter
-from ..screen.screen import Screen
-from ..screen.table import table
+from ..screen.screen import Screen, table
 
 
 @click.group(

@@ -36,9 +36,8 @@ from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
 from ..process.groups import also_called, offered
-from ..screen.screen import Palette, confirm, wants_colour, width_of, write_answer
+from ..screen.screen import Palette, confirm, table, wants_colour, width_of, write_answer
 from ..screen.session_pages import facts, listing, remarks, rows_of
-from ..screen.table import table
 
 if TYPE_CHECKING:
     from swink_agent.memory import JsonlSessionStore, SessionInfo

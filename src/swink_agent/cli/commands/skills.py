@@ -13,8 +13,7 @@ from swink_agent.app.errors import ExitCode
 from swink_agent.app.trust.trust import TrustStore, find_project
 from swink_agent.approvals.display import safe_display
 
-from ..screen.screen import Screen, write_answer
-from ..screen.table import table
+from ..screen.screen import Screen, table, write_answer
 
 
 @click.command(

@@ -21,8 +21,7 @@ from swink_agent.core.texts.diffs import diff_lines
 from swink_agent.rendering.turns import local_moment
 from swink_agent.tools import CheckpointError, CheckpointStore, PathRewind
 
-from ..screen.screen import Screen, confirm
-from ..screen.table import table
+from ..screen.screen import Screen, confirm, table
 
 _VERBS = {"restore": "put back", "remove": "remove", "same": "keep", "changed": "leave", "failed": "leave"}
 _MOST_LINES = 400

@@ -1,10 +1,15 @@
 """Reads and checks what a prompt consists of: the text, stdin, pictures, documents, and a schema.
 
-Whatever is wrong is a `UsageProblem` that names the flag.
+Whatever is wrong is a `UsageProblem` that names the flag. For a schema, it names the line and says in plain words what
+Python's JSON reader or the validator found.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import select
+import stat
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,11 +19,26 @@ from swink_agent.app.errors import UsageProblem
 from swink_agent.app.runs.headless import PromptFn
 from swink_agent.app.runs.input_files import attachment, encodable, picture, read_input, refuse_unsendable
 from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import Aborted
+from swink_agent.core.schemas.validation import compile_schema
 from swink_agent.core.types import ModelSpec, Text, UserMessage
 
-from ..process.stdin_text import read_stdin
-
 _LARGEST_SCHEMA = 1024 * 1024
+MOST_BYTES = 10 * 1024 * 1024
+_PATIENCE = 3.0
+_GLANCE = 0.05
+"""Seconds between checks for a cancellation: a blocking read could not be interrupted."""
+_TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
+_WORDS = (
+    ("Expecting value", "a value is missing"),
+    ("Expecting ',' delimiter", "a comma is missing"),
+    ("Expecting ':' delimiter", "a colon is missing"),
+    ("Expecting property name", "a name in double quotes is missing"),
+    ("Illegal trailing comma", "there is a comma too much"),
+    ("Unterminated string", "the text that begins here never ends"),
+    ("Invalid control character", "a text has a line break or another control character in it"),
+    ("Extra data", "there is something behind the end"),
+)
 
 
 class PromptInputs:
@@ -59,8 +79,6 @@ class PromptInputs:
         data = given.encode("utf-8", "surrogateescape") if is_inline else read_input(given, "--schema", _LARGEST_SCHEMA)
         from swink_agent.core.structured import StructuredOutput
 
-        from .schema_text import json_problem, schema_problem
-
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -90,3 +108,127 @@ def _together(given: str, piped: str, *, has_files: bool) -> str:
     if not piped.strip():
         return prompt
     return f"{prompt}\n\n<stdin>\n{piped.rstrip()}\n</stdin>" if prompt.strip() else piped
+
+
+def read_stdin(
+    warn: Callable[[str], None],
+    *,
+    cancel: CancellationToken | None = None,
+    descriptor: int = 0,
+    most_bytes: int = MOST_BYTES,
+    patience: float = _PATIENCE,
+    at_terminal: Callable[[], None] | None = None,
+) -> str:
+    """Returns the text on stdin, or nothing if it is closed. Raises `UsageProblem` if it is too long.
+
+    A terminal is read only if `at_terminal` is given, which is called first to tell the user to type. If stdin stays
+    open without data, a warning says so after `patience` seconds. Raises `Aborted` soon after a cancellation.
+    """
+    try:
+        mode = os.fstat(descriptor).st_mode
+        is_terminal = os.isatty(descriptor)
+        if stat.S_ISDIR(mode) or (is_terminal and at_terminal is None):
+            return ""
+        if is_terminal and at_terminal is not None:
+            at_terminal()
+            patience = float("inf")  # a person who types may take any time
+        data = _read(descriptor, most_bytes, patience, warn, cancel or CancellationToken())
+    except OSError as error:
+        raise UsageProblem(f"stdin cannot be read: {error.strerror or error}") from error
+    if len(data) > most_bytes:
+        raise UsageProblem(
+            f"stdin is longer than {most_bytes // (1024 * 1024)} MiB, which no model reads at once: "
+            "save it to a file in the folder and ask about that file"
+        )
+    return decoded(data, warn)
+
+
+def decoded(data: bytes, warn: Callable[[str], None]) -> str:
+    """Decodes UTF-8. Other bytes are replaced, with a warning."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        text = data.decode(errors="replace")
+        warn(f"stdin is not UTF-8 text (byte {error.start}): {text.count('�')} places in it were replaced")
+        return text
+
+
+def _read(
+    descriptor: int, most_bytes: int, patience: float, warn: Callable[[str], None], cancel: CancellationToken
+) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while size <= most_bytes:
+        while not select.select([descriptor], [], [], min(_GLANCE, max(patience, 0)))[0]:
+            if cancel.is_cancelled:
+                raise Aborted("the reading of stdin was cancelled")
+            if patience > 0 and (patience := patience - _GLANCE) <= 0:
+                patience = float("inf")
+                warn("waiting for the end of stdin; </dev/null gives none")
+        piece = os.read(descriptor, 1 << 20)
+        if not piece:
+            break
+        patience = float("inf")  # data arrived: the sender is working
+        pieces.append(piece)
+        size += len(piece)
+        if cancel.is_cancelled:
+            raise Aborted("the reading of stdin was cancelled")
+    return b"".join(pieces)
+
+
+def json_problem(text: str) -> str:
+    """Why the text is not JSON, with its line. Empty if Python finds nothing wrong."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        reason = next((words for start, words in _WORDS if error.msg.startswith(start)), error.msg)
+        return f"line {error.lineno}, column {error.colno}: {reason}"
+    except RecursionError:
+        return "it is nested too deeply"
+    return ""
+
+
+def schema_problem(schema: dict[str, Any], text: str, error: BaseException) -> str:
+    """Why a JSON object is not a usable schema. `error` is what the library raised for it."""
+    path: Sequence[str | int] = ()
+    cause: object = None
+    try:  # the user's schema by itself, so that the error's place is one in the user's text
+        compile_schema(schema)
+    except ValueError as alone:
+        cause = alone.__cause__
+        path = list(getattr(cause, "instance_path", ()))
+    message: str = getattr(cause, "message", "") or str(error).rpartition("is not valid JSON Schema: ")[2]
+    if not path:
+        return message or "it is nested too deeply"
+    value: Any = schema
+    for part in path:
+        value = value[part]
+    return f"{_line_of(path, text)}{'.'.join(map(str, path))} {_reason(path[-1], value, message)}"
+
+
+def _reason(name: str | int, value: Any, message: str) -> str:
+    shown = json.dumps(value, ensure_ascii=False)
+    shown = shown if len(shown) <= 40 else f"{shown[:39]}…"
+    if name == "type":
+        from swink_agent.core.texts.likeness import close_names
+
+        near = close_names(value, _TYPES) if isinstance(value, str) else []
+        hint = f"did you mean {near[0]}? It is" if near else "it is"
+        return f"cannot be {shown}: {hint} one of {', '.join(_TYPES)}, or a list of them"
+    _, is_wrong, wanted = message.partition(" is not of type ")
+    if is_wrong:
+        kind = {"object": "an object", "array": "a list", "boolean": "true or false"}.get(wanted.strip('"'))
+        return f"cannot be {shown}: it is {kind or 'a ' + wanted.strip(chr(34))}"
+    if message.endswith('is not a "regex"'):
+        return f"cannot be {shown}: it is a regular expression"
+    return f"cannot be {shown}: {message.partition(' is not valid')[0] if 'anyOf' in message else message}"
+
+
+def _line_of(path: Sequence[str | int], text: str) -> str:
+    """The line of a key that occurs once in the text; `None` for other keys, whose line would be a guess."""
+    names = [part for part in path if isinstance(part, str)]
+    key = json.dumps(names[-1], ensure_ascii=False) if names else ""
+    if not key or text.count(key) != 1 or "\n" not in text.strip():
+        return ""
+    return f"line {text.count(chr(10), 0, text.index(key)) + 1}: "

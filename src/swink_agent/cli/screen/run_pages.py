@@ -14,7 +14,7 @@ from swink_agent.app.runs.telling import age
 from swink_agent.approvals.display import safe_display
 from swink_agent.rendering.turns import local_moment
 
-from .table import table
+from .screen import table
 
 if TYPE_CHECKING:
     from swink_agent.core.approval import PendingCall

@@ -11,16 +11,18 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TextIO
 
 import click
 
-from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, laid_out
+from swink_agent.approvals.display import safe_display
+from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, cut_middle, laid_out
 from swink_agent.rendering.escaping import safe_text
 
 _CHANGES = {"added": ("  + ", "green"), "removed": ("  - ", "red"), "hunk": ("  @ ", "dim")}
 _STYLES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
+_LEAST = 8
 
 
 def is_live(is_terminal: bool, environ: Mapping[str, str] = os.environ) -> bool:
@@ -199,3 +201,33 @@ class Screen(Palette):
             self._stream.flush()
         except (OSError, ValueError):
             pass  # a stream without a reader is not a failure
+
+
+def table(
+    rows: Sequence[Sequence[str]], right: Sequence[int] = (), *, room: int | None = None, whole: Sequence[int] = ()
+) -> str:
+    """The rows as aligned columns; those named in `right` are aligned to the right.
+
+    A row is one line, no wider than `room`, by default the window. The widest columns are shortened first, those named
+    in `whole` never. Without a window nothing is shortened.
+    """
+    if not rows:
+        return ""
+    room = width_of(sys.stdout) if room is None else room
+    cells = [[safe_display(cell, None) for cell in row] for row in rows]
+    widths = [max(cell_width(row[column]) for row in cells) for column in range(len(cells[0]))]
+    flexible = [column for column in range(len(widths)) if column not in whole and widths[column] > _LEAST]
+    while room is not None and sum(widths) + 2 * (len(widths) - 1) > room and flexible:
+        widest = max(flexible, key=lambda column: widths[column])
+        widths[widest] -= 1
+        if widths[widest] <= _LEAST:
+            flexible.remove(widest)
+    lines = ("  ".join([_padded(*cell, right) for cell in enumerate(zip(row, widths, strict=True))]) for row in cells)
+    return "\n".join([line.rstrip() if room is None else cut(line.rstrip(), room) for line in lines])
+
+
+def _padded(column: int, cell_and_width: tuple[str, int], right: Sequence[int]) -> str:
+    cell, width = cell_and_width
+    cell = cut_middle(cell, width)
+    padding = " " * (width - cell_width(cell))
+    return padding + cell if column in right else cell + padding

@@ -32,8 +32,7 @@ from swink_agent.rendering.cells import cut, laid_out
 from swink_agent.rendering.escaping import safe_text
 from swink_agent.rendering.turns import local_moment
 
-from .screen import Palette
-from .table import table
+from .screen import Palette, table
 
 if TYPE_CHECKING:
     from swink_agent.memory import LoadedSession, SessionInfo

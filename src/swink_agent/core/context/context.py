@@ -1,4 +1,5 @@
-"""Functions of messages: snapshots, whether a history is answered, the repair of call and result pairs, token counts.
+"""Functions of messages: snapshots, whether a history is answered, the repair of call and result pairs, token counts,
+and documents where a model takes none.
 
 The history of a run is in `run/transcript`; `window` keeps it within a budget.
 """
@@ -301,3 +302,27 @@ def _most_document_tokens(source: Source) -> int:
     """A bound by the size: its text is compressed, but most of a large PDF is pictures and fonts."""
     size = len(source.data) if type(source) is Base64Source else _MOST_OF_A_DOCUMENT
     return min(max(size, _LEAST_OF_A_DOCUMENT), _MOST_OF_A_DOCUMENT)
+
+
+def new_document(messages: Sequence[AgentMessage]) -> Document | None:
+    """Returns the first document that came since the last reply, also if that failed and is not among the messages."""
+    for position in range(answered(messages), len(messages)):
+        message = messages[position]
+        if type(message) is UserMessage or type(message) is ToolResultMessage:
+            for block in message.content:
+                if type(block) is Document:
+                    return block
+    return None
+
+
+def refused_document(who: str, document: Document) -> str:
+    """Says that a provider or model does not take the document, and what to do."""
+    return (
+        f"{who} takes no documents, so {document.shown_name!r} was not sent: leave it out, or choose a model that "
+        "takes documents"
+    )
+
+
+def document_note(document: Document) -> str:
+    """Returns what a model reads instead of the document."""
+    return f"[document {document.shown_name} left out: this model takes no documents]"

@@ -43,6 +43,8 @@ _PER_TEXT = 100
 """Characters added to the length of each remembered text, for the memory that an entry takes."""
 
 M = TypeVar("M")
+_PIECE = 64 * 1024
+"""Characters that are masked at once."""
 
 
 class Redactor:
@@ -532,3 +534,19 @@ def _credentials_in(value: str) -> list[str]:
         r"(?i)(?:^|[\s;?&])(?:password|pwd|accountkey|sharedaccesskey|secret|token)\s*=\s*([^\s;&]+)", value
     )
     return [part.strip("'\"") for part in named]
+
+
+def masked_beginning(redactor: Redactor, text: str, size: int) -> tuple[bytes, str]:
+    """The beginning of the masked text in UTF-8, and the rest, unmasked, which must not be shown.
+
+    The beginning has at least `size` bytes, or is all of the text. No secret is cut between the two.
+    """
+    masking = redactor.stream()
+    data = bytearray()
+    place = 0
+    while place < len(text) and len(data) < size:
+        data += masking.feed(text[place : place + _PIECE]).encode("utf-8", "replace")
+        place += _PIECE
+    if place >= len(text):
+        data += masking.finish().encode("utf-8", "replace")
+    return bytes(data), text[place:]

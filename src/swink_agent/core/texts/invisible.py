@@ -1,13 +1,14 @@
 """Tells invisible characters of ordinary writing from those that hide something.
 
 Some scripts and emoji need joiners, variation selectors, accents or wide spaces between certain characters. Anywhere
-else the same character serves to deceive. The caller decides how to show it.
+else the same character serves to deceive. The caller decides how to show it. Also brings texts into Unicode's
+compatibility form, in linear time.
 """
 
 from __future__ import annotations
 
 import re
-from unicodedata import category, east_asian_width
+from unicodedata import category, combining, east_asian_width, normalize
 
 # Unicode calls these printable, but they show nothing: fillers, joiners, variation selectors.
 _FILLERS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)
@@ -21,6 +22,7 @@ _FLAG = re.compile(
 _KEYCAP = re.compile("[0-9#*]\ufe0f\u20e3")
 _JOINERS = "\u200c\u200d"
 _SKIN = range(0x1F3FB, 0x1F400)
+_PIECE = 256
 
 
 def is_deceptive(character: str) -> bool:
@@ -78,3 +80,28 @@ def _is_symbol(character: str) -> bool:
 def _is_joining(character: str) -> bool:
     """Whether the script uses joiners between letters: Arabic, those of India, Mongolian."""
     return bool(character) and 0x0600 <= ord(character) <= 0x1CFF and category(character)[0] in "LM"
+
+
+def compatibility_form(text: str) -> str:
+    """Normalizes to NFKC. A letter with more than a few hundred accents, which no font could show, is split."""
+    if text.isascii():
+        return text
+    if len(text) <= _PIECE:
+        return normalize("NFKC", text)
+    pieces: list[str] = []
+    start = 0
+    while start < len(text):
+        end = _end_of_piece(text, start)
+        pieces.append(normalize("NFKC", text[start:end]))
+        start = end
+    return "".join(pieces)
+
+
+def _end_of_piece(text: str, start: int) -> int:
+    """Where a piece may end without separating accents from their letter: before the last plain letter, if any."""
+    last = start + _PIECE
+    if last >= len(text):
+        return len(text)
+    ends = range(last, start + _PIECE // 2, -1)
+    plain = next((end for end in ends if text[end].isascii()), None)
+    return plain or next((end for end in ends if not combining(text[end])), last)

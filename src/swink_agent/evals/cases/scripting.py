@@ -16,8 +16,8 @@ from msgspec import Meta
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.playback import events_of
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
+from swink_agent.core.stream_writer import events_of
 from swink_agent.core.types import (
     AgentContext,
     AssistantBlock,

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from swink_agent.core.context.documents import document_note
+from swink_agent.core.context.context import document_note
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import (
     AgentContext,

@@ -47,8 +47,6 @@ from swink_agent.rendering.turns import (
 )
 from swink_agent.rendering.values import pretty_json
 
-from .title import title_of
-
 
 def export_markdown(
     info: SessionInfo, messages: Sequence[AgentMessage], *, labels: Sequence[LabelAt] = (), notes: Sequence[NoteAt] = ()
@@ -178,3 +176,7 @@ def _diff(old: str, new: str) -> str:
 
 def _json(value: Any) -> str:
     return fenced(visible(pretty_json(value)), "json")
+
+
+def title_of(info: SessionInfo) -> str:
+    return one_line(info.title, 160) or f"Session {one_line(info.id)}"

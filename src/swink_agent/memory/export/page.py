@@ -26,7 +26,7 @@ from swink_agent.rendering.turns import (
     usage_words,
 )
 
-from .title import title_of
+from .markdown import title_of
 
 
 def export_html(

@@ -9,8 +9,8 @@ any time. The history is always valid: a call without a result gets one that say
 A call that waits for an answer has a pending result on record, and still waits after a crash. A result on record takes
 its place. If only the start of the call is on record behind it, the outcome is unknown.
 
-Owns the rules of the fold and of recovery. `answering` puts results in their places, and `resuming` records recovered
-results when the session continues.
+Owns the rules of the fold and of recovery. `answering` puts results in their places, and `sessions.session` records
+recovered results when the session continues.
 """
 
 from __future__ import annotations

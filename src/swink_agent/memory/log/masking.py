@@ -1,10 +1,13 @@
-"""Keeping secrets out of a session's file.
+"""Makes the lines of a session's file: each record is masked, then written.
 
-Owns which fields of an entry are masked. `core.secrets.messages` does the same for messages, and the agent's redactor
-knows the secrets.
+Owns which fields of an entry are masked, and the writing to the open log. `core.secrets.messages` does the same for
+messages, and the agent's redactor knows the secrets.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
 
 from msgspec import structs
 
@@ -21,10 +24,11 @@ from swink_agent.core.journal import (
 )
 from swink_agent.core.secrets.messages import hold_text, masked_data, masked_message, with_fields
 from swink_agent.core.secrets.redaction import SHORTEST_TEXT, Redactor
-from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage, ToolCall
+from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage, ToolCall, UserMessage, extract_text
 from swink_agent.core.values.nesting import DEEPEST, is_too_deep, kept_shallow
 
-from .records import RecordEntry, SessionStarted, Summary, UnknownMessage
+from ..sessions.info import title_from
+from .records import RecordEntry, SessionStarted, Summary, UnknownMessage, fill_line
 
 _NOTHING_SAID = frozenset({HistoryCut, ModelChanged})
 
@@ -100,3 +104,44 @@ def _in_parts(message: AgentMessage, redactor: Redactor) -> UnknownMessage:
     names = zip(message.__struct_encode_fields__, message.__struct_fields__, strict=True)
     fields = {name: kept_shallow(getattr(message, attribute)) for name, attribute in names}
     return UnknownMessage(redactor.redact_value({str(config.tag_field): config.tag, **fields}))
+
+
+class LineWriter:
+    """Writes to one log. Used by one thread at a time."""
+
+    __slots__ = ("_append", "_line", "_masked_titles", "_prefix")
+
+    def __init__(self, append: Callable[[bytearray], int], *, prefix: bytes = b"") -> None:
+        self._append = append
+        self._line = bytearray()
+        """The line that is being written. The buffer is used again for the next."""
+        self._prefix = prefix
+        """What is missing at the end of the log: the newline of its last record."""
+        self._masked_titles: dict[int | None, str] = {}
+        """The titles of user messages that held secrets, by the number of the record."""
+
+    def write(self, number: int, at: int, entry: RecordEntry, redactor: Redactor | None) -> int:
+        """Writes one record with one write; returns how many bytes it took. Raises the error that prevents it."""
+        if redactor is not None and may_need_masking(entry):
+            entry = self._masked(number, entry, redactor)
+        line = self._line
+        fill_line(line, number, at, entry)
+        if self._prefix:
+            line[:0], self._prefix = self._prefix, b""
+        append = self._append  # looked up as what it is, not as a method, which takes longer
+        taken = append(line)
+        if taken != len(line):
+            raise OSError(f"only {taken} of {len(line)} bytes were taken")
+        return taken
+
+    def _masked(self, number: int, entry: RecordEntry, redactor: Redactor) -> RecordEntry:
+        """The entry without secrets. A title is the start of a masked text, not the masked start of a text: a redactor
+        does not recognise half a secret."""
+        new = masked(entry, redactor)
+        if type(new) is Summary:
+            title = self._masked_titles.get(new.first_number)
+            return new if title is None else structs.replace(new, first=title)
+        if new is not entry and isinstance(new, (MessageAdded, MessageReplaced)) and type(new.message) is UserMessage:
+            of = number if type(new) is MessageAdded else cast("MessageReplaced", new).number
+            self._masked_titles[of] = title_from(extract_text(new.message.content))
+        return new

@@ -7,7 +7,7 @@
 After a write or a sync that failed, the log accepts nothing more, because it no longer knows what is on disk. Every
 waiting caller gets the error. Opening the session again reads what is there.
 
-Owns the order, the thread and the waiting. `line_writer` makes lines, and `storage` has the open log.
+Owns the order, the thread and the waiting. `masking` makes lines, and `storage` has the open log.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from swink_agent.core.secrets.redaction import Redactor
 from ..errors import SessionError, reason_of, remedy_of
 from ..storage.protocols import LogName, OpenLog
 from .fold import Fold
-from .line_writer import LineWriter
-from .masking import masked
+from .masking import LineWriter, masked
 from .records import RecordEntry, SessionStarted
 
 _IDLE = 1.0

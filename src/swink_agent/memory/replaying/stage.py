@@ -32,10 +32,10 @@ from swink_agent.core.events import (
     TurnResumed,
 )
 from swink_agent.core.pending import Answer, Pending, WaitingCall
-from swink_agent.core.playback import events_of
 from swink_agent.core.record import CallRecord
 from swink_agent.core.retry import DefaultRetryStrategy
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
+from swink_agent.core.stream_writer import events_of
 from swink_agent.core.structured import answer_tool_name, is_object_schema
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.turn import wrapped_tools

@@ -1,6 +1,7 @@
 """One session: what an agent said and did, to go on with (`Session`) or to look at (`LoadedSession`).
 
-Owns attaching to an agent, and what an application adds of its own. The log is behind `log` and `opening`.
+Owns attaching to an agent, also after a crash, and what an application adds of its own. The log is behind `log` and
+`opening`.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.checks import is_not
 from swink_agent.core.errors import AlreadyRunning
-from swink_agent.core.journal import decoded_state
+from swink_agent.core.journal import ContextReplaced, HistoryCut, Journal, MessageAdded, Past, decoded_state
 from swink_agent.core.record import RunRecord
 from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.types import AgentMessage, CustomMessage
@@ -36,7 +37,6 @@ from ..log.session_log import SessionLog
 from ..storage.protocols import LogName
 from .info import Problem, SessionInfo
 from .opening import SessionOnDisk
-from .resuming import past_of
 
 log = logging.getLogger("swink_agent")
 
@@ -376,3 +376,31 @@ def info_of(session_id: str, start: SessionStarted, fold: Fold, problems: Sequen
         problems=tuple([problem.words for problem in known]),
         damage=tuple([problem.words for problem in known if problem.is_damage]),
     )
+
+
+class FoldedJournal(Journal, Protocol):
+    """A journal that knows what its entries add up to."""
+
+    @property
+    def fold(self) -> Fold:
+        """What all recorded entries add up to, the last one included."""
+        ...
+
+
+def past_of(journal: FoldedJournal) -> Past:
+    """What an agent continues from: for `agent.attach_journal(journal, past_of(journal))`.
+
+    Records a result for each call whose result was lost in a crash.
+    """
+    # Those at the end come first, and the others say which call they answer: ids may recur, and an open call would take
+    # the result of another.
+    for one in journal.fold.recovered()[1]:
+        journal.record(MessageAdded(one.message, "result", one.call))
+    inside, _ = journal.fold.recovered()
+    if inside:
+        recorded = {id(one.message): journal.record(MessageAdded(one.message, "given", one.call)) for one in inside}
+        history, context = journal.fold.history_numbers(recorded), journal.fold.context_parts(recorded)
+        journal.record(HistoryCut(tuple(history)))
+        if context is not None:
+            journal.record(ContextReplaced(tuple(context)))
+    return journal.fold.past()

@@ -326,7 +326,7 @@ class JsonlSessionStore(SessionStore):
         sync: bool = True,
         files: FileOperations | None = None,
     ) -> None:
-        self.folder = _data_folder() / "sessions" if folder is None else _expanded(folder, "folder")
+        self.folder = data_folder() / "sessions" if folder is None else _expanded(folder, "folder")
         operations = FileOperations() if files is None else files
         super().__init__(FolderStorage(self.folder, operations, sync=sync), types, sync=sync)
 
@@ -355,7 +355,7 @@ class SqlSessionStore(SessionStore):
         except ImportError as error:
             words = "a SqlSessionStore needs Python's sqlite3 module, which this Python was built without"
             raise SessionError(words) from error
-        given = _data_folder() / _DATABASE if path is None else _expanded(path, "file")
+        given = data_folder() / _DATABASE if path is None else _expanded(path, "file")
         self.path = given / _DATABASE if given.is_dir() else given
         super().__init__(DatabaseStorage(self.path, sync=sync, connect=connect), types, sync=sync)
 
@@ -435,7 +435,7 @@ def _expanded(path: str | os.PathLike[str], what: str) -> Path:
         raise SessionError(f"{path} cannot be a {what} for sessions: there is no user of that name") from error
 
 
-def _data_folder() -> Path:
+def data_folder() -> Path:
     """Returns the data folder that the command line program uses, too."""
     given = os.environ.get(_DATA_VARIABLE)
     if given:

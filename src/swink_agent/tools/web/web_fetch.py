@@ -17,8 +17,7 @@ from swink_agent.approvals.web_hosts import WebPlace, read_url
 from swink_agent.core.errors import ToolError
 from swink_agent.core.extras import require
 from swink_agent.core.media import kind_of
-from swink_agent.core.secrets.beginning import masked_beginning
-from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor, masked_beginning
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Base64Source, Image, Text

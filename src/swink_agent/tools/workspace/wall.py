@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.texts.unicode_forms import compatibility_form
+from swink_agent.core.texts.invisible import compatibility_form
 from swink_agent.core.values.several import several_paths, several_texts
 
 from .._bounded import show_name, show_size

@@ -5,12 +5,11 @@ Owns how a delegate is drawn. `app.talk.delegates` knows what it does, and `tool
 
 from __future__ import annotations
 
-from swink_agent.app.talk import figures
+from swink_agent.app.runs import telling
 from swink_agent.app.talk.delegates import DelegateCall, DelegateProgress
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
 
-from .line import Line, Span, cut_spans
-from .safe import safe_row
+from .line import Line, Span, cut_spans, safe_row
 
 _GLYPHS: dict[str, str] = {"asking": "?", "running": "\u25cf", "done": "\u2713", "failed": "\u2717"}
 _LONGEST_NAME = 40
@@ -34,7 +33,7 @@ def delegate_rows(progress: DelegateProgress, width: int) -> list[Line]:
     lines = [Line((Span(cut(head, width), "dim"),), head, None)]
     for call, depth in progress.every():
         sign = Span(f"{'  ' * (depth + 1)}{_GLYPHS[call.status]} ", call.status)
-        took = "" if call.seconds is None else f" {figures.seconds(call.seconds)}"
+        took = "" if call.seconds is None else f" {telling.seconds(call.seconds)}"
         text = cut_middle(_shown(call), max(width - cell_width(sign.text) - len(took), 8))
         spans = (sign, Span(text, "tool.summary"), Span(took, "dim"))
         lines.append(Line(cut_spans([span for span in spans if span.text], width), f"{text}{took}", None))

@@ -12,8 +12,7 @@ from typing import NamedTuple, TypeAlias
 from swink_agent.core.texts.diffs import DiffKind, diff_lines
 
 from .highlighting import Highlighter, family_of_path
-from .line import Line, Span, padded, plain
-from .safe import safe
+from .line import Line, Span, padded, plain, safe
 from .wrapping import chopped, slice_spans
 
 SIDE_BY_SIDE = 150

@@ -26,8 +26,7 @@ from swink_agent.rendering.block_marks import (
 )
 
 from .leaves import PIECE, Code, Paragraph, Row
-from .line import EMPTY, Line, Span, plain
-from .safe import safe
+from .line import EMPTY, Line, Span, plain, safe
 from .tables import Table
 
 _WIDEST_PROSE = 116

@@ -13,8 +13,7 @@ from typing import ClassVar, Literal, TypeAlias
 from swink_agent.rendering.cells import cell_width
 
 from .block import Block
-from .line import Line, Span, cut_spans, padded, plain
-from .safe import safe, safe_row
+from .line import Line, Span, cut_spans, padded, plain, safe, safe_row
 from .wrapping import Flow
 
 NoticeKind: TypeAlias = Literal["info", "warning", "error", "welcome"]

@@ -14,8 +14,7 @@ from swink_agent.rendering.checklist import SIGNS, TodoItem
 
 from .diffs import Change
 from .highlighting import Highlighter, family_of_path
-from .line import Line, Span, plain
-from .safe import safe, safe_row
+from .line import Line, Span, plain, safe, safe_row
 from .wrapping import Flow, chopped
 
 _MOST_KEPT = 400

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from .block import Block
-from .line import EMPTY, Line, Span, cut_spans, width_of
+from .line import EMPTY, Line, Span, cut_spans, safe, width_of
 from .markdown import MarkdownStream
 from .messages import wrapped_rows
 from .parts import Seam
-from .safe import safe
 
 Stopped: TypeAlias = Literal["", "aborted", "error"]
 

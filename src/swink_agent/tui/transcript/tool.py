@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeGuard
 
-from swink_agent.app.talk import figures
+from swink_agent.app.runs import telling
 from swink_agent.app.talk.delegates import DelegateProgress
 from swink_agent.core.types import ToolOutcome
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
@@ -19,9 +19,8 @@ from swink_agent.rendering.checklist import TodoItem, checklist, todo_of
 from .block import Block
 from .delegate import delegate_row, delegate_rows
 from .diffs import Change
-from .line import Line, Span, cut_spans, plain, width_of
+from .line import Line, Span, cut_spans, plain, safe, safe_row, width_of
 from .output import Tail, change_of, checklist_lines, first_line, output_lines, preview_lines, preview_of_change
-from .safe import safe, safe_row
 from .wrapping import Flow
 
 ToolStatus: TypeAlias = Literal["waiting", "asking", "running", "done", "failed", "rejected", "cancelled"]
@@ -299,7 +298,7 @@ class ToolBlock(Block):
             case "waiting":
                 return "waiting"
             case _:
-                return f"{self._word} {figures.seconds(self.seconds)}" if self.seconds is not None else self._word
+                return f"{self._word} {telling.seconds(self.seconds)}" if self.seconds is not None else self._word
 
     def _folded(self, width: int) -> Line:
         """Draws the sign, the name, the summary, the beginning of the output, and the badge at the right."""
@@ -328,7 +327,7 @@ class ToolBlock(Block):
         counted = f" \u00d7{len(run):,}"
         head = [self._sign(), *self._named(), Span(counted, "tool.name")]
         known = [call.seconds for call in run if call.seconds is not None]
-        badge = f"{self._word} {figures.seconds(sum(known))}" if known else self._word
+        badge = f"{self._word} {telling.seconds(sum(known))}" if known else self._word
         edge = min(width, _WIDEST_HEAD)
         room = edge - width_of(head) - len(badge) - 2
         about = _listed([safe_row(call.summary[:_LONGEST_SUMMARY]) for call in run], room)

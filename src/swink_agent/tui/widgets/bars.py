@@ -14,10 +14,9 @@ from swink_agent.rendering.cells import cell_width, cut
 from swink_agent.rendering.checklist import TodoItem
 from swink_agent.rendering.escaping import safe_display
 
-from ..status_rows import Activity, Status, activity_lines, status_line
-from ..todo_rows import todo_lines
+from ..status_rows import Activity, Status, activity_lines, status_line, todo_lines
 from ..transcript.line import Line, Span
-from .theme_styles import ThemeStyles
+from .strips import ThemeStyles
 
 
 class StatusBar(Widget, can_focus=False):

@@ -35,7 +35,7 @@ from ..transcript.diffs import Change
 from ..transcript.line import Line
 
 if TYPE_CHECKING:
-    from .theme_styles import ThemeStyles
+    from .strips import ThemeStyles
 
 GRACE = 0.3
 """Seconds after the question is first drawn in which keys are ignored, because they were meant for something else."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from swink_agent.app.runs import telling
 from swink_agent.app.runs.telling import summary_of
-from swink_agent.app.talk import figures
 from swink_agent.app.talk.delegates import DelegateProgress, is_streamed
 from swink_agent.core.codec import decode_event
 from swink_agent.core.errors import AgentError
@@ -343,7 +343,7 @@ def _delegated(progress: DelegateProgress) -> Delegated:
         doing = f" · {waits}{newest.name} {newest.summary}"
     steps: list[Step] = []
     for call, depth in progress.every():
-        took = "" if call.seconds is None else f" · {figures.seconds(call.seconds)}"
+        took = "" if call.seconds is None else f" · {telling.seconds(call.seconds)}"
         word = "waiting" if call.status == "asking" else call.status
         steps.append(Step(word, call.name, f"{one_line(call.summary, 160)}{took}", depth))
     return Delegated(f"{progress.counted}{doing}", steps[-_MOST_STEPS:])

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from swink_agent.core.types import ThinkingLevel
 from swink_agent.memory import SessionInfo
+from swink_agent.memory.export.markdown import title_of
 from swink_agent.rendering.characters import one_line
 from swink_agent.rendering.frame import bar
 from swink_agent.rendering.turns import moment
@@ -30,10 +31,6 @@ def base_of(request: web.Request, path: str) -> str:
 
 def html(text: str) -> web.Response:
     return web.Response(text=text, content_type="text/html", charset="utf-8")
-
-
-def title_of(info: SessionInfo) -> str:
-    return one_line(info.title, 160) or f"Session {one_line(info.id)}"
 
 
 def page_html(base: str, title: str, body: str, *, part: str = "", kind: str = "", is_plain: bool = False) -> str:
