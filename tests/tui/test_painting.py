@@ -235,6 +235,7 @@ async def drawn(tmp_path: Path, *arguments: str) -> AsyncIterator[str]:
         os.close(master)
 
 
+@pytest.mark.sweep
 async def test_a_stream_of_25_kilobytes_takes_less_than_a_megabyte_to_draw(tmp_path: Path) -> None:
     async with drawn(tmp_path, "stream", str(STREAMED)) as text:
         screen = Screen(COLUMNS, ROWS)

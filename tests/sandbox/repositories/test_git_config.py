@@ -79,6 +79,7 @@ def test_it_is_read_as_git_reads_it(tmp_path: Path) -> None:
         *("init.templatedir=x", "core.attributesfile=x", "uploadpack.packobjectshook=x", "made.up=x"),
     ],
 )
+@pytest.mark.table
 def test_a_setting_that_can_start_a_program_is_not_harmless(text: str) -> None:
     name, _, value = text.partition("=")
     section, _, rest = name.partition(".")
