@@ -221,15 +221,19 @@ def _load() -> None:
                     importlib.import_module(module.name)
                 except ImportError:  # it needs what is not installed, or is for another system
                     pass
-    _compile()
+    _prepare()
     gc.freeze()
 
 
-def _compile() -> None:
-    """Has `re` know the patterns that nearly every program compiles: that takes as long as the rest of a short run."""
+def _prepare() -> None:
+    """Loads, reads and compiles what nearly every program does: that takes as long as the rest of a short run."""
+    importlib.import_module("importlib.metadata")
+    importlib.import_module("platformdirs.unix")
+    from swink_agent.adapters.catalog import ModelCatalog
     from swink_agent.core.secrets.redaction import Redactor
     from swink_agent.policies import recommended
 
+    ModelCatalog.load()
     recommended("/", max_turns=1)
     Redactor(environment={"TOKEN": "q7Zk29xPwmB4"}).redact("password=k3Jd82mQzx")
 

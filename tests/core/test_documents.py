@@ -248,6 +248,7 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize(("name", "given", "error", "match"), WRONG)
+@pytest.mark.table
 async def test_what_cannot_be_attached_raises_before_anything_happens(
     run: str, name: str, given: Any, error: type[Exception], match: str
 ) -> None:

@@ -230,6 +230,7 @@ async def test_a_server_that_never_takes_a_notice_is_connected_to_anew(monkeypat
     assert said[-1] == "called", said
 
 
+@pytest.mark.sweep
 async def test_a_server_over_http_that_asks_without_end_is_not_answered_without_end() -> None:
     asked = b"".join(
         b'data: {"jsonrpc":"2.0","id":"a%d","method":"ping"}\n\n'
