@@ -3,7 +3,7 @@
     python -m bench.durable [--quick] [--only PART …] [--postgres URL] [--cases N …] [--waiting N …]
 
 The store is an SQLite file in a temporary folder, and the database at URL too if one is given. Workers are processes.
-Times are wall time, unless a row says CPU. `--cases 100000` and `--waiting 1000 10000 100000` are the sizes of the guide.
+Times are wall time, unless a row says CPU. The sizes of the guide: `--cases 100000`, `--waiting 1000 10000 100000`.
 """
 
 from __future__ import annotations
