@@ -24,6 +24,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlch
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
+from ..engine import SqliteConnection
 from ..errors import DurableError, StoreUnavailable
 from ..urls import StoreAddress
 
@@ -147,7 +148,12 @@ class SqliteDatabase(Database):
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self._path, timeout=_BUSY / 1000, isolation_level=None, check_same_thread=False, cached_statements=256
+            self._path,
+            timeout=_BUSY / 1000,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            factory=SqliteConnection,
         )
         try:
             connection.execute("PRAGMA journal_mode = WAL")
