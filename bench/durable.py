@@ -252,6 +252,8 @@ async def waiting(url: str, count: int, repeats: int) -> str:
                 )
 
         await asyncio.to_thread(store.write, copy)
+        if "postgresql" in url:  # as its own housekeeping does after a while
+            await asyncio.to_thread(store.write, lambda connection: connection.execute(sa.text("ANALYZE")))
         fleet = await asyncio.to_thread(Workers, url, 1)
         try:
             answered: list[float] = []
