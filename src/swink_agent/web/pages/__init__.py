@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 _Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 _LIST = "*"
 _MOST_LISTED = 50
-_MOST_READ = 200
-"""Sessions among which those are chosen that a person may read, for the first page of the list."""
 _MOST_SEARCHED = 2000
 _MOST_FOUND = 40
 _AT_ONCE = 40
@@ -206,18 +204,20 @@ class Pages:
 
     async def _list(self, request: web.Request, base: str, current: str = "", before: str = "") -> str:
         site = self._site
-        infos = await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED if before else _MOST_READ)
-        if before:
-            at = next((number for number, info in enumerate(infos) if info.id == before), len(infos))
-            infos = infos[at + 1 :]
         shown: list[SessionInfo] = []
-        more = ""
-        for info in infos:
-            if await site.may(request, "read", info.id):
-                if len(shown) == _MOST_LISTED:
-                    more = shown[-1].id
-                    break
-                shown.append(info)
+        seen, limit = 0, _MOST_SEARCHED if before else _MOST_LISTED + 1
+        while True:  # not more of them than are shown, unless somebody may read only some
+            infos = await asyncio.to_thread(site.store.list, limit=limit)
+            if before:
+                seen = next((number + 1 for number, info in enumerate(infos) if info.id == before), len(infos))
+            for info in infos[seen:]:
+                if len(shown) <= _MOST_LISTED and await site.may(request, "read", info.id):
+                    shown.append(info)
+            if len(shown) > _MOST_LISTED or len(infos) < limit or limit >= _MOST_SEARCHED:
+                break
+            seen, limit = len(infos), _MOST_SEARCHED
+        more = shown[_MOST_LISTED - 1].id if len(shown) > _MOST_LISTED else ""
+        shown = shown[:_MOST_LISTED]
         return listed_html(base, shown, self._state, {}, current, more)
 
     async def _found(self, request: web.Request, base: str, query: str) -> str:
