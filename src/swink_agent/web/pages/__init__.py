@@ -22,8 +22,9 @@ from swink_agent.rendering.blocks import entry_html
 from swink_agent.rendering.turns import Entry, Reply, entries
 
 from ..problems import Problem, invalid
+from ..rooms import state_of
 from ..streams import Event, Place, ShowFn
-from .live import Live, state_of
+from .live import Live, shown_state
 from .markup import base_of, home_html, html, listed_html, page_html, row_html, session_html, sidebar_html
 from .questions import question_html
 
@@ -109,7 +110,7 @@ class Pages:
         running = live.html(False) if is_live else ""
         position = live.log.position
         questions = "".join([question_html(question) for question in room.questions.open])
-        state = state_of(room, loaded.info.cost.amount)
+        state = shown_state(await asyncio.to_thread(state_of, room, loaded))
         commands = await asyncio.to_thread(_commands)
 
         def render() -> str:
@@ -280,11 +281,13 @@ async def _static(request: web.Request) -> web.StreamResponse:
     )
 
 
-def problem_page(site: Site, problem: Problem) -> web.StreamResponse:
-    """What a person sees of a request that was refused."""
+def problem_page(site: Site, request: web.Request, problem: Problem) -> web.StreamResponse:
+    """What a person sees of a request that was refused: with the ways back, if it is a person who has the cookie."""
     document = problem.document
-    body = f"<main><h1>{escape(document.title)}</h1><p>{escape(document.detail)}</p></main>"
-    response = html(page_html("/", document.title, body, is_plain=True))
+    is_plain = problem.status in (401, 403, 421) or not site.access.is_keyed(request.path)
+    body = f"<h1>{escape(document.title)}</h1><p>{escape(document.detail)}</p>"
+    main = f'<main id="main" class="table">{body}</main>'
+    response = html(page_html(f"{site.access.prefix}/", document.title, main, is_plain=is_plain))
     response.set_status(problem.status)
     response.headers.update(problem.headers)
     return response
