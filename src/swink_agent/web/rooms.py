@@ -13,8 +13,11 @@ from typing import Any
 import msgspec
 
 from swink_agent.core.codec import encode_event
+from swink_agent.core.context.context import estimate_tokens
 from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart
 from swink_agent.core.secrets.redaction import EventRedactor, Redactor
+from swink_agent.core.types import ModelSpec
+from swink_agent.memory import LoadedSession
 
 from .problems import Problem
 from .questions import Questions
@@ -262,6 +265,30 @@ class Rooms:
         quiet = [room for room in self if room.talk is None and not room.log.has_readers]
         for room in quiet[: max(len(quiet) - _MOST_QUIET, 0)]:
             self.forget(room.id)
+
+
+def state_of(room: Room, loaded: LoadedSession) -> State:
+    """The state of a session, also of one without a conversation: what it goes on with. Call it in a thread."""
+    state, model = room.state, loaded.info.model
+    if room.talk is not None or model is None:
+        return state
+    return msgspec.structs.replace(
+        state,
+        model=room.model or str(model),
+        thinking=room.thinking or str(model.thinking_level),
+        fill=_fill_of(loaded, model),
+        cost=loaded.info.cost.amount,
+    )
+
+
+def _fill_of(loaded: LoadedSession, model: ModelSpec) -> float:
+    """About how much of the model's window the messages take; 0 if the window is unknown."""
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    known = ModelCatalog.load().find(model)
+    window = 0 if known is None else known.context_window
+    sent = loaded.messages if loaded.context is None else loaded.context
+    return round(min(estimate_tokens(sent) / window, 1.0), 4) if window else 0.0
 
 
 def _tag(event: AgentEvent) -> str:

@@ -22,8 +22,9 @@ from swink_agent.rendering.blocks import entry_html
 from swink_agent.rendering.turns import Entry, Reply, entries
 
 from ..problems import Problem, invalid
+from ..rooms import state_of
 from ..streams import Event, Place, ShowFn
-from .live import Live, state_of
+from .live import Live, shown_state
 from .markup import base_of, home_html, html, listed_html, page_html, row_html, session_html, sidebar_html
 from .questions import question_html
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 _Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 _LIST = "*"
 _MOST_LISTED = 50
-_MOST_READ = 200
-"""Sessions among which those are chosen that a person may read, for the first page of the list."""
 _MOST_SEARCHED = 2000
 _MOST_FOUND = 40
 _AT_ONCE = 40
@@ -111,7 +110,7 @@ class Pages:
         running = live.html(False) if is_live else ""
         position = live.log.position
         questions = "".join([question_html(question) for question in room.questions.open])
-        state = state_of(room, loaded.info.cost.amount)
+        state = shown_state(await asyncio.to_thread(state_of, room, loaded))
         commands = await asyncio.to_thread(_commands)
 
         def render() -> str:
@@ -206,18 +205,20 @@ class Pages:
 
     async def _list(self, request: web.Request, base: str, current: str = "", before: str = "") -> str:
         site = self._site
-        infos = await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED if before else _MOST_READ)
-        if before:
-            at = next((number for number, info in enumerate(infos) if info.id == before), len(infos))
-            infos = infos[at + 1 :]
         shown: list[SessionInfo] = []
-        more = ""
-        for info in infos:
-            if await site.may(request, "read", info.id):
-                if len(shown) == _MOST_LISTED:
-                    more = shown[-1].id
-                    break
-                shown.append(info)
+        seen, limit = 0, _MOST_SEARCHED if before else _MOST_LISTED + 1
+        while True:  # not more of them than are shown, unless somebody may read only some
+            infos = await asyncio.to_thread(site.store.list, limit=limit)
+            if before:
+                seen = next((number + 1 for number, info in enumerate(infos) if info.id == before), len(infos))
+            for info in infos[seen:]:
+                if len(shown) <= _MOST_LISTED and await site.may(request, "read", info.id):
+                    shown.append(info)
+            if len(shown) > _MOST_LISTED or len(infos) < limit or limit >= _MOST_SEARCHED:
+                break
+            seen, limit = len(infos), _MOST_SEARCHED
+        more = shown[_MOST_LISTED - 1].id if len(shown) > _MOST_LISTED else ""
+        shown = shown[:_MOST_LISTED]
         return listed_html(base, shown, self._state, {}, current, more)
 
     async def _found(self, request: web.Request, base: str, query: str) -> str:
@@ -280,11 +281,13 @@ async def _static(request: web.Request) -> web.StreamResponse:
     )
 
 
-def problem_page(site: Site, problem: Problem) -> web.StreamResponse:
-    """What a person sees of a request that was refused."""
+def problem_page(site: Site, request: web.Request, problem: Problem) -> web.StreamResponse:
+    """What a person sees of a request that was refused: with the ways back, if it is a person who has the cookie."""
     document = problem.document
-    body = f"<main><h1>{escape(document.title)}</h1><p>{escape(document.detail)}</p></main>"
-    response = html(page_html("/", document.title, body, is_plain=True))
+    is_plain = problem.status in (401, 403, 421) or not site.access.is_keyed(request.path)
+    body = f"<h1>{escape(document.title)}</h1><p>{escape(document.detail)}</p>"
+    main = f'<main id="main" class="table">{body}</main>'
+    response = html(page_html(f"{site.access.prefix}/", document.title, main, is_plain=is_plain))
     response.set_status(problem.status)
     response.headers.update(problem.headers)
     return response

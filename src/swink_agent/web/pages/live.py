@@ -45,7 +45,7 @@ from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.turns import Entry, Other, Prompt, Reply, ToolUse, cost_words
 
 from ..questions import Question
-from ..rooms import Room
+from ..rooms import Room, State
 from ..streams import Event, EventLog
 from .questions import question_html
 
@@ -136,9 +136,6 @@ class Live:
             out.append(self._streaming.html(self._goes_on))
         return "".join(out)
 
-    def state(self) -> dict[str, Any]:
-        return state_of(self._room)
-
     @property
     def _goes_on(self) -> bool:
         return bool(self._entries) and isinstance(self._entries[-1], _Shown)
@@ -159,7 +156,7 @@ class Live:
             except AgentError:  # a message of an application's own type: the page reads it from the session
                 self._tell("reset")
         elif name == "state":
-            self._tell("state", **state_of(self._room))
+            self._tell("state", **shown_state(self._room.state))
         elif name == "question":
             question = _QUESTIONS.decode(event.data)
             self._tell("ask", id=question.id, html=question_html(question))
@@ -349,10 +346,9 @@ def _delegated(progress: DelegateProgress) -> Delegated:
     return Delegated(f"{progress.counted}{doing}", steps[-_MOST_STEPS:])
 
 
-def state_of(room: Room, cost: float | None = None) -> dict[str, Any]:
+def shown_state(state: State) -> dict[str, Any]:
     """What the page shows of a session's state."""
-    state = room.state
-    amount = state.cost if room.talk is not None else cost
+    amount = state.cost
     return {
         "state": state.state,
         "fill": state.fill,

@@ -45,7 +45,7 @@ def page_html(base: str, title: str, body: str, *, part: str = "", kind: str = "
         f'<meta name="robots" content="noindex">\n<title>{escape(title)}</title>\n'
     )
     if is_plain:
-        return f"{head}</head>\n<body>{body}</body>\n</html>\n"
+        return f'{head}<meta name="color-scheme" content="light dark">\n</head>\n<body>{body}</body>\n</html>\n'
     return (
         f'{head}<link rel="stylesheet" href="{base}static/page.css">\n<link rel="icon" href="data:,">\n'
         f'<script src="{base}static/stream.js" defer></script>\n<script src="{base}static/page.js" defer></script>\n'
@@ -170,7 +170,7 @@ def session_html(
         f'max="1" high="0.8" value="{state["fill"]}">{round(float(state["fill"]) * 100)} %</meter></li></ul></header>\n'
         f'<section role="log" aria-label="Conversation" id="log" tabindex="0">{earlier}\n'
         f'<div id="messages">{conversation}</div></section>\n'
-        f'<button type="button" id="newest" hidden>Newest message</button>\n'
+        f'<div class="below"><button type="button" id="newest" hidden>Newest message</button></div>\n'
         f'<div id="questions">{questions}</div>\n{ALERT}'
         '<form id="composer"><ul id="queue" aria-label="Queued messages" hidden></ul>'
         '<ul id="attached" aria-label="Attached files" hidden></ul>'

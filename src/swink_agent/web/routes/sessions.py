@@ -10,12 +10,12 @@ from aiohttp import web
 from msgspec import Meta
 
 from swink_agent.core.codec import encode_message
-from swink_agent.core.context.context import estimate_tokens
-from swink_agent.core.types import AgentMessage, ModelSpec, ThinkingLevel
-from swink_agent.memory import LoadedSession, SessionInfo
+from swink_agent.core.types import AgentMessage, ThinkingLevel
+from swink_agent.memory import SessionInfo
 
 from ..problems import Problem, invalid
 from ..questions import Question
+from ..rooms import state_of
 from .asking import Asked, answered
 
 _Limit = Annotated[int, Meta(ge=1, le=500)]
@@ -175,11 +175,7 @@ async def described(asked: Asked, session_id: str) -> dict[str, Any]:
     site = asked.site
     loaded = await asyncio.to_thread(site.histories.load, session_id)
     room = site.rooms.find(session_id) or site.rooms.of(session_id)
-    state, model = room.state, loaded.info.model
-    if room.talk is None and model is not None:  # what it goes on with, unless something else was chosen
-        chosen, thinking = room.model or str(model), room.thinking or str(model.thinking_level)
-        fill = await asyncio.to_thread(_fill_of, loaded, model)
-        state = msgspec.structs.replace(state, model=chosen, thinking=thinking, fill=fill)
+    state = await asyncio.to_thread(state_of, room, loaded)
     more = SessionState(
         state=state.state,
         position=room.log.position,
@@ -191,16 +187,6 @@ async def described(asked: Asked, session_id: str) -> dict[str, Any]:
         thinking=state.thinking,
     )
     return {**msgspec.to_builtins(loaded.info), **msgspec.to_builtins(more)}
-
-
-def _fill_of(loaded: LoadedSession, model: ModelSpec) -> float:
-    """About how much of the model's window the messages take; 0 if the window is unknown."""
-    from swink_agent.adapters.catalog import ModelCatalog
-
-    known = ModelCatalog.load().find(model)
-    window = 0 if known is None else known.context_window
-    sent = loaded.messages if loaded.context is None else loaded.context
-    return round(min(estimate_tokens(sent) / window, 1.0), 4) if window else 0.0
 
 
 async def change(asked: Asked) -> web.StreamResponse:
