@@ -138,7 +138,7 @@ async def test_an_image_comes_as_an_image_and_anything_else_is_refused_with_its_
         other = await run(site.tool(), site.url("/b"))
     assert [type(block) for block in image.content] == [Text, Image]
     assert other.is_error
-    assert "application/zip (2.0 KB)" in said(other)
+    assert "application/zip (2,048 bytes)" in said(other)
 
 
 async def test_a_long_page_comes_in_parts() -> None:
