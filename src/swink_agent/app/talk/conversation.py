@@ -145,9 +145,14 @@ class Conversation:
 
     @property
     def approve(self) -> str:
-        """`auto`, `smart`, `on` or `off`; `none` if the settings forbid every call that needs approval."""
-        mode = self.opening.settings.value("approve") if self.opened is None else self.opened.made.approvals.mode
-        return APPROVE_NAMES[mode]
+        """`auto`, `smart`, `on` or `off`; `none` if the settings forbid every call that needs approval.
+
+        Without a setting, whether it is `auto` is known when the conversation is open: until then it is `smart`.
+        """
+        if self.opened is not None:
+            return APPROVE_NAMES[self.opened.made.approvals.mode]
+        chosen = self.opening.settings["approve"]
+        return "smart" if chosen.source == "default" else APPROVE_NAMES[self.opening.settings.value("approve")]
 
     @property
     def approve_meaning(self) -> str:
