@@ -35,11 +35,10 @@ from swink_agent.rendering.checklist import TodoItem, masked_items, todo_items, 
 
 from .approving import Modes
 from .commands import command_in, is_command, run_command
-from .farewell import Farewell, resuming
 from .first_run import LibraryWarnings, LocalProgress, branch_of, first_words, short_folder
 from .front import Front, NoticeKind, View
 from .open_agent import OpenAgent, SharedAgentOptions
-from .options import TalkOptions
+from .options import Farewell, TalkOptions, resuming
 from .plan import Mode
 from .prompts import mentioned_in, user_message
 from .queue import MessageQueue, Queued, QueuedKind
