@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from swink_agent.app.talk.conversation import Conversation
-from swink_agent.app.trust.worked_folders import WorkedFolders
+from swink_agent.app.trust.folder_rules import WorkedFolders
 from swink_agent.sandbox import probe_backends
 from swink_agent.testing import call, scripted, text
 from swink_agent.tui.transcript.messages import ChoiceBlock

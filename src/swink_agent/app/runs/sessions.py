@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from swink_agent.core.values.value import Value
@@ -239,7 +238,7 @@ class RunSession:
             self._make_folder()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from swink_agent.app.trust.worked_folders import WorkedFolders
+from swink_agent.app.trust.folder_rules import WorkedFolders
 
 from .plan import ENTERED, LEFT, OFFER, PlanMode, carrying_out
 
