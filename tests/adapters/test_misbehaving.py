@@ -200,7 +200,7 @@ def sse(*frames: dict[str, Any]) -> bytes:
 
 def wrapped(*events: dict[str, Any]) -> bytes:
     """Anthropic's events, as Bedrock's older call wraps them."""
-    from swink_agent.testing.fakes.kit.wire import aws_event
+    from swink_agent.testing.fakes.kit.replies import aws_event
 
     data = [base64.b64encode(msgspec.json.encode(event)).decode() for event in events]
     return b"".join(aws_event("chunk", {"bytes": piece}) for piece in data)

@@ -26,7 +26,7 @@ from swink_agent.evals import (
     ToolCallRecord,
     TrajectoryEvaluator,
 )
-from swink_agent.evals.scoring.patterns import found_within, is_quick
+from swink_agent.evals.scoring.matching import found_within, is_quick
 
 
 def case(**fields: Any) -> EvalCase:

@@ -18,8 +18,7 @@ from swink_agent import Agent, Defer
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.runs.sessions import WantedSession
 from swink_agent.app.talk.options import TalkOptions
-from swink_agent.app.trust.folder_rules import FolderRules
-from swink_agent.app.trust.worked_folders import WorkedFolders
+from swink_agent.app.trust.folder_rules import FolderRules, WorkedFolders
 from swink_agent.local.events import LocalModelEvent, LocalState
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.sandbox import probe_backends

@@ -1,11 +1,15 @@
 """Writes the messages of a session as HTML: prompts, replies, folded tool calls, and entries from applications.
 
 Owns the elements that show who spoke. Session content cannot forge such an element: all content is escaped and placed
-in paragraphs, lists or code blocks inside the element of its speaker.
+in paragraphs, lists or code blocks inside the element of its speaker. Images are embedded only if their data is in the
+message and begins with the signature of a bitmap type that browsers draw: SVG can contain scripts.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -28,7 +32,6 @@ from swink_agent.core.types import (
 from .characters import one_line, visible
 from .checklist import LONGEST_ITEM, SIGNS, TodoItem, counted, todo_of
 from .highlight import code_html, diff_html, highlighted, language_of_path, looks_like_diff
-from .images import data_url, size_of
 from .inline import safe_address
 from .prose import prose_html
 from .turns import (
@@ -51,6 +54,8 @@ from .values import pretty_json
 _SHORT = 100
 _COMMANDS = frozenset({"command", "cmd", "script"})
 _ENDINGS = {"length": "cut off at the length limit", "aborted": "stopped", "error": "failed"}
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_HEAD = 24
 
 
 class Step(NamedTuple):
@@ -352,3 +357,43 @@ def _result(result: ToolResultMessage, out: list[str]) -> None:
             out.append(code_html(shown, kind) if shown.strip() else '<p class="quiet">empty</p>\n')
         else:
             _content((block,), out)
+
+
+def data_url(image: Base64Source) -> str | None:
+    """Returns the image as a `data:` URL of base64 characters only, or `None` if it must not be embedded."""
+    data = image.data.strip()
+    if "\n" in data or "\r" in data:
+        data = data.replace("\r", "").replace("\n", "")
+    if _BASE64.fullmatch(data) is None or len(data) % 4:
+        return None
+    try:
+        head = base64.b64decode(data[: 4 * _HEAD // 3], validate=True)
+    except binascii.Error:
+        return None
+    media_type = _media_type(head)
+    return f"data:{media_type};base64,{data}" if media_type and media_type == _declared_type(image) else None
+
+
+def size_of(image: Base64Source) -> str:
+    """Returns the size of an image or a document as a phrase, such as "12 KB"."""
+    size = len(image.data) * 3 // 4
+    return f"{size:,} bytes" if size < 10_000 else f"{size // 1024:,} KB"
+
+
+def _declared_type(image: Base64Source) -> str:
+    declared = image.media_type.strip().lower()
+    return "image/jpeg" if declared == "image/jpg" else declared
+
+
+def _media_type(head: bytes) -> str | None:
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    if head[4:12] in (b"ftypavif", b"ftypavis"):
+        return "image/avif"
+    return None

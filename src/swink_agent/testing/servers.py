@@ -9,7 +9,6 @@ import asyncio
 import gzip
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any
 
 SSE = "text/event-stream"
@@ -57,9 +56,7 @@ class LoopbackServer:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=64 * 1024 * 1024)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
         for task in self._tasks:

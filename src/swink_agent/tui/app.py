@@ -213,7 +213,7 @@ class SwinkApp(TerminalApp[int]):
 
     async def _open_talk(self) -> None:
         await self.talk.open()
-        self.talk.offer_work(_WORK)
+        self.talk.modes.offer_work(_WORK)
         await self.talk.offer_sessions([self.keys.shown(name) for name in _RECENT])
 
     # -- drawing -----------------------------------------------------------------------------------------------
@@ -468,7 +468,7 @@ class SwinkApp(TerminalApp[int]):
         self.exit(code, return_code=code)
 
     def action_mode(self) -> None:
-        self.talk.cycle_mode()
+        self.talk.modes.cycle()
 
     def action_help(self) -> None:
         self.talk.later(self.talk.submit("#help"))
@@ -482,7 +482,7 @@ class SwinkApp(TerminalApp[int]):
         self.talk.resume_recent(number)
 
     def action_work(self, number: int) -> None:
-        self.talk.choose_work(number)
+        self.talk.modes.choose_work(number)
 
     def action_select_tool(self, step: int) -> None:
         self.view.select_tool(step)

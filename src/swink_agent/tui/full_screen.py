@@ -14,8 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TextIO
 
-from swink_agent.app.talk.farewell import Farewell
-from swink_agent.app.talk.options import TalkOptions
+from swink_agent.app.talk.options import Farewell, TalkOptions
 from swink_agent.rendering.escaping import safe_text
 
 from .app import SwinkApp

@@ -104,7 +104,7 @@ class InlineFront:
         reading = asyncio.ensure_future(self._read())
         try:
             await self.talk.open()
-            self.talk.offer_work()
+            self.talk.modes.offer_work()
             self._printer.skip_earlier()
             self._draw()
             self._offer_prompt()

@@ -312,7 +312,7 @@ class StandardTalk:
 
     async def set_plan(self, is_on: bool) -> None:
         if is_on != self.plan:
-            self._talk.change_mode()
+            self._talk.modes.change_plan()
 
     async def rename(self, title: str) -> None:
         assert self._talk.opened is not None

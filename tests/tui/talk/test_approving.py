@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from swink_agent.app.talk.conversation import Conversation
-from swink_agent.app.trust.worked_folders import WorkedFolders
+from swink_agent.app.trust.folder_rules import WorkedFolders
 from swink_agent.sandbox import probe_backends
 from swink_agent.testing import call, scripted, text
 from swink_agent.tui.transcript.messages import ChoiceBlock
@@ -37,7 +37,7 @@ async def test_the_folder_is_asked_about_once_and_a_yes_is_kept(talk: Talk) -> N
     conversation = await talk.open(stream)
     assert conversation.approve == "smart"
     assert "approvals are smart: you have not said yet that this folder may be worked in" in welcome(conversation)
-    conversation.offer_work(("F7", "F8"))
+    conversation.modes.offer_work(("F7", "F8"))
     [block] = choices(conversation)
     assert block.text.splitlines()[0] == "May commands and edits in this folder run unasked?"
     block.toggle(1)
@@ -55,7 +55,7 @@ async def test_the_folder_is_asked_about_once_and_a_yes_is_kept(talk: Talk) -> N
     again = await talk.open(text("ok"))
     assert again.approve == "auto"
     assert "approvals are auto: commands and edits in this folder run unasked in the sandbox" in welcome(again)
-    again.offer_work(("F7", "F8"))
+    again.modes.offer_work(("F7", "F8"))
     assert choices(again) == []
     await again.close()
 
@@ -69,7 +69,7 @@ async def test_until_the_folder_was_looked_at_the_status_does_not_promise_that_n
 @pytest.mark.usefixtures("confined")
 async def test_a_no_is_kept_too(talk: Talk) -> None:
     conversation = await talk.open(text("ok"))
-    conversation.offer_work()
+    conversation.modes.offer_work()
     assert told(conversation)[-1] == (
         "May commands and edits in this folder run unasked?\n"
         "/work yes: in the sandbox, and /rewind takes them back; kept for this folder\n"
@@ -79,7 +79,7 @@ async def test_a_no_is_kept_too(talk: Talk) -> None:
     assert conversation.approve == "smart"
     await conversation.close()
     again = await talk.open(text("ok"))
-    again.offer_work()
+    again.modes.offer_work()
     assert told(again) == []
     assert "you said no to working unasked in this folder" in welcome(again)
     await again.submit("/work")
@@ -92,12 +92,12 @@ async def test_a_no_is_kept_too(talk: Talk) -> None:
 async def test_where_nothing_confines_commands_nothing_is_asked_and_it_is_told(talk: Talk) -> None:
     WorkedFolders().keep(talk.folder, True)
     conversation = await talk.open(call("bash", command="touch made"), text("ok"), sandbox="off")
-    conversation.offer_work()
+    conversation.modes.offer_work()
     assert conversation.approve == "smart"
     assert "approvals are smart: nothing confines commands (sandbox = off)" in welcome(conversation)
-    conversation.cycle_mode()
-    conversation.cycle_mode()
-    conversation.cycle_mode()
+    conversation.modes.cycle()
+    conversation.modes.cycle()
+    conversation.modes.cycle()
     assert (conversation.mode, conversation.approve) == ("Execute", "smart")
     assert told(conversation)[-1] == (
         "approvals are smart: calls that the rules know as harmless run, and you are asked about others; auto is not "
@@ -119,16 +119,16 @@ async def test_shift_tab_leads_from_ask_to_auto_to_plan(talk: Talk) -> None:
     conversation = await talk.open(text("1. Do it."), text("x"))
     seen: list[tuple[str, str]] = []
     for _ in range(5):
-        conversation.cycle_mode()
+        conversation.modes.cycle()
         seen.append((conversation.mode, conversation.approve))
     assert seen == [("Plan", "smart"), ("Execute", "on"), ("Execute", "auto"), ("Plan", "auto"), ("Execute", "on")]
     assert WorkedFolders().answer(talk.folder) is None, "the keys are for this session"
-    conversation.cycle_mode()
-    conversation.cycle_mode()
+    conversation.modes.cycle()
+    conversation.modes.cycle()
     await conversation.submit("plan")
     await conversation.settled()
     talk.front.confirmations = ["no"]
-    conversation.cycle_mode()
+    conversation.modes.cycle()
     await conversation.settled()
     assert talk.front.confirmed == ["Carry out this plan?"]
     assert (conversation.mode, conversation.approve) == ("Execute", "on")
@@ -138,9 +138,9 @@ async def test_shift_tab_leads_from_ask_to_auto_to_plan(talk: Talk) -> None:
 @pytest.mark.parametrize(("approve", "name"), [("all", "off"), ("none", "none")])
 async def test_a_mode_that_is_not_in_the_order_comes_back_after_a_plan(talk: Talk, approve: str, name: str) -> None:
     conversation = await talk.open(text("x"), approve=approve)
-    conversation.cycle_mode()
+    conversation.modes.cycle()
     assert conversation.mode == "Plan"
-    conversation.cycle_mode()
+    conversation.modes.cycle()
     assert (conversation.mode, conversation.approve) == ("Execute", name)
     await conversation.close()
 
@@ -154,7 +154,7 @@ async def test_during_a_run_the_keys_change_only_who_is_asked(talk: Talk) -> Non
         await talk.front.asked.wait()
     seen: list[tuple[str, str]] = []
     for _ in range(2):
-        conversation.cycle_mode()
+        conversation.modes.cycle()
         seen.append((conversation.mode, conversation.approve))
     assert seen == [("Execute", "auto"), ("Execute", "on")]
     conversation.stop()

@@ -44,7 +44,7 @@ async def test_plan_mode_has_only_tools_that_need_no_approval_and_labels_what_is
         call("list_dir", path="."), text("1. Write a file."), call("write_file", path="x", content="1"), text("Done.")
     )
     conversation = await talk.open(stream)
-    conversation.toggle_plan()
+    conversation.modes.change_plan()
     assert conversation.mode == "Plan"
     await conversation.submit("how would you do it?")
     await conversation.settled()
@@ -72,11 +72,11 @@ async def test_plan_mode_has_only_tools_that_need_no_approval_and_labels_what_is
 async def test_a_plan_that_is_declined_is_not_sent_and_the_tools_are_back(talk: Talk) -> None:
     stream = scripted(text("1. Nothing."))
     conversation = await talk.open(stream)
-    conversation.toggle_plan()
+    conversation.modes.change_plan()
     await conversation.submit("plan")
     await conversation.settled()
     talk.front.confirmations = [None]
-    conversation.toggle_plan()
+    conversation.modes.change_plan()
     await conversation.settled()
     assert len(stream.requests) == 1
     assert conversation.opened is not None
@@ -86,8 +86,8 @@ async def test_a_plan_that_is_declined_is_not_sent_and_the_tools_are_back(talk: 
 
 async def test_without_a_plan_nothing_is_offered(talk: Talk) -> None:
     conversation = await talk.open(text("x"))
-    conversation.toggle_plan()
-    conversation.toggle_plan()
+    conversation.modes.change_plan()
+    conversation.modes.change_plan()
     await conversation.settled()
     assert talk.front.confirmed == []
     await conversation.close()
@@ -96,13 +96,13 @@ async def test_without_a_plan_nothing_is_offered(talk: Talk) -> None:
 async def test_another_model_in_plan_mode_still_only_plans(talk: Talk) -> None:
     stream = scripted(text("1. Look."))
     conversation = await talk.open(stream)
-    conversation.toggle_plan()
+    conversation.modes.change_plan()
     await conversation.submit("/model anthropic:claude-opus-4-6")
     await conversation.submit("plan")
     await conversation.settled()
     assert "bash" not in {tool.name for tool in stream.requests[0].context.tools}
     talk.front.confirmations = ["no"]
-    conversation.toggle_plan()
+    conversation.modes.change_plan()
     await conversation.settled()
     assert conversation.opened is not None
     assert "bash" in [tool.name for tool in conversation.opened.agent.tools]

@@ -69,10 +69,10 @@ async def test_another_model_and_session_keep_the_servers_and_plan_mode_leaves_t
     await conversation.submit("/model anthropic:claude-opus-4-6")
     await conversation.submit("go on")
     await conversation.settled()
-    conversation.toggle_plan()
+    conversation.modes.change_plan()
     await conversation.submit("plan")
     await conversation.settled()
-    conversation.toggle_plan()
+    conversation.modes.change_plan()
     await conversation.settled()
     offered = [[tool.name for tool in request.context.tools] for request in stream.requests]
     both = ["read_file", "mcp__one__echo"]

@@ -2,7 +2,7 @@
 
 Owns the default: `auto` where a sandbox works, checkpoints can be kept and the user said that the folder may be worked
 in, else `smart`. A mode that the user set holds as it is. The modes themselves are in `approvals`, the user's answers
-in `trust.worked_folders`.
+in `trust.folder_rules`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from swink_agent.core.values.value import Value
 
 from ..errors import ApplicationError, SettingsError
 from ..settings.settings import Settings
-from ..trust.worked_folders import WorkedFolders
+from ..trust.folder_rules import WorkedFolders
 
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalsMode

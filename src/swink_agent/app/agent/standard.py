@@ -9,7 +9,6 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from swink_agent.core.agent.agent import Agent
@@ -157,7 +156,7 @@ class StandardAgent:
     def __enter__(self) -> StandardAgent:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from swink_agent.core.values.value import Value
 
@@ -24,8 +23,11 @@ from ..settings.settings import Settings
 if TYPE_CHECKING:
     from swink_agent.core.agent.agent import Agent
     from swink_agent.core.approval import PendingCall
+    from swink_agent.core.secrets.redaction import Redactor
+    from swink_agent.core.stream import AssistantMessageEvent
     from swink_agent.core.types import AgentMessage, ModelSpec
     from swink_agent.memory import JsonlSessionStore, Session, SessionInfo
+    from swink_agent.memory.sessions.store import SessionStore
 
 _LISTED = "`swink sessions list --all` lists them"
 _MORE_OF_IT = "write more of the one that is meant"
@@ -34,6 +36,7 @@ _AGE = re.compile(r"(\d{1,6})([hdw])")
 _UNITS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _SHORTEST_ID = len("20260131-235959")
 """Day and time, which users regard as one thing."""
+_LONGEST_NAME = 200
 
 
 class SessionProblem(ApplicationError):
@@ -235,7 +238,7 @@ class RunSession:
             self._make_folder()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -375,3 +378,29 @@ class RunSession:
     def _do_without(self, reason: str) -> None:
         self.is_kept = False
         self.warning = f"this run is not recorded, and cannot be resumed: {reason}"
+
+
+def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor) -> tuple[str, tuple[str, ...]]:
+    """Records another agent's trajectory as a session; returns its id, and what was left out. Raises `UsageProblem`."""
+    from swink_agent.core.agent.agent import Agent
+    from swink_agent.memory.export import TrajectoryError, read_atif
+
+    try:
+        read = read_atif(data)
+    except TrajectoryError as error:
+        raise UsageProblem(f"{name} cannot be imported: {error}") from error
+    if not read.messages:
+        raise UsageProblem(f"{name} cannot be imported: it contains no messages of a user or an agent")
+    agent = Agent(read.model, stream_fn=_never_asked, messages=read.messages, redactor=redactor)
+    about = {"imported_from": redactor.redact(read.agent[:_LONGEST_NAME]) or "ATIF"}
+    with store.create(title=redactor.redact(read.title)[:_LONGEST_NAME], metadata=about) as session:
+        session.attach(agent)
+        session.detach()
+        return session.id, read.left_out
+
+
+async def _never_asked(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+    """Answers nothing: the agent exists only to be recorded."""
+    from swink_agent.core.stream import StreamFailed
+
+    yield StreamFailed("this agent cannot be asked")

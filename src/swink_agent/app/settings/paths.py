@@ -8,13 +8,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from swink_agent.core.files import replace_file
+from swink_agent.core.values.decoders import json_decoder
 
-from ..errors import UsageProblem
+from ..errors import SettingsError, UsageProblem
 
 CONFIG_VARIABLE = "SWINK_CONFIG_DIR"
 DATA_VARIABLE = "SWINK_DATA_DIR"
+
+T = TypeVar("T")
 
 
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -64,3 +70,22 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = 0o600) -> None:
     except FileNotFoundError:
         pass
     replace_file(target, content, mode=mode)
+
+
+def read_record(path: Path, kind: type[T], what: str) -> T:
+    """What the program keeps in this JSON file; nothing if there is none. Raises `SettingsError`, naming `what`."""
+    try:
+        return json_decoder(kind).decode(path.read_bytes())
+    except FileNotFoundError:
+        return kind()
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path}, the record of {what}, cannot be read: {error}") from error
+
+
+def write_record(path: Path, record: Mapping[str, object]) -> None:
+    """Replaces what is kept there. Raises `SettingsError`."""
+    try:
+        write_whole(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    except (OSError, UnicodeEncodeError) as error:
+        why = (error.strerror or error) if isinstance(error, OSError) else "the folder's name is not UTF-8 text"
+        raise SettingsError(f"{path} cannot be written: {why}") from error

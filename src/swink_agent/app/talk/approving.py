@@ -1,34 +1,170 @@
-"""Which calls the user is asked about: the modes in words, the order of Shift+Tab, and the question for a folder.
+"""Which calls the user is asked about: the modes, the order of Shift+Tab, and the question for a folder.
 
-Owns the words and the order. `Conversation` changes the mode, `app.agent.approval_modes` chooses the first one.
+Owns the words, the order and the changes. `app.agent.approval_modes` chooses the first mode, and `plan` restricts an
+agent that plans.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from swink_agent.app.trust.folder_rules import WorkedFolders
+
+from .plan import ENTERED, LEFT, OFFER, PlanMode, carrying_out
 
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalsMode
 
-APPROVE_NAMES: dict[str, str] = {"auto": "auto", "smart": "smart", "ask": "on", "all": "off", "none": "none"}
+    from .conversation import Conversation
+    from .tasks import SendGate
+
+_NAMES: dict[str, str] = {"auto": "auto", "smart": "smart", "ask": "on", "all": "off", "none": "none"}
 """The names of the modes in `#approve`."""
-MEANINGS: dict[str, str] = {
+_MEANINGS: dict[str, str] = {
     "auto": "commands in the sandbox and edits in this folder run unasked, and you are asked for what leaves it",
     "smart": "calls that the rules know as harmless run, and you are asked about others",
     "on": "you are asked about every call that needs approval",
     "off": "you are asked nothing; deny rules and the sandbox still apply",
     "none": "nothing that needs approval runs",
 }
-MAY_WORK = "May commands and edits in this folder run unasked?"
-WORK_CHOICES = (
+_MAY_WORK = "May commands and edits in this folder run unasked?"
+_WORK_CHOICES = (
     ("yes", "in the sandbox, and /rewind takes them back; kept for this folder"),
     ("no", "you are asked, and not about this folder again"),
 )
 
-Place: TypeAlias = Literal["ask", "auto", "plan"]
+_Place: TypeAlias = Literal["ask", "auto", "plan"]
 
 
-def next_place(mode: ApprovalsMode, *, is_plan: bool, is_running: bool) -> Place:
+class Modes:
+    """The modes of one conversation, and how the user changes them."""
+
+    def __init__(self, talk: Conversation, gate: SendGate) -> None:
+        self.plan = PlanMode()
+        self._talk = talk
+        self._gate = gate
+        self._said_of_work = False
+
+    @property
+    def approve(self) -> str:
+        """`auto`, `smart`, `on` or `off`; `none` if the settings forbid every call that needs approval.
+
+        Without a setting, whether it is `auto` is known when the conversation is open: until then it is `smart`.
+        """
+        if self._talk.opened is not None:
+            return _NAMES[self._talk.opened.made.approvals.mode]
+        chosen = self._talk.opening.settings["approve"]
+        return "smart" if chosen.source == "default" else _NAMES[self._talk.opening.settings.value("approve")]
+
+    @property
+    def meaning(self) -> str:
+        """The current mode of approvals, and what it means."""
+        hindrance = "" if self._talk.opened is None else self._talk.opened.made.approval_mode.obstacle
+        if self.approve == "auto" and hindrance:
+            return f"approvals are auto, and you are asked about commands all the same, because {hindrance}"
+        return f"approvals are {self.approve}: {_MEANINGS[self.approve]}"
+
+    def offer_work(self, keys: Sequence[str] = ()) -> None:
+        """Asks whether calls in this folder may run unasked, unless that was answered or is not possible.
+
+        The question waits in the transcript, and until it is answered the user is asked about calls. With `keys`, they
+        answer it, or a click does.
+        """
+        if self._talk.opened is None or not self._talk.opened.made.approval_mode.is_undecided:
+            return
+        if keys:
+            rows = [(key, *words) for key, words in zip(keys, _WORK_CHOICES, strict=True)]
+            self._talk.view.offer(_MAY_WORK, rows, self.choose_work)
+        else:
+            self._talk.notice("\n".join([_MAY_WORK, *[f"/work {key}: {words}" for key, words in _WORK_CHOICES]]))
+
+    def choose_work(self, number: int) -> None:
+        """Answers the question of `offer_work` by the number of the choice, if it was asked and not answered."""
+        opened = self._talk.opened
+        if opened is not None and opened.made.approval_mode.is_undecided and not self._said_of_work:
+            self._talk.later(self._talk.submit(f"/work {_WORK_CHOICES[number][0]}"))
+
+    async def answer_work(self, is_yes: bool) -> None:
+        """Keeps the answer in the user's own configuration, and changes the mode if none was chosen."""
+        folders = WorkedFolders()
+        await asyncio.to_thread(folders.keep, self._talk.opening.folder, is_yes)
+        self._said_of_work = True
+        chosen = None if self._talk.opened is None else self._talk.opened.made.approval_mode
+        is_default = self._talk.opening.settings["approve"].source == "default"
+        if chosen is not None and is_default and self.approve in ("auto", "smart"):
+            self.set_approve("auto" if is_yes and not chosen.obstacle else "smart")
+        where = f"kept for {self._talk.folder}" if is_yes else f"kept for {self._talk.folder}, where you are asked"
+        self._talk.notice(f"{where}; {self.meaning}")
+
+    async def said_of_work(self) -> str:
+        """What the user said about the folder."""
+        answer = await asyncio.to_thread(WorkedFolders().answer, self._talk.opening.folder)
+        said = "nothing" if answer is None else "yes" if answer else "no"
+        return f"you have said {said} about working unasked in {self._talk.folder}; {self.meaning}"
+
+    def set_approve(self, mode: ApprovalsMode) -> None:
+        """Sets which calls need the user's approval."""
+        if self._talk.opened is not None:
+            self._talk.opened.made.approvals.mode = mode
+        self._talk.front.changed()
+
+    def cycle(self) -> None:
+        """Goes on to the next of ask, auto and plan; where `auto` is not possible, to `smart`, and says why."""
+        if not self._gate.is_open:
+            self._talk.later(self._cycle_once_open())
+            return
+        if self._talk.opened is None or (self.plan.mode == "Plan" and self._talk.is_running):
+            self.change_plan()  # says why not
+            return
+        approvals, chosen = self._talk.opened.made.approvals, self._talk.opened.made.approval_mode
+        is_plan = self.plan.mode == "Plan"
+        place = _next_place(approvals.mode, is_plan=is_plan, is_running=self._talk.is_running)
+        if place == "plan":
+            self.change_plan()
+            return
+        if place == "auto" and chosen.obstacle:
+            self.set_approve("smart")
+            self._talk.notice(f"{self.meaning}; auto is not possible here, because {chosen.obstacle}")
+            return
+        if is_plan:
+            self.change_plan()
+        if not is_plan or approvals.mode not in ("all", "none"):  # the user's own choice, which is not in this order
+            self.set_approve(place)
+            self._talk.notice(self.meaning)
+
+    async def _cycle_once_open(self) -> None:
+        await self._gate.passed()
+        self.cycle()
+
+    def change_plan(self) -> None:
+        """Switches plan mode on or off; leaving it offers to carry out the plan. Between runs only."""
+        if self._talk.opened is None:
+            self._talk.notice("there is no model to plan with yet: #key adds a key, /model chooses a model", "error")
+            return
+        if self._talk.is_running:
+            self._talk.notice("the mode can only change between runs: Esc stops this one")
+            return
+        agent = self._talk.opened.agent
+        if self.plan.mode == "Execute":
+            self.plan.enter(agent)
+            self._talk.notice(ENTERED.format(key=self._talk.opening.settings.key_map().shown("mode") or "#approve"))
+        elif plan := self.plan.leave(agent):
+            self._talk.later(self._offer_plan(plan))
+        else:
+            self._talk.notice(LEFT)
+        self._talk.usage.set_agent(agent, self._talk.opening.settings)
+        self._talk.front.changed()
+
+    async def _offer_plan(self, plan: str) -> None:
+        if await self._talk.front.confirm("Carry out this plan?", OFFER, "yes") != "yes":
+            self._talk.notice(f"{LEFT}; the plan was not sent")
+        else:
+            await self._talk.prompt(carrying_out(plan))
+
+
+def _next_place(mode: ApprovalsMode, *, is_plan: bool, is_running: bool) -> _Place:
     """Where Shift+Tab leads: ask, auto, plan, and again. `smart` counts as `auto`. A run cannot become a plan."""
     if is_plan:
         return "ask"

@@ -1,8 +1,8 @@
 """The conversation of a user with one agent after another, in one session after another.
 
 `Conversation` connects a front end with the agent. It handles what the user sends, runs one thing at a time, and holds
-the queue, the mode and the state that the front end shows. What happens goes to a `View`, which shows it, and questions
-to a `Front`, which asks them. `commands` implements the commands. This module does not draw.
+the queue and the state that the front end shows. What happens goes to a `View`, which shows it, and questions to a
+`Front`, which asks them. `commands` implements the commands, and `approving` has the modes. This module does not draw.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from swink_agent.app.errors import ApplicationError, NoModel, SettingsError, UsageProblem
 from swink_agent.app.trust.folder_rules import FolderRules
-from swink_agent.app.trust.worked_folders import WorkedFolders
 from swink_agent.core.agent.subscriptions import Subscription
 from swink_agent.core.events import (
     AgentEvent,
@@ -33,15 +32,14 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, Usage, UserMessage, extract_text
 from swink_agent.rendering.checklist import TodoItem, masked_items, todo_items, todo_of
 
-from .approving import APPROVE_NAMES, MAY_WORK, MEANINGS, WORK_CHOICES, next_place
+from .approving import Modes
 from .commands import command_in, is_command, run_command
 from .delegates import is_streamed
-from .farewell import Farewell, resuming
 from .first_run import LibraryWarnings, LocalProgress, branch_of, first_words, short_folder
 from .front import Front, NoticeKind, View
 from .open_agent import OpenAgent, SharedAgentOptions
-from .options import TalkOptions
-from .plan import ENTERED, LEFT, OFFER, Mode, PlanMode, carrying_out
+from .options import Farewell, TalkOptions, resuming
+from .plan import Mode
 from .prompts import mentioned_in, user_message
 from .queue import MessageQueue, Queued, QueuedKind
 from .runner import AgentRun, Runner, State, Work
@@ -53,7 +51,6 @@ if TYPE_CHECKING:
     from swink_agent.app.agent.opening import Opening
     from swink_agent.app.runs.answers import Answers
     from swink_agent.app.runs.sessions import WantedSession
-    from swink_agent.approvals.approvals import ApprovalsMode
     from swink_agent.core.pending import Answer
     from swink_agent.core.types import ModelSpec
     from swink_agent.tools.commands.tasks import BackgroundTask
@@ -80,7 +77,6 @@ class Conversation:
         self.front = front
         self.view = view
         self.usage = UsageTotals()
-        self.plan = PlanMode()
         self.opening: Opening = options.opening
         self.opened: OpenAgent | None = None
         self._queue = MessageQueue()
@@ -88,6 +84,7 @@ class Conversation:
         self._answer = ""
         self._subscription: Subscription | None = None
         self._gate = SendGate()
+        self.modes = Modes(self, self._gate)
         self._runner = Runner(on_error=lambda text: self.notice(text, "error"), on_end=self._on_end, clock=clock)
         self._shells = Shells(view)
         self._asked_about: list[str] = []
@@ -97,7 +94,6 @@ class Conversation:
         self._local = LocalProgress(clock, on_change=front.changed)
         self._warnings = LibraryWarnings(lambda text: self.notice(text, "warning"))
         self._recent: list[str] = []
-        self._said_of_work = False
         self._farewell: Farewell | None = None
         self._opening: asyncio.Future[OpenAgent] | None = None
         self.folder = short_folder(self.opening.folder)
@@ -120,7 +116,7 @@ class Conversation:
 
     @property
     def mode(self) -> Mode:
-        return self.plan.mode
+        return self.modes.plan.mode
 
     @property
     def model(self) -> str:
@@ -145,22 +141,8 @@ class Conversation:
 
     @property
     def approve(self) -> str:
-        """`auto`, `smart`, `on` or `off`; `none` if the settings forbid every call that needs approval.
-
-        Without a setting, whether it is `auto` is known when the conversation is open: until then it is `smart`.
-        """
-        if self.opened is not None:
-            return APPROVE_NAMES[self.opened.made.approvals.mode]
-        chosen = self.opening.settings["approve"]
-        return "smart" if chosen.source == "default" else APPROVE_NAMES[self.opening.settings.value("approve")]
-
-    @property
-    def approve_meaning(self) -> str:
-        """The current mode of approvals, and what it means."""
-        hindrance = "" if self.opened is None else self.opened.made.approval_mode.obstacle
-        if self.approve == "auto" and hindrance:
-            return f"approvals are auto, and you are asked about commands all the same, because {hindrance}"
-        return f"approvals are {self.approve}: {MEANINGS[self.approve]}"
+        """`auto`, `smart`, `on` or `off`; `none` if the settings forbid every call that needs approval."""
+        return self.modes.approve
 
     @property
     def progress(self) -> str:
@@ -242,43 +224,6 @@ class Conversation:
         self.branch = await asyncio.to_thread(branch_of, self.opening.folder)
         self.front.changed()
 
-    def offer_work(self, keys: Sequence[str] = ()) -> None:
-        """Asks whether calls in this folder may run unasked, unless that was answered or is not possible.
-
-        The question waits in the transcript, and until it is answered the user is asked about calls. With `keys`, they
-        answer it, or a click does.
-        """
-        if self.opened is None or not self.opened.made.approval_mode.is_undecided:
-            return
-        if keys:
-            rows = [(key, *words) for key, words in zip(keys, WORK_CHOICES, strict=True)]
-            self.view.offer(MAY_WORK, rows, self.choose_work)
-        else:
-            self.notice("\n".join([MAY_WORK, *[f"/work {key}: {words}" for key, words in WORK_CHOICES]]))
-
-    def choose_work(self, number: int) -> None:
-        """Answers the question of `offer_work` by the number of the choice, if it was asked and not answered."""
-        if self.opened is not None and self.opened.made.approval_mode.is_undecided and not self._said_of_work:
-            self.later(self.submit(f"/work {WORK_CHOICES[number][0]}"))
-
-    async def answer_work(self, is_yes: bool) -> None:
-        """Keeps the answer in the user's own configuration, and changes the mode if none was chosen."""
-        folders = WorkedFolders()
-        await asyncio.to_thread(folders.keep, self.opening.folder, is_yes)
-        self._said_of_work = True
-        chosen = None if self.opened is None else self.opened.made.approval_mode
-        is_default = self.opening.settings["approve"].source == "default"
-        if chosen is not None and is_default and self.approve in ("auto", "smart"):
-            self.set_approve("auto" if is_yes and not chosen.obstacle else "smart")
-        where = f"kept for {self.folder}" if is_yes else f"kept for {self.folder}, where you are asked"
-        self.notice(f"{where}; {self.approve_meaning}")
-
-    async def said_of_work(self) -> str:
-        """What the user said about the folder."""
-        answer = await asyncio.to_thread(WorkedFolders().answer, self.opening.folder)
-        said = "nothing" if answer is None else "yes" if answer else "no"
-        return f"you have said {said} about working unasked in {self.folder}; {self.approve_meaning}"
-
     async def offer_sessions(self, keys: Sequence[str]) -> None:
         """Offers the last sessions of the folder, to resume by key or click, if this one is still empty."""
         from .commands.sessions import recent_sessions
@@ -310,9 +255,9 @@ class Conversation:
         self._runner.state = "idle"
         agent = opened.agent
         self._redactor = opened.redactor
-        self.view.adopt(opened.redactor, lambda: self.plan.label)
+        self.view.adopt(opened.redactor, lambda: self.modes.plan.label)
         self._subscription = agent.subscribe(self._on_event)
-        self.plan.adopt(agent)
+        self.modes.plan.adopt(agent)
         if is_same_session:
             self._queue.move(agent)
             self.usage.set_agent(agent, opened.opening.settings)
@@ -323,7 +268,7 @@ class Conversation:
     def _begin(self, opened: OpenAgent, *, is_first: bool) -> None:
         info, agent = opened.session.info, opened.agent
         self._shells.forget()
-        self.plan.plan = ""
+        self.modes.plan.plan = ""
         usage, cost = (Usage(), Cost()) if info is None else (info.usage, info.cost)
         messages = tuple(agent.messages)
         sent = opened.session.context or messages
@@ -540,7 +485,7 @@ class Conversation:
         self.view.end_run()
         self.later(self._look_at_branch())
         if self.mode == "Plan" and self.state == "idle":
-            self.plan.plan = self.answer
+            self.modes.plan.plan = self.answer
         if len(self._queue) and self.opened is not None:
             if self.state == "idle":  # sent after the run had read the queue for the last time
                 self.start(None)
@@ -667,78 +612,6 @@ class Conversation:
             self.notice(f"the rule holds for this session but could not be kept: {error}", "warning")
             return
         self.notice(f"kept for this project: {rule}; swink config allowed lists and removes such rules")
-
-    # -- modes -------------------------------------------------------------------------------------------------
-
-    def set_approve(self, mode: ApprovalsMode) -> None:
-        """Sets which calls need the user's approval."""
-        if self.opened is not None:
-            self.opened.made.approvals.mode = mode
-        self.front.changed()
-
-    def cycle_mode(self) -> None:
-        """Goes on to the next of ask, auto and plan; where `auto` is not possible, to `smart`, and says why."""
-        if not self._gate.is_open:
-            self.later(self._cycle_once_open())
-            return
-        if self.opened is None or (self.mode == "Plan" and self.is_running):
-            self.change_mode()  # says why not
-            return
-        approvals, chosen = self.opened.made.approvals, self.opened.made.approval_mode
-        is_plan = self.mode == "Plan"
-        place = next_place(approvals.mode, is_plan=is_plan, is_running=self.is_running)
-        if place == "plan":
-            self.change_mode()
-            return
-        if place == "auto" and chosen.obstacle:
-            self.set_approve("smart")
-            self.notice(f"{self.approve_meaning}; auto is not possible here, because {chosen.obstacle}")
-            return
-        if is_plan:
-            self.change_mode()
-        if not is_plan or approvals.mode not in ("all", "none"):  # the user's own choice, which is not in this order
-            self.set_approve(place)
-            self.notice(self.approve_meaning)
-
-    async def _cycle_once_open(self) -> None:
-        await self._gate.passed()
-        self.cycle_mode()
-
-    def toggle_plan(self) -> None:
-        """Switches plan mode on or off; leaving it offers to carry out the plan."""
-        if not self._gate.is_open:
-            self.later(self._toggle_plan_once_open())
-            return
-        self.change_mode()
-
-    def change_mode(self) -> None:
-        """Does the same as `toggle_plan`, but never waits for a change of agent."""
-        if self.opened is None:
-            self.notice("there is no model to plan with yet: #key adds a key, /model chooses a model", "error")
-            return
-        if self.is_running:
-            self.notice("the mode can only change between runs: Esc stops this one")
-            return
-        agent = self.opened.agent
-        if self.mode == "Execute":
-            self.plan.enter(agent)
-            self.notice(ENTERED.format(key=self.opening.settings.key_map().shown("mode") or "#approve"))
-        elif plan := self.plan.leave(agent):
-            self.later(self._offer_plan(plan))
-        else:
-            self.notice(LEFT)
-        self.usage.set_agent(agent, self.opening.settings)
-        self.front.changed()
-
-    async def _toggle_plan_once_open(self) -> None:
-        await self._gate.passed()
-        self.toggle_plan()
-
-    async def _offer_plan(self, plan: str) -> None:
-        if await self.front.confirm("Carry out this plan?", OFFER, "yes") != "yes":
-            self.notice(f"{LEFT}; the plan was not sent")
-        else:
-            await self.prompt(carrying_out(plan))
 
     # -- closing -----------------------------------------------------------------------------------------------
 

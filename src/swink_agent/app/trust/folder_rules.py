@@ -1,7 +1,9 @@
-"""Calls that the user allowed for one project when asked, in the user's own configuration, by folder.
+"""What the user decided for folders, in the user's own configuration: allowed calls, and where calls run unasked.
 
-Owns the file `allowed.json` beside the settings, and which folder a rule belongs to: the root of the repository, or the
-folder itself outside one. Nothing in a project can add to it. The grammar of rules is in `approvals.call_rules`.
+Owns two files beside the settings, to which nothing in a project can add. `allowed.json` has the rules of a folder: the
+root of the repository, or the folder itself outside one. `folders.json` has a yes or a no for each folder that was
+asked about: a yes holds for the folders beneath it too, up to those of another repository. The grammar of rules is in
+`approvals.call_rules`.
 """
 
 from __future__ import annotations
@@ -10,10 +12,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
-from ..errors import SettingsError
-from ..settings.paths import config_folder, write_whole
+from ..settings.paths import config_folder, read_record, write_record
 from ..settings.settings import SourcedValue
 
 
@@ -31,12 +30,7 @@ class FolderRules:
 
     def folders(self) -> dict[str, list[str]]:
         """Rules by folder. Raises `SettingsError` if the file cannot be read."""
-        try:
-            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, list[str]])
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            raise SettingsError(f"{self.path}, the record of allowed calls, cannot be read: {error}") from error
+        return read_record(self.path, dict[str, list[str]], "allowed calls")
 
     def rules(self, folder: Path) -> tuple[str, ...]:
         """What is allowed in this folder's project."""
@@ -50,7 +44,7 @@ class FolderRules:
         """Allows it there from now on. Raises `SettingsError` if it cannot be stored."""
         folders = self.folders()
         root = project_root(folder)
-        self._write({**folders, root: list(dict.fromkeys([*folders.get(root, ()), rule]))})
+        write_record(self.path, {**folders, root: list(dict.fromkeys([*folders.get(root, ()), rule]))})
 
     def remove(self, folder: Path, rule: str | None = None) -> bool:
         """Removes one rule of the project, or all of them. Returns whether there was any."""
@@ -60,11 +54,39 @@ class FolderRules:
         left = [] if rule is None else [kept for kept in before if kept != rule]
         if len(left) == len(before):
             return False
-        self._write({**folders, root: left} if left else folders)
+        write_record(self.path, {**folders, root: left} if left else folders)
         return True
 
-    def _write(self, folders: dict[str, list[str]]) -> None:
-        try:
-            write_whole(self.path, msgspec.json.format(msgspec.json.encode(folders), indent=2) + b"\n")
-        except OSError as error:
-            raise SettingsError(f"{self.path} cannot be written: {error.strerror or error}") from error
+
+class WorkedFolders:
+    """The user's answers by folder."""
+
+    def __init__(self, path: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> None:
+        self.path = path or config_folder(environ) / "folders.json"
+
+    def folders(self) -> dict[str, bool]:
+        """The answers by real path. Raises `SettingsError` if the file cannot be read."""
+        return read_record(self.path, dict[str, bool], "folders to work in")
+
+    def answer(self, folder: Path) -> bool | None:
+        """What the user said about the folder or the nearest one above it in its repository; `None` if nothing."""
+        answers = self.folders()
+        real = Path(os.path.realpath(folder))
+        for place in (real, *real.parents) if answers else ():
+            if str(place) in answers:
+                return answers[str(place)]
+            if os.path.lexists(place / ".git"):
+                break  # what is above belongs to another project
+        return None
+
+    def keep(self, folder: Path, answer: bool | None) -> bool:
+        """Stores the answer, or forgets it with `None`. Returns whether it differs. Raises `SettingsError`."""
+        answers = self.folders()
+        real = os.path.realpath(folder)
+        if answers.get(real) is answer:
+            return False
+        answers.pop(real, None)
+        if answer is not None:
+            answers[real] = answer
+        write_record(self.path, answers)
+        return True

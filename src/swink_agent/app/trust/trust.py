@@ -16,13 +16,12 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec import structs
 
 from swink_agent.core.values.value import Value
 
 from ..errors import SettingsError
-from ..settings.paths import config_folder, write_whole
+from ..settings.paths import config_folder, read_record, write_record, write_whole
 from ..settings.settings import LARGEST_FILE, SettingsFile, only_stricter, parse_file
 from .project_files import ProjectFile, found_prompt_files, prompt_record, read_project_file, trusted_prompts
 
@@ -140,12 +139,7 @@ class TrustStore:
 
     def folders(self) -> dict[str, str]:
         """Digests by folder. Raises `SettingsError` if the record cannot be read: then nothing is trusted."""
-        try:
-            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, str])
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            raise SettingsError(f"{self.path}, the record of trusted folders, cannot be read: {error}") from error
+        return read_record(self.path, dict[str, str], "trusted folders")
 
     def trust(self, folder: Path) -> Project:
         """Trusts the folder with its files as they are now. Raises `SettingsError` if its settings have a mistake."""
@@ -170,7 +164,7 @@ class TrustStore:
         """Trusts what was offered. What has changed since is not trusted."""
         files = [ProjectFile(offer.settings), ProjectFile(offer.notes)]
         record = [*[file.digest for file in files], *prompt_record(offer.prompts)]
-        self._write({**self.folders(), offer.folder: " ".join(record)})
+        write_record(self.path, {**self.folders(), offer.folder: " ".join(record)})
         self._keep([*files, *map(ProjectFile, offer.prompts.values())])
         return find_project(Path(offer.folder), self) or Project(offer.folder, True)
 
@@ -217,16 +211,9 @@ class TrustStore:
         folders = self.folders()
         was_there = folders.pop(str(_real(folder)), None) is not None
         if was_there:
-            self._write(folders)
+            write_record(self.path, folders)
             self._keep(())
         return was_there
-
-    def _write(self, folders: dict[str, str]) -> None:
-        try:
-            text = msgspec.json.format(msgspec.json.encode(folders), indent=2).decode()
-            write_whole(self.path, text + "\n")
-        except OSError as error:
-            raise SettingsError(f"{self.path} cannot be written: {error.strerror or error}") from error
 
 
 def find_project(folder: Path, store: TrustStore) -> Project | None:

@@ -25,9 +25,8 @@ from swink_agent.app.settings.settings import (
     settings_file,
     unset_value,
 )
-from swink_agent.app.trust.folder_rules import FolderRules, project_root
+from swink_agent.app.trust.folder_rules import FolderRules, WorkedFolders, project_root
 from swink_agent.app.trust.trust import Project, TrustStore, find_project
-from swink_agent.app.trust.worked_folders import WorkedFolders
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.secrets.redaction import Redactor
 

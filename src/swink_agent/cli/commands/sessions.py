@@ -245,7 +245,7 @@ def export(session_id: str, format_name: Format | None, file: str | None) -> Non
 def import_trajectory(file: str) -> None:
     """Make a session of an ATIF trajectory, by this or another agent. Its id is printed."""
     from swink_agent.app.runs.input_files import read_input
-    from swink_agent.app.runs.trajectories import import_atif
+    from swink_agent.app.runs.sessions import import_atif
 
     data = read_input(file, "", _LARGEST_TRAJECTORY)
     settings = load_settings()

@@ -10,7 +10,6 @@ import inspect
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
 
 from ..values import hints
 
@@ -33,9 +32,7 @@ class Subscription:
     def __enter__(self) -> Subscription:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.unsubscribe()
 
 

@@ -1,6 +1,6 @@
 """The built-in evaluators that need no model.
 
-Each turns one expectation of a case into a score with a reason. `matching` compares calls, `patterns` searches regular
+Each turns one expectation of a case into a score with a reason. `matching` compares calls and searches regular
 expressions, `judge` has the evaluator that asks a model.
 """
 
@@ -21,8 +21,7 @@ from swink_agent.core.schemas.validation import compile_schema, describe_problem
 from ..cases.cases import EvalCase, ExpectedFile, ResponseCriteria, SimilarityMeasure
 from ..runs.guard import BudgetGuard
 from ..types import Invocation, Score
-from .matching import MadeCall, canonical, matched, trajectory_value
-from .patterns import PatternTimeout, found_within, is_quick
+from .matching import MadeCall, PatternTimeout, canonical, found_within, is_quick, matched, trajectory_value
 
 _LARGEST_FILE = 16 * 1024 * 1024
 _LONGEST_SHOWN = 200

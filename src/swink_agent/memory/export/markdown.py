@@ -23,10 +23,10 @@ from swink_agent.core.types import (
     UrlSource,
 )
 from swink_agent.memory.sessions.info import SessionInfo
+from swink_agent.rendering.blocks import size_of
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.checklist import LONGEST_ITEM, TodoItem, todo_of
 from swink_agent.rendering.highlight import looks_like_diff
-from swink_agent.rendering.images import size_of
 from swink_agent.rendering.tame import code_span, escaped, fenced, tamed
 from swink_agent.rendering.turns import (
     Entry,

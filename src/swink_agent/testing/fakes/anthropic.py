@@ -37,8 +37,7 @@ from .kit.checks import (
     subschemas,
     typed,
 )
-from .kit.replies import Block, FakeReply, blocks, new_id, pieces
-from .kit.wire import sse
+from .kit.replies import Block, FakeReply, blocks, new_id, pieces, sse
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")

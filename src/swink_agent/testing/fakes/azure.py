@@ -10,8 +10,7 @@ from swink_agent.testing.servers import ReceivedRequest
 from .kit.api import FakeApi, needs_bearer
 from .kit.chat import ChatChunks
 from .kit.checks import Shape
-from .kit.replies import FakeReply
-from .kit.wire import sse
+from .kit.replies import FakeReply, sse
 from .openai import OpenAiRules, error
 
 

@@ -37,8 +37,7 @@ from .kit.checks import (
     string,
     typed,
 )
-from .kit.replies import Block, FakeReply, blocks, new_id, pieces
-from .kit.wire import aws_event
+from .kit.replies import Block, FakeReply, aws_event, blocks, new_id, pieces
 
 # The service itself allows dots and colons as well, but the models do not.
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -15,8 +15,7 @@ from swink_agent.testing.servers import ReceivedRequest
 
 from .kit.api import FakeApi
 from .kit.checks import Shape, check_json_schema, check_names, items, mapping, objects, string, subschemas, typed
-from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
-from .kit.wire import sse
+from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign, sse
 
 _ISSUER = "gemini"
 _STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")

@@ -13,8 +13,7 @@ from typing import Any
 from .kit.api import FakeApi, needs_bearer
 from .kit.chat import ChatChunks, ChatRules
 from .kit.checks import TOOL_NAME, Shape, check_names, mapping, objects, string
-from .kit.replies import Block, FakeReply, new_id, pieces
-from .kit.wire import sse
+from .kit.replies import Block, FakeReply, new_id, pieces, sse
 
 _FIELDS = (
     "model messages stream stream_options tools tool_choice parallel_tool_calls temperature top_p max_tokens"

@@ -17,8 +17,7 @@ from swink_agent.testing.servers import ReceivedRequest
 
 from .kit.api import FakeApi
 from .kit.checks import Shape, items, mapping, objects, string, typed
-from .kit.replies import Block, FakeReply, blocks, new_id, pieces
-from .kit.wire import json_line
+from .kit.replies import Block, FakeReply, blocks, json_line, new_id, pieces
 
 _BODY = Shape(
     typed(

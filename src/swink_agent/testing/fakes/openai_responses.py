@@ -26,8 +26,7 @@ from .kit.checks import (
     string,
     typed,
 )
-from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
-from .kit.wire import sse
+from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign, sse
 from .openai import error
 
 _ISSUER = "openai"

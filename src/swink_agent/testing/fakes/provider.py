@@ -18,8 +18,7 @@ from swink_agent.testing.servers import LoopbackServer, ReceivedRequest, answer
 from . import anthropic, azure, bedrock, gemini, mistral, ollama, openai, openai_responses, xai
 from .kit.api import FakeApi
 from .kit.checks import mapping, string
-from .kit.replies import FakeFailure, FakeReply
-from .kit.wire import json_bytes
+from .kit.replies import FakeFailure, FakeReply, json_bytes
 
 _APIS = MappingProxyType(
     {

@@ -24,8 +24,7 @@ from swink_agent.core.types import Base64Source, Image, Text
 from swink_agent.core.values.several import several_texts
 
 from .._bounded import cut_bytes, show_size
-from .converting import CONVERTER, as_markdown, plain_text
-from .decoding import decoded
+from .converting import CONVERTER, as_markdown, decoded, plain_text
 from .fetching import MOST_BYTES, Answer, ResolveFn, fetch, private_address
 
 _AT_A_TIME = 32 * 1024

@@ -11,7 +11,6 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from types import TracebackType
 
 from .beneath import FOLDER, LeavesRoot, Opened, Root
 
@@ -65,7 +64,7 @@ class Place:
     def __enter__(self) -> Place:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -15,7 +15,6 @@ import unicodedata
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import TypeAlias
 
 from swink_agent.core.errors import ToolError
@@ -66,7 +65,7 @@ class OpenFile:
     def __enter__(self) -> OpenFile:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

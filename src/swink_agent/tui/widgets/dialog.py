@@ -83,8 +83,8 @@ class DialogText(Widget, can_focus=False):
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "DialogText { height: auto; width: 1fr; }"
 
-    def __init__(self, text: str, *, classes: str = "") -> None:
-        super().__init__(classes=classes)
+    def __init__(self, text: str) -> None:
+        super().__init__()
         self._lines: Sequence[str] = safe_text(text).replace("\t", "    ").split("\n")
 
     def show(self, text: str) -> None:

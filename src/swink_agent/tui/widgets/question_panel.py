@@ -125,15 +125,6 @@ class QuestionPanel(Widget, can_focus=True):
             self.panel = panel
             self.answer = answer
 
-        @property
-        def kept(self) -> str:
-            """The rule that the user wants to keep for this project, or ""."""
-            return self.panel.kept
-
-        @property
-        def control(self) -> QuestionPanel:
-            return self.panel
-
     def __init__(
         self,
         question: ApprovalQuestion,

@@ -52,35 +52,14 @@ class TranscriptView(Widget, can_focus=False):
     class Scrolled(Message):
         """The view stopped or resumed following the end, or there are more new lines below."""
 
-        def __init__(self, view: TranscriptView) -> None:
-            super().__init__()
-            self.view = view
-
-        @property
-        def control(self) -> TranscriptView:
-            return self.view
-
     class Selected(Message):
         """The user selected text with the mouse, to be copied."""
 
-        def __init__(self, view: TranscriptView, text: str) -> None:
+        def __init__(self, text: str) -> None:
             super().__init__()
-            self.view = view
             self.text = text
 
-        @property
-        def control(self) -> TranscriptView:
-            return self.view
-
-    def __init__(
-        self,
-        transcript: Transcript,
-        theme: Theme,
-        *,
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002 - Textual's parameter name
-        classes: str | None = None,
-    ) -> None:
+    def __init__(self, transcript: Transcript, theme: Theme) -> None:
         self._transcript = transcript
         self._rows = Rows(transcript)
         self._window = Viewport(self._rows)
@@ -96,7 +75,7 @@ class TranscriptView(Widget, can_focus=False):
         self._search = Search(self._rows)
         self._call_timers = CallTimers(transcript, self._later, lambda block: block is self._page.selected)
         self._page = Page(self._rows, self._window, self._search, self._selection, StripMaker(theme, 80))
-        super().__init__(name=name, id=id, classes=classes)
+        super().__init__()
         self._frame_timer: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
         self._timer_context: contextvars.Context | None = None
@@ -219,7 +198,7 @@ class TranscriptView(Widget, can_focus=False):
         self._has_moved = False
         if (state := (self._window.is_following, self._window.new_below)) != self._reported:
             self._reported = state
-            self.post_message(self.Scrolled(self))
+            self.post_message(self.Scrolled())
 
     def _draw_moved(self, redrawn: list[tuple[int, int, int]]) -> None:
         top, *thumb = (self._window.top_row, *self._window.thumb())
@@ -492,7 +471,7 @@ class TranscriptView(Widget, can_focus=False):
         self.release_mouse()
         if self._selection.end():
             if text := self.selected_text():
-                self.post_message(self.Selected(self, text))
+                self.post_message(self.Selected(text))
         else:
             self._click(self._place_at(event.y))
         self.refresh()
@@ -504,7 +483,7 @@ class TranscriptView(Widget, can_focus=False):
         event.stop()
         self._selection.take(self._place_at(event.y), event.x, is_line=event.chain > 2)
         if text := self.selected_text():
-            self.post_message(self.Selected(self, text))
+            self.post_message(self.Selected(text))
         self.refresh()
 
     def _click(self, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""`#approve`, `/work`, `#answer`, `/plan`, `/editor`, `/queue`, `/quit`. `Conversation` holds the modes themselves."""
+"""`#approve`, `/work`, `#answer`, `/plan`, `/editor`, `/queue`, `/quit`. `approving` has the modes."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ async def approve(conversation: Conversation, rest: str) -> None:
         chosen = None if conversation.opened is None else conversation.opened.made.approval_mode
         is_as_chosen = chosen is not None and conversation.approve == chosen.mode and bool(chosen.why)
         because = f"\n{chosen.why}" if is_as_chosen and chosen is not None else ""
-        conversation.notice(f"{conversation.approve_meaning}{because}")
+        conversation.notice(f"{conversation.modes.meaning}{because}")
         return
     mode = _MODES.get(wanted)
     if mode is None:
         raise UsageProblem(f"#approve takes auto, smart, on or off, not {rest[:40]!r}")
-    conversation.set_approve(mode)
-    conversation.notice(conversation.approve_meaning, "warning" if mode == "all" else "info")
+    conversation.modes.set_approve(mode)
+    conversation.notice(conversation.modes.meaning, "warning" if mode == "all" else "info")
 
 
 async def work(conversation: Conversation, rest: str) -> None:
     """`/work yes|no`: whether calls in this folder run unasked from now on; without an answer, shows what was said."""
     wanted = rest.lower()
     if wanted in ("yes", "no"):
-        await conversation.answer_work(wanted == "yes")
+        await conversation.modes.answer_work(wanted == "yes")
     elif wanted:
         raise UsageProblem(f"/work takes yes or no, not {rest[:40]!r}")
     else:
-        conversation.notice(await conversation.said_of_work())
+        conversation.notice(await conversation.modes.said_of_work())
 
 
 async def answer(conversation: Conversation, rest: str) -> None:
@@ -58,7 +58,7 @@ async def answer(conversation: Conversation, rest: str) -> None:
 
 async def plan(conversation: Conversation, rest: str) -> None:
     """`/plan`: switches plan mode, as Shift+Tab does."""
-    conversation.change_mode()
+    conversation.modes.change_plan()
 
 
 async def editor(conversation: Conversation, rest: str) -> None:

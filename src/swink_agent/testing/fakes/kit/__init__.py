@@ -7,9 +7,8 @@ api = FakeApi(
 async with FakeProvider(api, ["hello"]) as fake:
     ...
 
-    api.py      FakeApi: the description of an API             wire.py   writes frames as providers do
-    checks.py   checks for validators                          chat.py   chat completions, a base for subclasses
-    replies.py  a scripted reply and its blocks
+    api.py      FakeApi: the description of an API             checks.py   checks for validators
+    replies.py  a scripted reply, its blocks and its frames    chat.py     chat completions, a base for subclasses
 """
 
 from .api import FakeApi, needs_bearer
@@ -28,8 +27,7 @@ from .checks import (
     string,
     subschemas,
 )
-from .replies import Block, blocks, is_signed, new_id, pieces, sign
-from .wire import aws_event, json_bytes, json_line, sse
+from .replies import Block, aws_event, blocks, is_signed, json_bytes, json_line, new_id, pieces, sign, sse
 
 __all__ = [
     "TOOL_NAME",

@@ -28,8 +28,7 @@ from .checks import (
     string,
     typed,
 )
-from .replies import Block, FakeReply, blocks, new_id, pieces
-from .wire import sse
+from .replies import Block, FakeReply, blocks, new_id, pieces, sse
 
 _UNKNOWN = "unrecognized request argument supplied: {path}"
 _CALL = Shape({"id": str, "type": str, "function": dict, "index": int}, required=("id", "function"), unknown=_UNKNOWN)
