@@ -370,6 +370,7 @@ async def test_what_was_read_before_a_resume_has_to_be_read_again_before_it_is_r
 
 
 async def test_commands_and_tools_see_neither_sessions_nor_the_key(swink: Any) -> None:
+    swink.confine()
     own = swink.folder / "sessions-of-mine"
     key = swink.home / ".local/share/swink-agent/masking.key"
     look = [
