@@ -349,6 +349,7 @@ async def test_settings_that_cannot_be_read_and_a_prompt_that_never_comes_have_t
     assert (done.code, done.stdout) == (2, "") or json.loads(done.stdout)["exit_code"] == 2
 
 
+@pytest.mark.sweep
 async def test_the_time_counts_from_the_start_and_waiting_for_stdin_too(swink: Any) -> None:
     async with FakeProvider("anthropic", []) as provider:
         swink.use(provider)
@@ -732,6 +733,7 @@ async def test_one_signal_stops_it_cleanly(swink: Any, number: signal.Signals) -
     )
 
 
+@pytest.mark.sweep
 async def test_two_signals_stop_it_at_once_even_when_nobody_reads(swink: Any) -> None:
     long_answer = FakeReply(text="word " * 100_000)
     async with FakeProvider("anthropic", [long_answer]) as provider:

@@ -164,6 +164,7 @@ async def test_a_network_that_is_dead_costs_nothing_but_time(swink: Any) -> None
     assert (done.code, done.stdout) == (0, "Here I am.\n")
 
 
+@pytest.mark.sweep
 async def test_an_interrupted_run_goes_on_and_quiet_says_nothing(swink: Any) -> None:
     async with FakeProvider("anthropic", [HANGING, "Whole."]) as provider:
         swink.use(provider)

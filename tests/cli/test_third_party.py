@@ -140,6 +140,7 @@ async def test_a_tool_that_is_named_and_cannot_be_had_stops_the_run_before_it_be
     assert provider.requests == []
 
 
+@pytest.mark.sweep
 async def test_of_two_packages_with_one_name_none_is_chosen(acme: Any) -> None:
     declare(acme.site, "other", {"swink_agent.tools": {"acme_weather": "acme_swink.weather:acme_weather"}})
     done = await acme("-p", "x", *ALONE, environ={"SWINK_EXTRA_TOOLS": "acme_weather"})
