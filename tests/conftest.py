@@ -186,6 +186,19 @@ LONG_TABLES = {
     "test_a_line_of_a_million_messages_holds_nobody_up",
     "test_answers_of_wrong_shapes_end_their_own_call_at_once",
     "test_every_example_runs_and_has_something_to_say",
+    "test_the_code_in_the_documents_runs",
+    "test_wrong_usage_is_one_line_and_makes_no_store",
+    "test_a_fork_of_the_program_that_ends_takes_nothing_along",
+    "test_later_commands_reach_its_server_and_nothing_else_does",
+    "test_nothing_is_left_of_it_when_the_program_is_killed",
+    "test_foreground_and_background_commands_start_at_once_in_several_threads",
+    "test_updates_hold_what_is_new_and_come_no_faster_than_twenty_a_second",
+    "test_a_status_is_reported_as_it_is",
+    "test_a_stopped_search_leaves_no_process",
+    "test_in_a_forked_child_a_session_is_the_parents",
+    "test_signals_among_its_own_processes_work",
+    "test_escape_stops_a_run_before_all_that_waits_unless_it_closes_something",
+    "test_end_follows_the_conversation_again_also_from_the_end_of_what_is_written",
 }
 """Tests whose rows each start processes, or take long: one row in `ONE_OF` runs, and the others in the sweep."""
 

@@ -71,11 +71,16 @@ class Swink:
             "HOME": str(home),
             "SWINK_CONFIG_DIR": str(home / "config"),
             "SWINK_MODELS_DIR": str(home / "models"),
+            "SWINK_SANDBOX": "off",  # trying one takes as long as all else in a short run
         }
         self.warm = warm
 
     def use(self, provider: FakeProvider) -> None:
         self.environ |= {"ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": provider.key}
+
+    def confine(self) -> None:
+        """Has it try a sandbox, as it does by default."""
+        del self.environ["SWINK_SANDBOX"]
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-W", "error", "-m", "swink_agent", *arguments]

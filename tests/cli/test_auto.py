@@ -24,6 +24,13 @@ def confined() -> None:
         pytest.skip("no sandbox works on this machine")
 
 
+@pytest.fixture
+def swink(swink: Swink) -> Swink:
+    """With a sandbox, which other tests of the program do without."""
+    swink.confine()
+    return swink
+
+
 async def fix(swink: Swink, *arguments: str, **environ: str) -> Done:
     for name in ("a.py", "b.py"):
         (swink.folder / name).unlink(missing_ok=True)

@@ -32,6 +32,7 @@ def command() -> tuple[str, str]:
 
 
 async def test_they_end_with_the_run_and_stand_in_the_stream(swink: Any) -> None:
+    swink.confine()
     marker, line = command()
     served = FakeReply(calls=[("bash", {"command": line, "background": True})])
     async with FakeProvider(
@@ -50,6 +51,7 @@ async def test_they_end_with_the_run_and_stand_in_the_stream(swink: Any) -> None
 
 
 async def test_a_person_is_told_of_an_end(swink: Any) -> None:
+    swink.confine()
     served = FakeReply(calls=[("bash", {"command": "exit 3", "background": True})])
     waited = FakeReply(calls=[("bash_stop", {"id": "b1"})])
     async with FakeProvider("anthropic", [served, waited, "Done."]) as provider:
@@ -61,6 +63,7 @@ async def test_a_person_is_told_of_an_end(swink: Any) -> None:
 
 @pytest.mark.sweep
 async def test_nothing_is_left_after_a_kill_or_a_signal(swink: Any) -> None:
+    swink.confine()
     for number in (signal.SIGKILL, signal.SIGTERM):
         marker, line = command()
         served = FakeReply(calls=[("bash", {"command": line, "background": True})])

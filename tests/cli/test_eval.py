@@ -120,6 +120,7 @@ async def test_quiet_says_nothing_but_the_report(swink: Any, project: Path) -> N
     assert json.loads(done.stdout)["summary"]["passed"] == 2
 
 
+@pytest.mark.sweep
 async def test_repeats_are_made_and_told(swink: Any, project: Path) -> None:
     done = await swink(*RUN, "--script", "good.yaml", "--repeat", "3", "--format", "json")
     results = json.loads(done.stdout)["results"]
@@ -270,6 +271,7 @@ async def test_a_budget_ends_a_case_in_flight(swink: Any, project: Path) -> None
 # -- interrupted ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_ctrl_c_keeps_what_was_done_and_resume_goes_on(swink: Any, project: Path) -> None:
     process = await swink.start(*RUN, "--agent", "agents:make", "--parallel", "1")
     while not (await process.stderr.readline()).startswith(b"[1/2]"):
@@ -510,6 +512,7 @@ async def test_a_key_in_what_a_projects_own_agents_do_is_not_kept(swink: Any, pr
 # -- several at once, and again ------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_agents_and_models_run_side_by_side(swink: Any, project: Path) -> None:
     quick = SET[: SET.index("  - id: note")].replace(
         "    expected_trajectory:", "    tags: [quick]\n    expected_trajectory:"
@@ -573,6 +576,7 @@ async def test_tags_choose_cases_and_a_verdict_decides(swink: Any, project: Path
     )
 
 
+@pytest.mark.sweep
 async def test_a_scripted_judge_judges_a_real_agent(swink: Any, project: Path) -> None:
     (project / "set.yaml").write_text(SET.replace("    budget:", "    judge: {rubric: Is it polite?}\n    budget:"))
     (project / "judge.yaml").write_text("judge: {score: 0.25, reasoning: Curt., winner: first}\n")
@@ -595,6 +599,7 @@ async def test_a_scripted_judge_judges_a_real_agent(swink: Any, project: Path) -
     assert (done.code, "has no judge" in done.stderr) == (2, True)
 
 
+@pytest.mark.sweep
 async def test_the_gate_may_ask_for_the_lower_bound(swink: Any, project: Path) -> None:
     run = await kept(swink, "good.yaml")
     done = await swink("eval", "gate", run, "--store", "results", "--min-pass-rate-low", "0.9")

@@ -214,6 +214,7 @@ async def test_ctrl_c_stops_the_run_and_twice_leaves(swink: Swink, terminal: Ter
         assert await terminal.finish() == 0
 
 
+@pytest.mark.sweep
 async def test_a_key_is_stored_without_being_shown(swink: Swink, terminal: Terminal) -> None:
     secret = "sk-ant-api03-" + "x7" * 20
     async with FakeProvider("anthropic", ["Hello."]) as provider:

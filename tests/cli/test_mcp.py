@@ -108,6 +108,7 @@ async def _session(process: asyncio.subprocess.Process, *requests: tuple[str, di
 
 @pytest.mark.sweep  # loads the package in a process that shares nothing
 async def test_serve_offers_the_tools_and_the_agent(swink: Any) -> None:
+    swink.confine()
     (swink.folder / "a.txt").write_text("hello\n")
     told = swink.home / "told"
     _settings(

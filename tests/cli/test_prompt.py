@@ -349,6 +349,7 @@ async def test_settings_that_cannot_be_read_and_a_prompt_that_never_comes_have_t
     assert (done.code, done.stdout) == (2, "") or json.loads(done.stdout)["exit_code"] == 2
 
 
+@pytest.mark.sweep
 async def test_the_time_counts_from_the_start_and_waiting_for_stdin_too(swink: Any) -> None:
     async with FakeProvider("anthropic", []) as provider:
         swink.use(provider)
@@ -381,6 +382,7 @@ async def test_an_interrupt_while_stdin_is_waited_for_ends_it(swink: Any) -> Non
 
 
 async def test_rules_of_flags_and_settings_let_calls_run_where_nobody_can_be_asked(swink: Any) -> None:
+    swink.confine()
     (swink.home / "config").mkdir()
     (swink.home / "config" / "config.toml").write_text('allow = ["bash: touch *"]\ndeny = ["bash: touch b"]\n')
     calls = [
@@ -428,6 +430,7 @@ async def test_a_task_is_in_the_stream_and_in_the_totals_of_the_session(swink: A
 
 
 async def test_folders_can_be_added_for_files_and_commands(swink: Any, tmp_path: Path) -> None:
+    swink.confine()
     other = tmp_path / "other"
     other.mkdir()
     (other / "a.txt").write_text("in the other folder\n")
@@ -459,6 +462,7 @@ def linked_worktree(main: Path, linked: Path) -> None:
 async def test_a_linked_worktree_can_be_committed_to_and_nothing_that_git_runs_is_written(
     swink: Any, tmp_path: Path
 ) -> None:
+    swink.confine()
     main = tmp_path / "main"
     linked_worktree(main, swink.folder)
     commit = (
@@ -729,6 +733,7 @@ async def test_one_signal_stops_it_cleanly(swink: Any, number: signal.Signals) -
     )
 
 
+@pytest.mark.sweep
 async def test_two_signals_stop_it_at_once_even_when_nobody_reads(swink: Any) -> None:
     long_answer = FakeReply(text="word " * 100_000)
     async with FakeProvider("anthropic", [long_answer]) as provider:
@@ -812,6 +817,7 @@ async def test_an_interrupt_that_the_caller_ignores_stays_ignored(swink: Any) ->
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_an_interrupt_takes_running_commands_with_it(swink: Any, times: int) -> None:
+    swink.confine()
     command = "exec 9> lock; flock 9; touch started; sleep 600"
     async with FakeProvider("anthropic", [FakeReply(calls=[("bash", {"command": command})])]) as provider:
         swink.use(provider)

@@ -164,6 +164,7 @@ async def test_a_network_that_is_dead_costs_nothing_but_time(swink: Any) -> None
     assert (done.code, done.stdout) == (0, "Here I am.\n")
 
 
+@pytest.mark.sweep
 async def test_an_interrupted_run_goes_on_and_quiet_says_nothing(swink: Any) -> None:
     async with FakeProvider("anthropic", [HANGING, "Whole."]) as provider:
         swink.use(provider)
@@ -370,6 +371,7 @@ async def test_what_was_read_before_a_resume_has_to_be_read_again_before_it_is_r
 
 
 async def test_commands_and_tools_see_neither_sessions_nor_the_key(swink: Any) -> None:
+    swink.confine()
     own = swink.folder / "sessions-of-mine"
     key = swink.home / ".local/share/swink-agent/masking.key"
     look = [

@@ -140,6 +140,7 @@ async def test_a_tool_that_is_named_and_cannot_be_had_stops_the_run_before_it_be
     assert provider.requests == []
 
 
+@pytest.mark.sweep
 async def test_of_two_packages_with_one_name_none_is_chosen(acme: Any) -> None:
     declare(acme.site, "other", {"swink_agent.tools": {"acme_weather": "acme_swink.weather:acme_weather"}})
     done = await acme("-p", "x", *ALONE, environ={"SWINK_EXTRA_TOOLS": "acme_weather"})
@@ -208,6 +209,7 @@ async def test_doctor_tells_what_is_installed_and_what_is_on(acme: Any) -> None:
     ]
 
 
+@pytest.mark.sweep
 async def test_a_package_that_lies_in_the_working_folder_is_not_loaded_and_every_command_says_why(acme: Any) -> None:
     # As `pip install -e .` leaves it: the package in its own folder, which is on the path, and a note of where it lies.
     (acme.folder / "src").mkdir()

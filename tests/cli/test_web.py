@@ -20,6 +20,7 @@ TOKEN = "a-token-of-a-test-0123456789"
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.sweep)])
 async def test_it_prints_one_line_serves_and_stops_its_run_when_told(swink: Any, number: signal.Signals) -> None:
+    swink.confine()
     async with FakeProvider("anthropic", [FakeReply(calls=[("bash", {"command": "echo hi"})])]) as fake:
         swink.use(fake)
         flags = ("--no-open", "--port", "0", "--approve", "ask", "-m", "anthropic")

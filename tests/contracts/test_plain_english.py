@@ -69,6 +69,7 @@ def pages() -> list[Path]:
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+@pytest.mark.sweep
 def test_what_people_read_in_the_source_is_plain_english() -> None:
     wrong = [
         f"{path.relative_to(SOURCE).as_posix()}:{number}: {finding}"

@@ -99,6 +99,7 @@ def test_a_value_that_was_given_by_a_call_is_held_to_the_schema() -> None:
     assert not score_of(StructuredEvaluator(), given, namesake).passed
 
 
+@pytest.mark.sweep
 def test_a_pattern_without_end_fails_in_limited_time() -> None:
     start = time.monotonic()
     given = case(expected_response={"regex": r"^(a+)+$"})

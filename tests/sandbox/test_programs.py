@@ -271,6 +271,7 @@ def test_nothing_is_imported_from_the_working_folder(folder: Path, environment: 
 
 
 @pytest.mark.parametrize("form", [["-m", "swink_agent"], ["-Bmswink_agent"], ["-W", "error", "-m", "swink_agent"]])
+@pytest.mark.sweep
 def test_nothing_is_imported_from_there_after_our_first_line_in_any_set_up(
     folder: Path, environment: Path, form: list[str]
 ) -> None:

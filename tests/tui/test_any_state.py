@@ -143,6 +143,7 @@ async def test_a_click_neither_answers_a_question_nor_takes_its_keys_away(talk: 
         await asyncio.wait_for(answer, 30)
 
 
+@pytest.mark.sweep
 async def test_two_questions_stand_one_after_the_other_each_with_its_own_grace(talk: Talk) -> None:
     async with screen(talk) as (app, pilot):
         for _ in range(20):

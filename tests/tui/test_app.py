@@ -327,6 +327,7 @@ async def test_the_first_prompt_is_never_a_command(made: Made, tmp_path: Path) -
     await in_app(app, work)
 
 
+@pytest.mark.sweep
 async def test_several_questions_are_counted_and_the_state_says_who_is_waited_for(made: Made) -> None:
     app = made([call("bash", command="make one"), call("bash", command="make two")], text("As you wish."))
 

@@ -165,6 +165,7 @@ async def program(tmp_path: Path) -> AsyncIterator[Program]:
             os.close(fd)
 
 
+@pytest.mark.sweep
 async def test_every_way_to_a_new_line_is_one_and_enter_sends(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         await running.type(b"one\x1b\rtwo\x1b[13;2uthree\x1b[27;2;13~four\x1b[13;3ufive\nsix\r")

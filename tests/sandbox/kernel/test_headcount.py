@@ -110,6 +110,7 @@ os.kill(command, 9)
     assert told.stdout == "[True, False]\n"
 
 
+@pytest.mark.sweep
 def test_a_process_with_more_children_than_fit_in_a_page_is_counted_whole() -> None:
     script = """
 import os

@@ -113,6 +113,7 @@ async def test_folders_above_something_hidden_can_be_listed(open_sandbox: OpenFn
     assert listed.split("\n") == [*names, *names, *inner, *names, "True", ""]
 
 
+@pytest.mark.sweep
 async def test_what_appears_next_to_something_hidden_can_be_read_by_the_next_command(
     open_sandbox: OpenFn, home: Path
 ) -> None:

@@ -496,6 +496,7 @@ async def test_without_its_helper_a_command_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.bubblewrap
+@pytest.mark.sweep
 def test_where_hosts_cannot_be_reached_by_name_the_back_end_is_not_used(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
