@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from time import monotonic
@@ -69,13 +69,6 @@ _SKIPPED = ToolOutcome.SKIPPED
 _MESSAGE = attrgetter("message")
 
 log = logging.getLogger("swink_agent")
-
-
-def dispatch(
-    run: Run, message: AssistantMessage, calls: Sequence[ToolCall]
-) -> Coroutine[Any, Any, tuple[tuple[ToolResultMessage, ...], bool]]:
-    """Runs a message's calls; returns their results and whether steering interrupted them."""
-    return Batch(run, message, calls).results()
 
 
 class Batch:
@@ -180,16 +173,13 @@ class Batch:
                         await self._take_news()
         except Interrupted:
             pass
-        if not self.is_complete:
+        results = tuple(map(_MESSAGE, self.calls))
+        if self._running or not all(results):
             await self.leave()
+            results = tuple(map(_MESSAGE, self.calls))
         if run.delegations is not None:
             run.delegations.settle([call.spent for call in self.calls])
-        return tuple(map(_MESSAGE, self.calls)), self.was_steered
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every call has its result."""
-        return not self._running and all(map(_MESSAGE, self.calls))
+        return results, self.was_steered
 
     @property
     def unresolved(self) -> list[CallState]:

@@ -2,8 +2,8 @@
 
 Owns what an application calls. `agent_state` has what an agent keeps from run to run, `running` the one way behind all
 runs, and `loop` what happens in a run. The other files of this package are parts of the agent: `value_runs` (running
-for a value), `claim` (one run at a time), `given` and `arguments` (what an application gives), `queues`, `history`,
-`recording`, `subscriptions`, `delegate` and `sync` (running from code that is not async).
+for a value), `claim` (one run at a time), `given` and `arguments` (what an application gives; `options` has its types),
+`queues`, `history`, `recording`, `subscriptions`, `delegate` and `sync` (running from code that is not async).
 """
 
 from __future__ import annotations
