@@ -154,21 +154,27 @@ async def turn_cost(url: str, folder: Path, repeats: int) -> tuple[float, float]
     return least(ours), least(plain)
 
 
-async def rate(url: str, workers: int, runs: int) -> float:
-    """Runs of five turns per second."""
+async def rate(url: str, workers: int, runs: int) -> tuple[float, float]:
+    """Runs of five turns per second, and milliseconds of CPU that the workers take for one."""
     async with make_durable(url) as durable:
         fleet = await asyncio.to_thread(Workers, url, workers)
         try:
-            start = time.monotonic()
+            start, before = time.monotonic(), cpu_of(fleet)
             for number in range(0, runs, 50):
                 await asyncio.gather(*[durable.submit("five", "go") for _ in range(min(50, runs - number))])
             while (await durable.stats()).done < runs:  # noqa: ASYNC110 - the store must be polled
                 await asyncio.sleep(0.05)
-            took = time.monotonic() - start
+            took, used = time.monotonic() - start, cpu_of(fleet) - before
         finally:
             await asyncio.to_thread(fleet.close)
         await durable.prune(0)
-    return runs / took
+    return runs / took, used / runs * 1000
+
+
+def cpu_of(fleet: Workers) -> float:
+    """Seconds of CPU that the workers have taken."""
+    fields = [Path(f"/proc/{one.pid}/stat").read_text().rpartition(")")[2].split() for one in fleet.processes]
+    return sum(int(field[11]) + int(field[12]) for field in fields) / os.sysconf("SC_CLK_TCK")
 
 
 async def takeover(url: str, repeats: int) -> list[float]:
@@ -332,8 +338,9 @@ async def measure(options: argparse.Namespace) -> list[list[str]]:
                 note("a turn with a tool call, CPU", name, f"{ours:.2f} ms, {ours / plain:.1f} times a session file's")
             if "rate" in options.only:
                 for workers in (1, 2, 4):
-                    per_second = await rate(url, workers, 100 if options.quick else 400)
-                    note(f"runs of {TURNS} turns, {workers} workers", name, f"{per_second:.0f} a second")
+                    per_second, cpu = await rate(url, workers, 100 if options.quick else 400)
+                    said = f"{per_second:.0f} a second, {cpu:.0f} ms of CPU each"
+                    note(f"runs of {TURNS} turns, {workers} workers", name, said)
             if "takeover" in options.only:
                 times = sorted(await takeover(url, repeats))
                 note("takeover of a killed worker's run", name, f"{times[0]:.2f} to {times[-1]:.2f} s")

@@ -22,6 +22,7 @@ from swink_agent.durable.registry import AgentEntry
 from swink_agent.durable.store import writing
 from swink_agent.durable.store.store import Store
 from swink_agent.durable.store.writing import Append, RunLost
+from swink_agent.durable.urls import store_address
 from swink_agent.memory import NoteAdded, encode_line
 from swink_agent.testing import Request, call, scripted, text
 
@@ -225,6 +226,34 @@ async def test_a_clock_that_was_set_back_keeps_no_run_waiting(sqlite_url: str) -
             assert (await run.result(timeout=20)).text == "5"
 
 
+@pytest.mark.sweep
+@pytest.mark.parametrize("days", [-10, 10])
+async def test_clocks_that_jump_make_nobody_dead(kind: str, url: str, fleet: Fleet, days: int) -> None:
+    """What workers and runs have on record of the time is days away from what it is now."""
+    jump = days * 86_400_000
+    async with Durable(url) as durable:
+        store = durable.open_store()
+
+        def shift(connection: Any) -> None:
+            connection.execute(sa.text(f"UPDATE swink_workers SET seen = seen + {jump}"))
+            columns = ", ".join(f"{name} = {name} + {jump}" for name in ("created", "updated", "started"))
+            connection.execute(sa.text(f"UPDATE swink_runs SET {columns}"))
+
+        for _ in range(2):
+            fleet.start(lease=1, poll=0.1)
+        await until(lambda: fleet.log.count("serves") == 2)
+        run = await durable.submit("long", "run-1", id="run-1")
+        await until(lambda: fleet.marks("ran"))
+        for _ in range(5):  # longer than a lease
+            await asyncio.to_thread(store.write, shift)
+            await asyncio.sleep(0.4)
+        after = await durable.submit("steps", "run-2", id="run-2")
+        assert (await after.result(timeout=20)).error is None
+        assert len((await durable.stats()).workers) == 2
+        assert (await run.info()).attempts == 1, fleet.log
+        assert "dead" not in fleet.log
+
+
 # -- stores that cannot be written ---------------------------------------------------------------------------
 
 
@@ -363,6 +392,18 @@ async def test_a_server_that_restarts_loses_nothing(postgres_server: PostgresSer
                 check(await run.load(), fleet)
     finally:
         fleet.close()
+
+
+@pytest.mark.sweep
+def test_a_server_whose_machine_is_gone_is_noticed_within_seconds(postgres_server: PostgresServer) -> None:
+    store = Store(store_address(postgres_server.database(f"gone{os.getpid()}", template="template")))
+    try:
+        with store.database.reading() as connection:
+            given = connection.connection.driver_connection.info.get_parameters()  # type: ignore[union-attr]
+        assert int(given["tcp_user_timeout"]) <= 15_000
+        assert int(given["keepalives_idle"]) + 3 * int(given["keepalives_interval"]) <= 15
+    finally:
+        store.close()
 
 
 async def _numbers(run: Any) -> list[int]:

@@ -51,10 +51,10 @@ class SqliteConnection(sqlite3.Connection):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         if sqlite3.sqlite_version_info < (3, 42):
-            self.create_function("unixepoch", 1, _now)
+            self.create_function("unixepoch", 1, _seconds)
 
 
-def _now(modifier: str) -> float:
+def _seconds(modifier: object) -> float:
     return time.time()
 
 

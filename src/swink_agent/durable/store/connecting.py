@@ -42,6 +42,15 @@ _KEEPALIVE = "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepa
 _IMPATIENCE = "-c idle_in_transaction_session_timeout=10000"
 """So that a process that is stopped in the middle of a transaction does not keep others from its rows."""
 
+_OF_CLIENT = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""So that we notice soon when the machine of the server is gone: else a statement would wait for a quarter of an hour."""
+
 Lock = Callable[[], None]
 """Releases a lock."""
 
@@ -293,7 +302,7 @@ class PostgresDatabase(Database):
             max_overflow=0,
             pool_timeout=30,
             pool_recycle=1800,
-            connect_args={"connect_timeout": 5, "application_name": "swink", "options": _IMPATIENCE},
+            connect_args={**_OF_CLIENT, "application_name": "swink", "options": _IMPATIENCE},
         )
         self._lock: sa.Connection | None = None
 
@@ -317,7 +326,7 @@ class PostgresDatabase(Database):
             self._url,
             poolclass=sa.NullPool,
             isolation_level="AUTOCOMMIT",
-            connect_args={"connect_timeout": 5, "application_name": "swink lock", "options": _KEEPALIVE},
+            connect_args={**_OF_CLIENT, "application_name": "swink lock", "options": _KEEPALIVE},
         )
         return engine.connect()
 
