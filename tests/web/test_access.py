@@ -49,7 +49,8 @@ async def test_names_of_this_machine_are_taken_and_others_are_not(folder: Path) 
                      "other.example:8443", f"LOCALHOST:{port}"):  # fmt: skip
             assert (await head(client, "/api/v1/info", authorization=BEARER, host=host))[0] == 200, host
         for host in ("127.0.0.1", "localhost", "localhost:1", f"evil.example:{port}", "other.example", "a@localhost",
-                     f"localhost.:{port}", "[::1", f"127.0.0.1:{port}/x", f"127.0.0.1.evil.org:{port}"):  # fmt: skip
+                     f"localhost.:{port}", "[::1", f"127.0.0.1:{port}/x", f"127.0.0.1.evil.org:{port}",
+                     f"127.0.0.1:0{port}"):  # fmt: skip
             assert (await head(client, "/api/v1/info", authorization=BEARER, host=host))[0] == 421, host
         assert "421" in (await raw(client, "GET /api/v1/info HTTP/1.0\n\n")).splitlines()[0]
 
@@ -151,6 +152,9 @@ async def test_the_address_behind_the_token_is_led_to_as_it_is_written(folder: P
             lines = [line for line in answer.splitlines() if line.lower().startswith(("location:", "x-evil"))]
             assert len(lines) == 1, answer
             assert lines[0].endswith(path), answer
+        asked = f"GET /evals/compare?before=a%26b&token={TOKEN}&after=c HTTP/1.1\nHost: 127.0.0.1:{client.port}\n\n"
+        answer = await raw(client, asked)
+        assert any(line.endswith("/evals/compare?before=a%26b&after=c") for line in answer.splitlines()), answer
 
 
 async def test_every_answer_says_what_a_page_may_do(folder: Path) -> None:

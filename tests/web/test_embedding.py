@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -201,3 +202,24 @@ async def test_an_application_names_its_hosts(tmp_path: Path) -> None:
 def test_there_is_no_default_for_who_may_ask() -> None:
     with pytest.raises(TypeError, match="authorize"):
         app(lambda _: Agent(model="a:b", stream_fn=scripted()))  # pyright: ignore[reportCallIssue]
+
+
+async def test_a_reader_that_left_makes_room_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.web.streams._TICK", 60.0)
+    inner = app(
+        lambda _: Agent("anthropic:claude-sonnet-4-6", stream_fn=scripted()),
+        authorize=by_header,
+        store=store_at(tmp_path),
+        max_readers=1,
+    )
+    async with mounted(inner) as base, aiohttp.ClientSession() as http:
+        _, made = await ask(http, "POST", f"{base}/api/v1/sessions", json={})
+        events = f"{base}/api/v1/sessions/{made['id']}/events"
+        first = await http.get(events, headers={"x-user": "ada"})
+        assert (await ask(http, "GET", events))[0] == 503
+        first.close()
+        async with asyncio.timeout(10):
+            while (again := await http.get(events, headers={"x-user": "ada"})).status == 503:
+                again.release()
+        assert again.status == 200
+        again.close()

@@ -156,6 +156,8 @@ async def test_a_run_is_steered_followed_up_and_stopped(folder: Path) -> None:
         for kind in ("steer", "follow-up"):
             status, problem = await client.ask("POST", f"{where}/{kind}", {"text": "x"})
             assert (status, problem["code"]) == (409, "not_running")
+            status, problem = await client.ask("POST", f"{where}/{kind}", {"text": " "})
+            assert (status, problem["code"]) == (422, "invalid"), "what is wrong whatever the session does comes first"
         assert await client.ask("POST", f"{where}/abort") == (200, {"returned": []})
         position = await begin(client, session, "say hi")
         asked = await question_of(client, session, position)

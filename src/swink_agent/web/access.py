@@ -27,11 +27,11 @@ _POLICY = (
     "img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 _HEADERS = {
-    "content-security-policy": _POLICY,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
 }
 _HOW = "start with the address that `swink web` printed, or send `Authorization: Bearer TOKEN`"
 _MAY_SEND = "authorization, content-type, last-event-id"
@@ -128,8 +128,10 @@ class Access:
 
     def entered(self, request: web.Request) -> web.Response:
         """Answers the address with the token: the page beneath the key, and the cookie for it."""
-        page = request.rel_url.raw_path.removeprefix(self.prefix)  # as it was written: what is quoted stays quoted
-        response = web.Response(status=303, headers={"location": f"{self.prefix}{page or '/'}"})
+        asked = request.rel_url.without_query_params("token")
+        page = asked.raw_path.removeprefix(self.prefix)  # as it was written: what is quoted stays quoted
+        query = f"?{asked.raw_query_string}" if asked.raw_query_string else ""
+        response = web.Response(status=303, headers={"location": f"{self.prefix}{page or '/'}{query}"})
         response.set_cookie(
             self.cookie_name,
             self._cookie,
@@ -170,8 +172,8 @@ def add_safe_headers(response: web.StreamResponse) -> None:
     """Adds what every answer has, whoever asks."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
-    response.headers.setdefault("cache-control", "no-store")
-    response.headers["server"] = "swink"
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers["Server"] = "swink"
 
 
 def _split(host: str) -> tuple[str, int | None]:
@@ -182,6 +184,8 @@ def _split(host: str) -> tuple[str, int | None]:
     except ValueError:
         return "", None
     if parts.path or parts.query or parts.fragment or "@" in host or any(letter.isspace() for letter in host):
+        return "", None
+    if port is not None and not host.endswith(f":{port}"):  # a port is written in one way only
         return "", None
     name = host[: host.rindex(":")] if port is not None else host.removesuffix(":")
     return name, port

@@ -179,7 +179,7 @@ class Readers:
         self._ticking: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._open) + self._others
+        return sum([reader.is_there for reader in self._open]) + self._others  # some have left, and end with a tick
 
     @property
     def is_full(self) -> bool:
@@ -321,12 +321,17 @@ class _Reader:
     @property
     def _buffered(self) -> int:
         transport = self._request.transport
-        return 0 if transport is None or transport.is_closing() else transport.get_write_buffer_size()
+        return transport.get_write_buffer_size() if transport is not None and self.is_there else 0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its connection is open."""
+        transport = self._request.transport
+        return transport is not None and not transport.is_closing()
 
     def tick(self, now: float) -> None:
         """Looks whether the reader has left or does not read, and lets it know that we are there."""
-        transport = self._request.transport
-        if transport is None or transport.is_closing():
+        if not self.is_there:
             self.close()
             return
         gone = self._sent - self._buffered

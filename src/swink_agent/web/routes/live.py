@@ -61,11 +61,10 @@ class Several(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def prompt(asked: Asked) -> web.StreamResponse:
     site, given = asked.site, asked.body
     room = site.rooms.of(await site.find(asked.session))
+    _refuse_empty(given)
     async with room.opening:
         if room.is_busy:
             raise Problem(409, "running", "a run of this session is active: steer it, or queue a follow-up")
-        if not given.text.strip() and not given.attachments:
-            raise invalid("a prompt needs a text, or something attached")
         files = site.uploads.paths(room.id, given.attachments)
         talk = await room.opened(asked.by)
         position = room.log.position
@@ -86,14 +85,18 @@ async def follow_up(asked: Asked) -> web.StreamResponse:
 async def _add(asked: Asked, kind: QueuedKind) -> web.StreamResponse:
     site, given = asked.site, asked.body
     room = site.rooms.of(await site.find(asked.session))
+    _refuse_empty(given)
     talk = room.talk
     if talk is None or not talk.is_running:
         raise Problem(409, "not_running", "no run of this session is active: send a prompt")
-    if not given.text.strip() and not given.attachments:
-        raise invalid("a message needs a text, or something attached")
     position = room.log.position
     await talk.add(kind, given.text, site.uploads.paths(room.id, given.attachments))
     return answered(Accepted(position), 202)
+
+
+def _refuse_empty(given: Prompt) -> None:
+    if not given.text.strip() and not given.attachments:
+        raise invalid("a message needs a text, or something attached")
 
 
 async def abort(asked: Asked) -> web.StreamResponse:
