@@ -406,7 +406,7 @@ class McpServer:
         """The same with the status of the last answer over HTTP, if that says more."""
         if self._status == 401:
             return "HTTP 401: it wants a login, or another one: give it in headers"
-        return f"HTTP {self._status}: {why}" if self._status >= 400 else why
+        return f"HTTP {self._status}: {why}" if self._status >= 300 else why
 
     def _told(self, error: BaseException) -> str:
         said = getattr(error, "message", None) or str(error)
