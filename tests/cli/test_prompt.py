@@ -136,6 +136,7 @@ async def test_no_key_is_exit_3_with_what_to_do_also_in_json(swink: Any) -> None
     done = await swink("-p", "x", "--model", "xai:grok-4.3", "--output", "json")
     assert done.code == 3
     assert "set XAI_API_KEY" in done.stderr
+    assert "refused" not in done.stderr
     assert json.loads(done.stdout)["exit_code"] == 3
     assert json.loads(done.stdout)["error"] in done.stderr
     assert "Traceback" not in done.stderr
@@ -149,6 +150,8 @@ async def test_a_key_that_is_refused_is_exit_3_and_a_failure_is_exit_1(swink: An
     assert (refused.code, refused.stdout) == (3, "")
     assert "invalid x-api-key" in refused.stderr
     assert "wrong-key" not in refused.stderr
+    told = "anthropic refused the request: its key came from environment ANTHROPIC_API_KEY; `swink keys set anthropic`"
+    assert f"note: {told} stores another" in refused.stderr
     assert (failed.code, failed.stdout) == (1, "")
     assert failed.complaints == "error: HTTP 400: no such thing\n"
 

@@ -22,7 +22,7 @@ from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value
 
 from ..agent.providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
-from ..errors import CredentialsError, UsageProblem
+from ..errors import ApplicationError, CredentialsError, UsageProblem
 from ..settings.paths import config_folder, write_whole
 
 SERVICE = "swink-agent"
@@ -92,6 +92,15 @@ class Credentials:
             if value := self._environ.get(variable, "").strip():
                 return Key(provider, value, f"environment {variable}")
         return self._stored(provider, known.account)
+
+    def refusal(self, provider: str) -> str:
+        """How to say that the provider refused the request: with the source of its key, never with the key."""
+        try:
+            key = self.find(provider)
+        except ApplicationError:
+            key = None
+        found = f"its key came from {key.source}" if key is not None else "no key for it was found"
+        return f"{provider} refused the request: {found}"
 
     def has_key(self, provider: str) -> bool:
         """Whether there is a key. Unlocks nothing."""

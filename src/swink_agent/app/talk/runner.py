@@ -155,12 +155,8 @@ class AgentRun:
         if not isinstance(result.exception, AuthError):
             return ""
         provider = self._opened.agent.model.provider
-        try:
-            key = await asyncio.to_thread(self._opened.opening.credentials.find, provider)
-        except ApplicationError:
-            key = None
-        found = f"its key came from {key.source}" if key is not None else "no key for it was found"
-        return f"\n{provider} refused the request: {found}; #key {provider} stores another"
+        refusal = await asyncio.to_thread(self._opened.opening.credentials.refusal, provider)
+        return f"\n{refusal}; #key {provider} stores another"
 
     def _on_timeout(self, limit: float) -> None:
         self._notice(f"stopped after {limit:g} seconds (--timeout)", "warning")

@@ -34,6 +34,7 @@ from swink_agent.core.agent.agent import Prompt
 from swink_agent.core.approval import PendingCall
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.context.context import is_answered
+from swink_agent.core.errors import ErrorKind
 
 from ..process.interrupts import interruptible, wakeable
 from ..process.unanswered import UnansweredOutput
@@ -132,6 +133,10 @@ class _Prompt:
         if output.error is not None:
             return _unread(output.error, reporter)
         reporter.finish(outcome)
+        provider = made.agent.model.provider
+        if outcome.error_kind is ErrorKind.AUTH and self._opening.credentials.has_key(provider):
+            refusal = self._opening.credentials.refusal(provider)
+            reporter.note(f"{refusal}; `swink keys set {provider}` stores another")
         if outcome.pending:
             self._offer_answers(outcome.pending, made, session.id, reporter)
         elif session.id is not None and (self._screen.is_watched or outcome.exit_code != ExitCode.DONE):
