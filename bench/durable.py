@@ -1,9 +1,9 @@
 """What durable runs cost: a turn, runs per second, a takeover, evaluation, and runs that wait.
 
-    python -m bench.durable [--quick] [--postgres URL] [--cases N] [--waiting N]
+    python -m bench.durable [--quick] [--only PART …] [--postgres URL] [--cases N …] [--waiting N …]
 
 The store is an SQLite file in a temporary folder, and the database at URL too if one is given. Workers are processes.
-Times are wall time, unless a row says CPU. `--cases 100000` and `--waiting 100000` are the sizes of the guide.
+Times are wall time, unless a row says CPU. The sizes of the guide: `--cases 100000`, `--waiting 1000 10000 100000`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from swink_agent.testing import call, scripted, text
 from .__main__ import print_table
 
 TURNS = 5
+PARTS = ("turn", "rate", "takeover", "cases", "waiting")
 
 
 @tool
@@ -193,8 +194,8 @@ async def takeover(url: str, repeats: int) -> list[float]:
     return found
 
 
-async def evaluation(url: str, cases: int) -> tuple[float, float]:
-    """Cases per second: over two workers, and in one process."""
+async def evaluation(url: str, cases: int) -> tuple[float, float, str]:
+    """Cases per second: over two workers, and in one process. And the MB of this process and of the workers."""
     expected = ResponseCriteria(contains="5")
     eval_set = EvalSet(
         "sums", "Sums", [EvalCase(str(n), f"sum {n}", ["2 + 3?"], expected_response=expected) for n in range(cases)]
@@ -209,94 +210,150 @@ async def evaluation(url: str, cases: int) -> tuple[float, float]:
             start = time.monotonic()
             run = await EvalRunner(executor=durable.executor("sums"), parallel=400).run(eval_set)
             there = cases / (time.monotonic() - start)
+            memory = ", ".join(
+                str(memory_of(process)) for process in [os.getpid(), *(one.pid for one in fleet.processes)]
+            )
         finally:
             await asyncio.to_thread(fleet.close)
         assert run.summary.passed == cases
-    return there, here
+        await durable.prune(0)
+    return there, here, memory
 
 
-async def waiting(url: str, count: int, repeats: int) -> tuple[float, float, int]:
-    """While so many runs wait: ms from an answer to the end, ms of a list of 50, and MB of this process."""
+async def waiting(url: str, count: int, repeats: int) -> str:
+    """What it costs that so many runs wait: answers, lists, counts, another run, and the memory of the worker."""
     import sqlalchemy as sa
 
     async with make_durable(url) as durable:
-        async with durable.worker(poll=0.2):
+        fleet = await asyncio.to_thread(Workers, url, 1)
+        try:
             first = await durable.submit("waits", "go", id="first")
             await first.result()
-        columns = [
-            column["name"] for column in sa.inspect(durable.open_store().database.engine).get_columns("swink_runs")
-        ]
-        others = [name for name in columns if name not in ("seq", "id")]
+        finally:
+            await asyncio.to_thread(fleet.close)
+        store = durable.open_store()
+        columns = [column["name"] for column in sa.inspect(store.database.engine).get_columns("swink_runs")]
+        names = ", ".join(name for name in columns if name not in ("seq", "id"))
+        numbers = (
+            f"(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) SELECT i FROM n)"
+            if "sqlite" in url
+            else f"(SELECT i FROM generate_series(1, {count}) AS g(i))"
+        )
 
         def copy(connection: Any) -> None:
-            names = ", ".join(others)
-            numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) "
-            connection.execute(
-                sa.text(
-                    f"{numbers} INSERT INTO swink_runs (id, {names}) SELECT 'copy-' || i, {names} FROM swink_runs, n "
-                    "WHERE id = 'first'"
+            for table, columns in (("swink_runs", f"id, {names}"), ("swink_records", "run, number, line")):
+                is_first = "id = 'first'" if table == "swink_runs" else "run = 'first'"
+                others = columns.partition(", ")[2]
+                connection.execute(
+                    sa.text(
+                        f"INSERT INTO {table} ({columns}) SELECT 'copy-' || numbers.i, {others} FROM {table}, "
+                        f"{numbers} AS numbers WHERE {is_first}"
+                    )
                 )
-                if "sqlite" in url
-                else sa.text(
-                    f"INSERT INTO swink_runs (id, {names}) SELECT 'copy-' || i, {names} FROM swink_runs, "
-                    f"generate_series(1, {count}) AS i WHERE id = 'first'"
-                )
-            )
-            some = ", ".join(f"'copy-{number}'" for number in range(1, repeats + 1))
-            connection.execute(
-                sa.text(
-                    "INSERT INTO swink_records (run, number, line) SELECT r.id, s.number, s.line FROM swink_runs r, "
-                    f"swink_records s WHERE s.run = 'first' AND r.id IN ({some})"
-                )
-            )
 
-        await asyncio.to_thread(durable.open_store().write, copy)
-        async with durable.worker(poll=0.2):
-            start = time.monotonic()
+        await asyncio.to_thread(store.write, copy)
+        if "postgresql" in url:  # as its own housekeeping does after a while
+            await asyncio.to_thread(store.write, lambda connection: connection.execute(sa.text("ANALYZE")))
+        fleet = await asyncio.to_thread(Workers, url, 1)
+        try:
+            answered: list[float] = []
             for number in range(1, repeats + 1):
-                run = await durable.run(f"copy-{number}")
+                run = await durable.run(f"copy-{number * count // repeats}")
+                start = time.monotonic()
                 await run.answer((await run.info()).pending[0], Approve())
                 await run.result(60)
-            answered = (time.monotonic() - start) / repeats * 1000
-            start = time.monotonic()
-            await durable.runs(status="waiting")
-            listed = (time.monotonic() - start) * 1000
-    return answered, listed, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+                answered.append(time.monotonic() - start)
+            submitted = await best_of(repeats, lambda: one_run(durable))
+            listed = await best_of(repeats, lambda: durable.runs(status="waiting"))
+            counted = await best_of(repeats, durable.stats)
+            memory = memory_of(fleet.processes[0].pid)
+        finally:
+            await asyncio.to_thread(fleet.close)
+        while await asyncio.to_thread(store.write, cleared):
+            pass
+        await durable.prune(0)
+    return (
+        f"{sorted(answered)[repeats // 2] * 1000:.0f} ms from answer to end, {submitted:.0f} ms a new run, "
+        f"{listed:.1f} ms to list 50, {counted:.1f} ms to count, worker {memory} MB"
+    )
+
+
+def cleared(connection: Any) -> int:
+    """Makes runs that wait cancelled, some thousands at a time, so that they can be deleted."""
+    import sqlalchemy as sa
+
+    done = connection.execute(
+        sa.text(
+            "UPDATE swink_runs SET status = 'cancelled' WHERE seq IN "
+            "(SELECT seq FROM swink_runs WHERE status = 'waiting' LIMIT 5000)"
+        )
+    )
+    return int(done.rowcount)
+
+
+async def one_run(durable: Durable) -> None:
+    await (await durable.submit("five", "go")).result(60)
+
+
+async def best_of(repeats: int, work: Callable[[], Awaitable[object]]) -> float:
+    """The least milliseconds that some work takes."""
+    times: list[float] = []
+    for _ in range(repeats):
+        start = time.monotonic()
+        await work()
+        times.append(time.monotonic() - start)
+    return min(times) * 1000
+
+
+def memory_of(process: int) -> int:
+    """The most memory that a process had, in MB."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) // 1024
 
 
 async def measure(options: argparse.Namespace) -> list[list[str]]:
     rows = [["work", "store", "seen"]]
     repeats = 2 if options.quick else 5
+
+    def note(work: str, store: str, seen: str) -> None:
+        rows.append([work, store, seen])
+        print(f"{work}, {store}: {seen} (load {os.getloadavg()[0]:.1f})", file=sys.stderr, flush=True)
+
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         stores = {"sqlite": f"sqlite:///{folder}/runs.db"}
         if options.postgres:
             stores["postgresql"] = options.postgres
         for name, url in stores.items():
-            ours, plain = await turn_cost(url, folder, repeats)
-            rows.append(
-                ["a turn with a tool call, CPU", name, f"{ours:.2f} ms, {ours / plain:.1f} times a session file's"]
-            )
-            for workers in (1, 2, 4):
-                per_second = await rate(url, workers, 100 if options.quick else 400)
-                rows.append([f"runs of {TURNS} turns, {workers} workers", name, f"{per_second:.0f} a second"])
-            times = sorted(await takeover(url, repeats))
-            rows.append(["takeover of a killed worker's run", name, f"{times[0]:.2f} to {times[-1]:.2f} s"])
-            there, here = await evaluation(url, options.cases)
-            said = f"{there:.0f} a second, {there / here:.2f} of one process"
-            rows.append([f"{options.cases:,} cases over 2 workers", name, said])
-            answered, listed, memory = await waiting(url, options.waiting, 10)
-            said = f"{answered:.0f} ms from answer to end, {listed:.1f} ms to list 50, {memory} MB"
-            rows.append([f"{options.waiting:,} waiting runs", name, said])
+            if options.store not in (None, name):
+                continue
+            if "turn" in options.only:
+                ours, plain = await turn_cost(url, folder, repeats)
+                note("a turn with a tool call, CPU", name, f"{ours:.2f} ms, {ours / plain:.1f} times a session file's")
+            if "rate" in options.only:
+                for workers in (1, 2, 4):
+                    per_second = await rate(url, workers, 100 if options.quick else 400)
+                    note(f"runs of {TURNS} turns, {workers} workers", name, f"{per_second:.0f} a second")
+            if "takeover" in options.only:
+                times = sorted(await takeover(url, repeats))
+                note("takeover of a killed worker's run", name, f"{times[0]:.2f} to {times[-1]:.2f} s")
+            for cases in options.cases if "cases" in options.only else ():
+                there, here, memory = await evaluation(url, cases)
+                said = f"{there:.0f} a second, {there / here:.2f} of one process; runner and workers {memory} MB"
+                note(f"{cases:,} cases over 2 workers", name, said)
+            for count in options.waiting if "waiting" in options.only else ():
+                note(f"{count:,} waiting runs", name, await waiting(url, count, 10))
     return rows
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--store", choices=("sqlite", "postgresql"), help="only this one")
     parser.add_argument("--postgres", metavar="URL")
-    parser.add_argument("--cases", type=int, default=2000)
-    parser.add_argument("--waiting", type=int, default=10_000)
+    parser.add_argument("--cases", type=int, nargs="+", default=[2000])
+    parser.add_argument("--waiting", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--serve", metavar="URL", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:

@@ -151,10 +151,45 @@ LONG_TABLES = {
     "test_a_hostile_file_is_refused_in_no_time",
     "test_poison_is_marked_by_whatever_way_it_comes",
     "test_a_kill_while_mending_loses_neither_the_good_nor_the_bad",
+    "test_a_password_in_an_address_is_never_shown",
+    "test_one_signal_stops_it_cleanly",
+    "test_a_long_diff_leaves_the_path_and_the_keys_in_the_window",
+    "test_a_long_draft_leaves_room_for_the_status_and_its_own_frame",
+    "test_the_first_screen_asks_about_the_folder_and_a_key_answers",
+    "test_the_screen_at_a_width",
+    "test_a_choice_leaves_the_input_in_sight",
+    "test_it_is_drawn_at_any_width",
+    "test_threads_may_meet_a_type_for_the_first_time_at_once",
+    "test_deep_details_of_an_approved_call_and_of_updates_are_survived",
+    "test_deep_state_is_no_matter_for_a_run_without_a_session",
+    "test_deep_details_do_not_cost_the_result_that_they_belong_to",
+    "test_every_misbehaviour_ends_in_one_typed_failure",
+    "test_an_odd_count_spoils_no_reply",
+    "test_every_value_of_an_error_frame_may_be_odd",
+    "test_three_turns_with_the_same_provider",
+    "test_a_history_with_tools_goes_on_without_them",
+    "test_call_ids_that_recur_have_an_answer_each",
+    "test_a_damaged_row_does_not_take_the_other_sessions_away",
+    "test_whichever_write_fails_the_run_ends_and_nothing_acknowledged_is_lost",
+    "test_memory_is_counted_once_however_many_share_it",
+    "test_rules_decide_as_git_does",
+    "test_packed_answers_are_unpacked_up_to_a_limit",
+    "test_readers_see_the_old_file_or_the_new_one",
+    "test_a_public_name_is_the_same_whatever_modules_were_loaded_before",
+    "test_dir_lists_the_public_names_before_any_was_asked_for",
+    "test_all_hunks_are_the_call_as_it_is_and_none_is_a_no",
+    "test_an_address_that_is_not_a_server_s_is_told_with_the_reason",
+    "test_an_index_that_is_no_good_is_made_anew",
+    "test_whenever_the_power_goes_while_mending_neither_the_good_nor_the_bad_is_lost",
+    "test_a_process_that_is_killed_loses_nothing_that_was_relied_on",
+    "test_it_is_gone_when_its_parent_was_killed",
+    "test_a_line_of_a_million_messages_holds_nobody_up",
+    "test_answers_of_wrong_shapes_end_their_own_call_at_once",
+    "test_every_example_runs_and_has_something_to_say",
 }
 """Tests whose rows each start processes, or take long: one row in `ONE_OF` runs, and the others in the sweep."""
 
-ONE_OF = 6
+ONE_OF = 10
 
 FOLDERS_WITH_TABLES = {"sandbox", "security"}
 """The same holds here for every test of more than `MOST_ROWS` rows."""
@@ -162,9 +197,9 @@ FOLDERS_WITH_TABLES = {"sandbox", "security"}
 LONG_FOLDERS = {"cli", "contracts", "crash", "sandbox", "security", "tools", "tui"}
 """Where tests start processes or whole programs. Those run first."""
 
-MOST_ROWS = 8
+MOST_ROWS = 4
 
-MOST_EXAMPLES = 15
+MOST_EXAMPLES = 8
 """How many Hypothesis makes for a test, but for the sweep."""
 
 CORE = Path(__file__).with_name("core")

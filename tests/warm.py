@@ -15,19 +15,19 @@ import io
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
 import subprocess
 import sys
 import termios
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
 
-NOT_LOADED = {"local", "mcp", "tui"}
-"""Rooms that few programs need, and that take long."""
+NOT_LOADED = {"acp", "durable", "local", "mcp", "tui"}
+"""Rooms that few programs need, and that take long to load. What is loaded here makes every fork slower, too."""
 
 SWINK = "import sys\nfrom swink_agent.cli import main\nsys.exit(main())"
 """The program that `swink` is."""
@@ -171,26 +171,43 @@ async def _read(ours: ExitStack, theirs: ExitStack) -> tuple[asyncio.StreamReade
 
 def _serve(control: socket.socket) -> str:
     """Forks for every request until nobody can ask any more. What was forked gets the program that it is to run."""
-    keepers: set[int] = set()
+    running: dict[int, tuple[int, int]] = {}
     while True:
+        ready = select.select([control.fileno(), *running], [], [])[0]
+        for ended in running.keys() & {*ready}:
+            _tell_end(ended, *running.pop(ended))
+        if control.fileno() not in ready:
+            continue
         header, descriptors, _, _ = socket.recv_fds(control, 8, 4)
         if not header:
             sys.exit()
         request = control.recv(int.from_bytes(header, "big"), socket.MSG_WAITALL)
-        keepers = {keeper for keeper in keepers if os.waitpid(keeper, os.WNOHANG)[0] == 0}
-        if keeper := os.fork():
-            keepers.add(keeper)
-        else:
+        *streams, report = descriptors
+        if (forked := os.fork()) == 0:
+            for end_of_another, (_, report_of_another) in running.items():
+                os.close(end_of_another)
+                os.close(report_of_another)
             control.close()
-            *streams, report = descriptors
-            if (forked := os.fork()) == 0:
-                os.close(report)
-                program, arguments, folder, environ, path = json.loads(request)
-                _become(streams, arguments, folder, environ, path)
-                return program
-            _keep(forked, streams, report)
-        for descriptor in descriptors:
-            os.close(descriptor)
+            os.close(report)
+            program, arguments, folder, environ, path = json.loads(request)
+            _become(streams, arguments, folder, environ, path)
+            return program
+        for stream in streams:
+            os.close(stream)
+        running[os.pidfd_open(forked)] = forked, report
+        _tell(report, forked)
+
+
+def _tell_end(ended: int, forked: int, report: int) -> None:
+    _, status = os.waitpid(forked, 0)
+    _tell(report, os.waitstatus_to_exitcode(status))
+    os.close(report)
+    os.close(ended)
+
+
+def _tell(report: int, number: int) -> None:
+    with suppress(BrokenPipeError):  # nobody waits for it any more
+        os.write(report, b"%d\n" % number)
 
 
 def _load() -> None:
@@ -204,15 +221,19 @@ def _load() -> None:
                     importlib.import_module(module.name)
                 except ImportError:  # it needs what is not installed, or is for another system
                     pass
-    _compile()
+    _prepare()
     gc.freeze()
 
 
-def _compile() -> None:
-    """Has `re` know the patterns that nearly every program compiles: that takes as long as the rest of a short run."""
+def _prepare() -> None:
+    """Loads, reads and compiles what nearly every program does: that takes as long as the rest of a short run."""
+    importlib.import_module("importlib.metadata")
+    importlib.import_module("platformdirs.unix")
+    from swink_agent.adapters.catalog import ModelCatalog
     from swink_agent.core.secrets.redaction import Redactor
     from swink_agent.policies import recommended
 
+    ModelCatalog.load()
     recommended("/", max_turns=1)
     Redactor(environment={"TOKEN": "q7Zk29xPwmB4"}).redact("password=k3Jd82mQzx")
 
@@ -235,16 +256,6 @@ def _become(
     os.environ.update(environ)
     sys.argv[1:] = arguments
     sys.path[:0] = path
-
-
-def _keep(forked: int, streams: Sequence[int], report: int) -> NoReturn:
-    """Tells which process it is, and how it ended."""
-    for stream in (*streams, 0, 1, 2):  # what the first process was given is for nobody else
-        os.close(stream)
-    os.write(report, b"%d\n" % forked)
-    _, status = os.waitpid(forked, 0)
-    os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
-    os._exit(0)
 
 
 class _Ending:

@@ -137,6 +137,7 @@ def words_of(body: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("api", TAKERS)
 @pytest.mark.parametrize(("document", "sent"), [(REPORT, SENT), (LINKED, SENT_BY_URL)], ids=["data", "url"])
+@pytest.mark.table
 async def test_a_document_of_the_user_is_sent(api: str, document: Document, sent: dict[str, Any]) -> None:
     async with FakeProvider(api, ["It is about cats."]) as fake:
         result = await agent_at(fake).prompt("What is it about?", documents=[document])
@@ -160,6 +161,7 @@ def two_turns(result: ToolResultMessage) -> list[AgentMessage]:
 @pytest.mark.parametrize("api", TAKERS)
 @pytest.mark.parametrize("is_error", [False, True])
 @pytest.mark.parametrize("content", [(Text("here it is"), REPORT), (REPORT,)], ids=["with text", "alone"])
+@pytest.mark.table
 async def test_a_document_of_a_tool_is_sent(api: str, is_error: bool, content: tuple[Any, ...]) -> None:
     result = ToolResultMessage("call_1", content, is_error=is_error, tool_name="fetch")
     async with FakeProvider(api, ["It is about cats."]) as fake:

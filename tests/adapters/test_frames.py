@@ -299,6 +299,7 @@ def test_any_bytes_give_the_same_documents_however_they_are_split(body: bytes, d
     assert frames_of(JsonArrayFrames(), body, *data.draw(cuts_of(body))) == frames_of(JsonArrayFrames(), body)
 
 
+@pytest.mark.sweep
 def test_a_document_without_an_end_is_refused() -> None:
     reader = JsonArrayFrames()
     reader.feed(b'[{"a":"')

@@ -264,6 +264,7 @@ async def test_every_value_of_an_error_frame_may_be_odd(adapter: str) -> None:
 @pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("status", [400, 401, 429, 503])
+@pytest.mark.sweep
 async def test_every_value_of_an_error_body_may_be_odd(adapter: str, status: int) -> None:
     document = {"error": {"message": "No", "code": 400, "status": "400", "type": "t", "details": [{"reason": "r"}]}}
     kinds = {400: ErrorKind.INVALID_REQUEST, 401: ErrorKind.AUTH, 429: ErrorKind.THROTTLED, 503: ErrorKind.NETWORK}

@@ -174,6 +174,7 @@ async def test_who_asks_first_whether_to_go_on_may() -> None:
         assert await answers(url, post(GOOD, {"expect": "100-continue"})) == [100, 200]
 
 
+@pytest.mark.sweep
 async def test_a_body_that_grows_when_it_is_unpacked_is_too_large() -> None:
     packed = gzip.compress(b" " * 50_000_000)
     async with server(most_bytes=1_000_000).serve() as url:

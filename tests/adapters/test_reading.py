@@ -138,6 +138,7 @@ def test_what_is_not_a_frame_is_reported_as_such(wire: Wire) -> None:
 @pytest.mark.parametrize(("wire", "body"), BODIES)
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=200)
+@pytest.mark.table
 def test_damaged_bytes_never_raise_and_never_end_twice(wire: Wire, body: bytes, seed: int) -> None:
     events = wire.read(wire.damage(body, random.Random(seed)))
     assembler = MessageAssembler(MODEL)

@@ -179,6 +179,7 @@ def test_who_says_yes() -> None:
         ("gemini", "gemini-2.5-flash-preview-tts", False),
     ],
 )
+@pytest.mark.table
 def test_it_depends_on_the_model(api: str, model: str, answer: bool) -> None:
     assert says_yes(api, model=model) is answer
 
@@ -305,6 +306,7 @@ def closed(**properties: Any) -> dict[str, Any]:
     ],
     ids=lambda value: json.dumps(value)[:60],
 )
+@pytest.mark.table
 def test_a_schema_is_rewritten_to_what_strict_mode_takes(schema: dict[str, Any], expressed: dict[str, Any]) -> None:
     assert STRICT.express(schema) == expressed
 
@@ -332,6 +334,7 @@ def test_a_schema_is_rewritten_to_what_strict_mode_takes(schema: dict[str, Any],
     ],
     ids=lambda value: json.dumps(value)[:60],
 )
+@pytest.mark.table
 def test_what_strict_mode_does_not_take_goes_through_the_tool(schema: dict[str, Any]) -> None:
     assert STRICT.express(schema) is None
     assert not says_yes("openai", schema)

@@ -82,12 +82,13 @@ def made(root: Path, model: ModelSpec, stream_fn: Any, **chosen: Any) -> Standar
     ("api", "model", "adapter", "chosen"),
     [
         ("anthropic", "claude-sonnet-4-6", AnthropicStreamFn, "summary"),
-        pytest.param("openai", "gpt-4o", OpenAiStreamFn, "summary", marks=pytest.mark.sweep),
-        pytest.param("gemini", "gemini-2.5-flash", GeminiStreamFn, "summary", marks=pytest.mark.sweep),
-        pytest.param("anthropic", "claude-sonnet-4-6", AnthropicStreamFn, "window", marks=pytest.mark.sweep),
+        ("openai", "gpt-4o", OpenAiStreamFn, "summary"),
+        ("gemini", "gemini-2.5-flash", GeminiStreamFn, "summary"),
+        ("anthropic", "claude-sonnet-4-6", AnthropicStreamFn, "window"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
+@pytest.mark.sweep
 async def test_hundreds_of_turns_with_long_results_stay_within_the_window(
     root: Path, api: str, model: str, adapter: Any, chosen: str
 ) -> None:

@@ -295,6 +295,7 @@ VALUES = {
     "address": st.just("http://127.0.0.1:8080/v1"),
     "folder": st.just("/models"),
     "hosts": st.sampled_from([(), ("pypi.org",), ("*.example.org:8443", "10.0.0.0/8")]),
+    "private": st.sampled_from([(), ("127.0.0.1:8080", "10.0.0.5")]),
     "command": st.sampled_from([(), ("python3", "/home/me/status.py", "-x", "-x")]),
     "rules": st.sampled_from([(), ("bash: pytest *",), ("write_file", "bash: npm test -- 'a, b'")]),
 }
@@ -329,6 +330,9 @@ def test_every_setting_survives_the_file(tmp_path_factory: pytest.TempPathFactor
         ('\naliases = "x"\n', "line 2: aliases is a table of short names for models"),
         ("temperature = 2.5\n", "line 1: temperature cannot be 2.5: it is a number from 0 to 2"),
         ("temperature = true\n", "line 1: temperature cannot be true: it is a number from 0 to 2"),
+        ('\nweb_private = ["169.254.169.254"]\n', "line 2: '169.254.169.254' is the address of a cloud's metadata"),
+        ('web_private = ["localhost"]\n', "line 1: 'localhost' is not an address"),
+        ("web_private = [1]\n", "line 1: web_private cannot be 1: it is a list of addresses"),
         ("max_tokens = 0\n", "line 1: max_tokens cannot be 0: it is a whole number, 1 or more"),
     ],
 )

@@ -572,6 +572,7 @@ def test_only_plain_commands_can_be_trusted(prefix: str) -> None:
         SessionTrust().trust_command(prefix)
 
 
+@pytest.mark.sweep
 def test_trust_is_safe_to_share_between_threads() -> None:
     trust = SessionTrust()
     barrier = threading.Barrier(4)

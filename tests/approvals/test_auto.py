@@ -58,6 +58,7 @@ def auto(person: Person | None = None, **options: Any) -> Approvals:
     ],
     ids=str,
 )
+@pytest.mark.table
 async def test_what_stays_behind_the_sandbox_or_beneath_the_folder_runs_unasked(request_: ProposedCall) -> None:
     person = Person()
     assert await auto(person)(request_) == Approve()
@@ -92,6 +93,7 @@ async def test_what_stays_behind_the_sandbox_or_beneath_the_folder_runs_unasked(
     ],
     ids=str,
 )
+@pytest.mark.table
 async def test_all_else_is_as_in_smart(request_: ProposedCall) -> None:
     person = Person()
     approve = auto(person)
@@ -199,6 +201,7 @@ async def test_until_a_checkpoint_can_be_kept_it_asks_and_nothing_is_changed(roo
     assert names(root) == ["b", "c"]
 
 
+@pytest.mark.sweep
 async def test_a_folder_with_too_many_files_is_worked_in_by_asking(root: Path, tmp_path: Path) -> None:
     for number in range(3):
         (root / str(number)).write_text("")

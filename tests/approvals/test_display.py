@@ -305,6 +305,7 @@ def test_notes_stand_under_the_diff() -> None:
     assert shown[1:] == ["  @@ -1 +1 @@", "- a", "+ b", "  2 masked values stay⏎as they are"]
 
 
+@pytest.mark.sweep
 def test_a_huge_change_is_shown_in_a_moment() -> None:
     old = "\n".join(f"line {number}" for number in range(50_000))
     call = request("write_file", path="x", content=old)

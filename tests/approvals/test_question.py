@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def test_rows_one_by_one_are_the_rows_all_at_once(text: str, width: int, times: 
     assert all(cell_width(row.text) <= width for row in view.content_rows(width))
 
 
+@pytest.mark.sweep
 def test_the_beginning_of_a_line_without_end_is_there_without_its_end() -> None:
     view = QuestionView(question({"command": "x" * 500_000 + "END"}))
     rows = view.content_rows(80)

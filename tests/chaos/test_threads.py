@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 
+import pytest
+
 from swink_agent import (
     Agent,
     AgentContext,
@@ -126,6 +128,7 @@ def run_until_nothing_is_queued(agent: Agent) -> None:
 # -- nothing is lost -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 def test_what_many_threads_say_during_runs_and_aborts_enters_exactly_once_and_in_order() -> None:
     agent = an_agent()
     pace = Pace(agent)
@@ -315,6 +318,7 @@ def test_of_many_threads_that_prompt_at_once_each_runs_alone() -> None:
     assert sorted(prompts) == sorted(done) == sorted(f"{who} {number}" for who in range(6) for number in range(5))
 
 
+@pytest.mark.sweep
 def test_the_state_of_a_running_agent_can_be_read_from_any_thread() -> None:
     agent = an_agent()
     crowd = Crowd()

@@ -303,6 +303,7 @@ async def test_at_a_terminal_the_ui_goes_on_with_the_answers_and_asks_the_rest(t
     assert outcomes(swink, session) == ["ran", "ran", "rejected"]
 
 
+@pytest.mark.sweep
 async def test_the_module_itself_ends_with_exit_code_5(swink: Any) -> None:
     """In a process that shares nothing with others."""
     session, _ = application(swink, write("a.txt"))

@@ -9,6 +9,8 @@ import subprocess
 import time
 from typing import Any
 
+import pytest
+
 from swink_agent import TaskEnded, TaskStarted, decode_event
 from swink_agent.testing import FakeProvider, FakeReply
 
@@ -57,6 +59,7 @@ async def test_a_person_is_told_of_an_end(swink: Any) -> None:
     assert "note: the background command b1 ended with exit code 3" in done.stderr or "b1 was stopped" in done.stderr
 
 
+@pytest.mark.sweep
 async def test_nothing_is_left_after_a_kill_or_a_signal(swink: Any) -> None:
     for number in (signal.SIGKILL, signal.SIGTERM):
         marker, line = command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import signal
 
 import pytest
@@ -36,6 +37,12 @@ def support():
     later = lambda _: Defer("over 10")
     return Agent("test:model", tools=[refund, measure], stream_fn=by_history(replies), approve=later)
 
+@durable.agent("recurring")
+def recurring():
+    from swink_agent import Defer
+    replies = [Call("refund", {"order": 17}, "call_1"), Call("refund", {"order": 18}, "call_1"), text("Both are paid.")]
+    return Agent("test:model", tools=[refund], stream_fn=by_history(replies), approve=lambda _: Defer())
+
 @durable.agent("broken")
 def broken():
     raise RuntimeError("no such database")
@@ -67,7 +74,7 @@ def app(swink: Swink) -> Swink:
 async def test_a_run_is_submitted_waits_is_answered_and_is_done(app: Swink) -> None:
     worker = await app.start("worker", "app:durable", "--slots", "2", "--poll", "0.1")
     try:
-        assert "serves broken, support" in await told(worker, "serves")
+        assert "serves broken, recurring, support" in await told(worker, "serves")
         waiting = await app("submit", "app:durable", "support", "Refund 17", "--id", "o-17", "--key", "acme", "--wait")
         assert (waiting.code, waiting.stdout) == (5, "")
         assert 'waits: refund {"order": 17} (over 10)' in waiting.stderr
@@ -111,10 +118,43 @@ async def test_a_run_is_submitted_waits_is_answered_and_is_done(app: Swink) -> N
         stats = json.loads((await app("runs", "stats", "--url", URL, "--json")).stdout)
         assert stats["done"] == 1
         (one,) = stats["workers"]
-        assert (one["slots"], one["agents"], one["pid"]) == (2, ["broken", "support"], worker.pid)
+        assert (one["slots"], one["agents"], one["pid"]) == (2, ["broken", "recurring", "support"], worker.pid)
     finally:
         worker.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(worker.wait(), 40) == 0
+
+
+@pytest.mark.sweep
+async def test_what_is_shown_to_be_typed_answers_a_call_whose_id_recurs(app: Swink) -> None:
+    worker = await app.start("worker", "app:durable", "--poll", "0.1")
+    submit = ["submit", "app:durable", "recurring", "Refund", "--id", "r", "--wait"]
+    try:
+        await told(worker, "serves")
+        waiting = await app(*submit)
+        assert waiting.code == 5
+        first = shown_command(waiting.stderr)
+        assert (await app(*first, "--approve")).code == 0
+        again = await app(*submit)
+        assert again.code == 5
+        second = shown_command((await app("runs", "show", "r", "--app", "app:durable")).stdout)
+        assert second != first
+        late = await app(*first, "--approve")
+        assert (late.code, "no longer waits" in late.stderr) == (1, True)
+        vague = await app("runs", "answer", "r", "call_1", "--approve", "--url", URL)
+        assert (vague.code, "--at" in vague.stderr) == (1, True)
+        assert (await app(*second, "--approve")).code == 0
+        done = await app(*submit)
+        assert (done.code, done.stdout) == (0, "Both are paid.\n")
+        assert (await app(*submit)).stderr == "r is done\n"
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(worker.wait(), 40) == 0
+
+
+def shown_command(text: str) -> list[str]:
+    """The command that is shown for a call that waits, without `swink` and the choice of answers."""
+    (line,) = [line.strip() for line in text.splitlines() if "swink runs answer" in line]
+    return shlex.split(line.replace("--approve | --reject REASON", ""))[1:]
 
 
 @pytest.mark.sweep

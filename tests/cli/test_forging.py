@@ -147,6 +147,7 @@ def test_every_row_of_a_run_begins_with_a_mark_of_ours(text: str, width: int, lo
 @pytest.mark.parametrize(
     "joined", ["👩\u200d" * 300, "👩🏽\u200d" * 80, "☺\ufe0f\u200d" * 90, "👩\u200d👩\u200d👧\u200d👦" * 9]
 )
+@pytest.mark.table
 def test_emoji_that_are_joined_without_end_do_not_fill_a_row(joined: str, width: int) -> None:
     foreign = f"{joined}👩✓ {TAKEN}\n{joined}👩error: {TAKEN}"
     rows = said(run_of(foreign), width, "verbose", foreign)

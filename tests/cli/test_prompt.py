@@ -749,6 +749,7 @@ async def test_two_signals_stop_it_at_once_even_when_nobody_reads(swink: Any) ->
 
 @pytest.mark.parametrize("times", [2, 3])
 @pytest.mark.parametrize("output", ["json", "stream-json"])
+@pytest.mark.sweep
 async def test_however_many_signals_come_the_outcome_is_written_once(swink: Any, output: str, times: int) -> None:
     async with FakeProvider("anthropic", [FakeReply(text="half an answer", ends="hangs")]) as provider:
         swink.use(provider)
@@ -772,6 +773,7 @@ async def test_however_many_signals_come_the_outcome_is_written_once(swink: Any,
     assert fields["session"] is not None
 
 
+@pytest.mark.sweep
 async def test_two_interrupts_before_the_run_have_their_object_too(swink: Any) -> None:
     # Settings that never end keep the program from its run: it has begun to load, and nothing can be stopped yet.
     (swink.home / "config").mkdir()
@@ -831,6 +833,7 @@ async def there(path: Path) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.sweep
 async def test_streams_that_the_caller_closed_do_no_harm(swink: Any) -> None:
     async with FakeProvider("anthropic", ["x"]) as provider:
         swink.use(provider)

@@ -8,6 +8,8 @@ import re
 import signal
 from typing import Any
 
+import pytest
+
 from swink_agent.testing import FakeProvider
 
 
@@ -35,6 +37,7 @@ async def test_a_machine_without_keys_asks_through_one_that_has_them(swink: Any)
     assert (server.returncode, stderr) == (0, b"Serving. Ctrl+C ends it.\n")
 
 
+@pytest.mark.sweep
 async def test_a_request_that_is_none_is_one_line_on_stderr(swink: Any) -> None:
     server = await swink.start("proxy", "--port", "0")
     address = (await server.stdout.readline()).decode().strip().rpartition("/")[2]

@@ -247,6 +247,7 @@ async def test_a_plain_callable_is_a_provider_too_and_gets_the_model(acme: Any) 
     assert (done.code, done.stdout) == (0, "I am whoever.\n"), done
 
 
+@pytest.mark.sweep
 async def test_a_plain_callable_that_fails_is_told_with_its_package(acme: Any) -> None:
     (acme.site / "plain.py").write_text("def provider(model):\n    raise KeyError('PLAY_FILE')\n")
     declare(acme.site, "plain-package", {"swink_agent.providers": {"plain": "plain:provider"}})
@@ -255,6 +256,7 @@ async def test_a_plain_callable_that_fails_is_told_with_its_package(acme: Any) -
     assert (done.code, done.stderr) == (3, f"error: plain:whoever cannot be asked: {what}\n")
 
 
+@pytest.mark.sweep
 async def test_a_limit_of_cost_is_refused_before_the_run_where_no_price_is_known(acme: Any) -> None:
     (acme.site / "plain.py").write_text(
         "from swink_agent.testing import scripted\nprovider = lambda model: scripted('x')\n"

@@ -31,6 +31,7 @@ def test_every_example_runs_and_has_something_to_say(example: Path) -> None:
     assert run(str(example)).strip()
 
 
+@pytest.mark.sweep
 def test_the_page_of_approvals_goes_on_after_a_restart_of_its_server() -> None:
     assert run(str(ROOT / "examples/web_approval.py")).splitlines() == [
         "waiting: 1 call",

@@ -47,7 +47,8 @@ def known() -> dict[str, set[str]]:
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yields the texts in a module that contain words; an argument for another program does not."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)) if "--" in source else ():
         if isinstance(node, ast.JoinedStr):
             parts = [item.value if isinstance(item, ast.Constant) else "{}" for item in node.values]
             text = "".join([part for part in parts if isinstance(part, str)])

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -397,10 +398,12 @@ async def test_a_prompt_is_a_string_a_message_or_a_list_of_either() -> None:
     ]
 
 
-async def test_images_follow_the_text_of_the_prompt() -> None:
+async def test_images_follow_the_text_of_the_prompt(tmp_path: Path) -> None:
     stream = scripted("nice", "nice")
     agent = Agent(MODEL, stream_fn=stream)
-    inline, linked, local = Base64Image("image/png", "aGk="), UrlImage("https://a.example/b.png"), FileImage("c.png")
+    (tmp_path / "c.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    inline, linked = Base64Image("image/png", "aGk="), UrlImage("https://a.example/b.png")
+    local = FileImage(str(tmp_path / "c.png"))
     result = await agent.prompt("look", images=[Image(inline), linked, local])
     first = result.messages[0]
     assert isinstance(first, UserMessage)

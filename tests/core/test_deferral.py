@@ -399,6 +399,7 @@ async def test_a_given_result_is_masked_and_an_error_has_failed() -> None:
         ({"refund": ApproveWith({"order": 1}, 3)}, TypeError),  # type: ignore[arg-type]
     ],
 )
+@pytest.mark.table
 async def test_wrong_answers_are_refused_before_anything_happens(answers: Mapping[str, Any], error: type) -> None:
     agent, shop, events = shop_agent(REPLY, "done")
     waiting = {one.name: one.call_id for one in reversed((await agent.prompt("go")).pending)}

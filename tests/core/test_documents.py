@@ -238,11 +238,17 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
     ("documents", [FileSource("/")], ValueError, "is a folder"),
     ("documents", [FileSource("/dev/null", "application/pdf")], ValueError, "is not an ordinary file"),
     ("documents", [FileSource(os.__file__, "application/pdf")], ValueError, "is not a PDF"),
+    ("images", [FileSource("/nowhere/cat.png")], FileNotFoundError, "/nowhere/cat.png"),
+    ("images", [Image(FileSource("/nowhere/cat.png"))], FileNotFoundError, "/nowhere/cat.png"),
+    ("images", [FileSource("/")], ValueError, "is a folder"),
+    ("images", [FileSource("/dev/null", "image/png")], ValueError, "is not an ordinary file"),
+    ("images", [FileSource(os.__file__)], ValueError, "is not a picture"),
 ]
 
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize(("name", "given", "error", "match"), WRONG)
+@pytest.mark.table
 async def test_what_cannot_be_attached_raises_before_anything_happens(
     run: str, name: str, given: Any, error: type[Exception], match: str
 ) -> None:
@@ -264,6 +270,21 @@ def test_a_pipe_and_a_file_that_is_too_large_are_refused_without_reading(tmp_pat
         file.truncate(MOST_DOCUMENT_BYTES + 1)
     with pytest.raises(ValueError, match="is larger than 32 MB"):
         agent.prompt_sync("Look", documents=[large])
+
+
+def test_the_file_of_a_picture_is_looked_at_when_it_is_given(tmp_path: Path) -> None:
+    agent = Agent(MODEL, stream_fn=scripted("ok", "ok"))
+    for name, data, match in (("a.png", b"", "is empty"), ("b.png", PDF, "give it as one of the documents")):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(ValueError, match=match):
+            agent.prompt_sync("Look", images=[FileSource(str(tmp_path / name))])
+    (tmp_path / "c.tiff").write_bytes(b"a kind that some providers take")
+    shown = FileSource(str(tmp_path / "c.tiff"))
+    result = agent.prompt_sync("Look", images=[shown])
+    assert isinstance(message := result.messages[0], UserMessage)
+    assert message.content == (Text("Look"), Image(shown))
+    (tmp_path / "c.tiff").unlink()
+    assert agent.prompt_sync("Once more").text == "ok", "an image of the history that is gone does not stop a run"
 
 
 def test_the_beginning_of_a_pdf_is_found_where_readers_find_it(tmp_path: Path) -> None:

@@ -478,6 +478,7 @@ CUT = fail("network", "cut")
         ([text("I add.") + call("add", a=1, b=2), text("I") + CUT, text("It")], ["I add.", "\n\nI", "t"]),
     ],
 )
+@pytest.mark.table
 async def test_a_repeated_request_repeats_no_text(replies: list[Any], pieces: list[str]) -> None:
     agent = Agent(MODEL, stream_fn=scripted(*replies), tools=[add], sleep=FakeClock().sleep)
     assert [piece async for piece in agent.text_stream("go")] == pieces

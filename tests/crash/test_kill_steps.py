@@ -270,6 +270,7 @@ def test_a_kill_while_mending_loses_neither_the_good_nor_the_bad_in_a_database(
         assert b'"soq"' in kept[0][0]
 
 
+@pytest.mark.sweep
 def test_one_of_two_processes_gets_the_session_in_a_database_and_a_kill_frees_it_at_once(
     nursery: Nursery, database: Path, tmp_path: Path
 ) -> None:

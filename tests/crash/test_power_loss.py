@@ -154,6 +154,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
     return session.path.name, session.path.read_bytes()
 
 
+@pytest.mark.sweep
 def test_whenever_the_power_goes_a_session_that_goes_on_is_there(tmp_path: Path, recorded: tuple[str, bytes]) -> None:
     name, contents = recorded
     lines = contents.splitlines(keepends=True)
@@ -204,6 +205,7 @@ def test_whenever_the_power_goes_while_mending_neither_the_good_nor_the_bad_is_l
     machine.every_moment(check, several=2)
 
 
+@pytest.mark.sweep
 def test_whenever_the_power_goes_while_forking_the_old_session_is_whole_and_a_closed_fork_too(
     tmp_path: Path, recorded: tuple[str, bytes]
 ) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -280,7 +281,9 @@ async def test_runs_of_agents_that_no_worker_has_stay_queued(sqlite_url: str) ->
 
 
 @pytest.mark.sweep
-async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(kind: str, url: str) -> None:
+async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(
+    kind: str, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     broken = True
 
     async def make() -> Agent:
@@ -293,6 +296,9 @@ async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(kind: str
         result = await run.result(timeout=20)
         assert (result.error, result.stop_reason) == ("no database today", StopReason.ERROR)
         assert (await run.info()).status == "failed"
+        (said,) = [record.getMessage() for record in caplog.records if run.id in record.getMessage()]
+        assert "no database today (RuntimeError, " in said
+        assert "test_runs.py:" in said
         broken = False
         await run.retry()
         assert (await run.result(timeout=20)).text == "5"
@@ -865,6 +871,21 @@ async def test_many_clients_at_once_make_the_tables_once(
     assert len(await clients[0].runs()) == 6
     for client in clients:
         await client.close()
+
+
+async def test_a_store_that_python_3_12_made_works_with_an_old_sqlite(sqlite_url: str) -> None:
+    """There the engine's tables take the time in a way that SQLite knows since 3.42."""
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE type = 'table'",
+            ("(strftime('%s','now') * 1000)", "(unixepoch('subsec') * 1000)"),
+        )
+        connection.commit()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE instr(sql, 'subsec')").fetchone()
+        assert tables > 3
+    async with serving(sqlite_url, calc=adding) as durable:
+        assert (await (await durable.submit("calc", "2+3?")).result(timeout=20)).text == "5"
 
 
 async def test_a_second_worker_in_a_process_is_refused(sqlite_url: str) -> None:

@@ -310,6 +310,35 @@ async def test_an_attempt_ends_when_the_store_stays_away_and_the_run_goes_on_lat
 
 
 @pytest.mark.sweep
+async def test_a_worker_whose_disk_is_full_pauses_and_nothing_is_lost(sqlite_url: str, tmp_path: Path) -> None:
+    """The worker's process can make no file longer, so that SQLite fails in the middle of its writes."""
+    resource = pytest.importorskip("resource")
+    if not hasattr(resource, "prlimit"):
+        pytest.skip("it needs prlimit, which this system does not have")
+    fleet = Fleet(sqlite_url, tmp_path)
+    try:
+        async with Durable(sqlite_url) as durable:
+            runs = [await durable.submit("steps", f"run-{number}", id=f"run-{number}") for number in range(8)]
+            worker = fleet.start(poll=0.1, slots=2)
+            await until(lambda: len(fleet.marks("asked")) > 5)
+            usual = resource.prlimit(worker, resource.RLIMIT_FSIZE, (16_384, resource.RLIM_INFINITY))
+            await until(lambda: "cannot use its store" in fleet.log)
+            paused = len(fleet.marks("asked")) + len(fleet.marks("ran"))
+            await asyncio.sleep(1)
+            assert len(fleet.marks("asked")) + len(fleet.marks("ran")) == paused  # no tool starts, no model is asked
+            assert any([(await run.info()).status != "done" for run in runs])
+            resource.prlimit(worker, resource.RLIMIT_FSIZE, usual)
+            from .test_killing import check
+
+            for run in runs:
+                assert (await run.result(timeout=40)).error is None
+                assert (await run.info()).attempts == 1, fleet.log
+                check(await run.load(), fleet)
+    finally:
+        fleet.close()
+
+
+@pytest.mark.sweep
 async def test_a_server_that_restarts_loses_nothing(postgres_server: PostgresServer, tmp_path: Path) -> None:
     url = postgres_server.database(f"restart{os.getpid()}", template="template")
     fleet = Fleet(url, tmp_path)

@@ -45,6 +45,7 @@ async def test_a_scripted_set_passes(path: Path) -> None:
     assert Gate(min_pass_rate=1.0).check(done).passed, report(done)
 
 
+@pytest.mark.sweep
 async def test_a_model_that_does_nothing_passes_no_case() -> None:
     path = FOLDER / "builtin-tools.yaml"
     idle = Script({"*": ("I would rather not.", "No.", "No.", "No.", "No.")}, judge='{"score": 0}')

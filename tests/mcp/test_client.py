@@ -131,6 +131,18 @@ async def test_a_link_in_the_folder_does_not_widen_what_a_server_may_write(tmp_p
         await server.restart()
 
 
+async def test_a_program_that_is_a_link_starts_in_the_sandbox_with_what_it_leads_to(tmp_path: Path) -> None:
+    package = tmp_path / "node_modules" / "a-package"
+    package.mkdir(parents=True)
+    (package / "server.py").write_text(f"#!{sys.executable} -IS\n{program()}")
+    (package / "server.py").chmod(0o755)
+    link = tmp_path / "node_modules" / ".bin" / "server"
+    link.parent.mkdir()
+    link.symlink_to("../a-package/server.py")
+    async with McpServer.stdio(str(link), name="a") as server:
+        assert [tool.true_name for tool in server.tools()] == ["echo"]
+
+
 async def test_a_folder_that_cannot_be_made_is_named() -> None:
     with pytest.raises(McpError, match="/dev/null/folder"):
         await McpServer.stdio("/bin/cat", name="a", cwd="/dev/null/folder").__aenter__()

@@ -157,6 +157,7 @@ def on_call(id, name, arguments, meta):
         assert await said(server) == '["fine", -32601, -32601, -32601, -32601]'
 
 
+@pytest.mark.sweep
 async def test_lies_about_list_changes_do_not_keep_us_busy() -> None:
     lies = """
 lists = 0
@@ -251,6 +252,7 @@ def on_call(id, name, arguments, meta):
         assert await said(server) == "of a batch"
 
 
+@pytest.mark.sweep
 async def test_a_result_and_a_list_with_a_million_parts_are_cut() -> None:
     many = """
 def on_list(id, params): say(id=id, result={"tools": [*tools, *[{}] * 500_000, tool("never seen")]})

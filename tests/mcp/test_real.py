@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from swink_agent.core.tool import ToolContext
 from swink_agent.core.types import Base64Source, Image, extract_text
 from swink_agent.mcp import McpError, McpServer
 from tests.mcp import real_server
-from tests.mcp.raw_server import call, named
+from tests.mcp.raw_server import call, named, raw_server
 
 
 async def _use(server: McpServer) -> None:
@@ -213,7 +214,7 @@ def _message(request: bytes) -> dict[str, Any]:
 
 
 async def test_a_server_that_never_takes_a_notice_is_connected_to_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swink_agent.mcp.connection._NOTICE_TAKEN", 0.2)
+    monkeypatch.setattr("swink_agent.mcp.http._NOTICE_TAKEN", 0.2)
     calls = 0
 
     def answer(request: bytes) -> bytes | None:
@@ -229,6 +230,7 @@ async def test_a_server_that_never_takes_a_notice_is_connected_to_anew(monkeypat
     assert said[-1] == "called", said
 
 
+@pytest.mark.sweep
 async def test_a_server_over_http_that_asks_without_end_is_not_answered_without_end() -> None:
     asked = b"".join(
         b'data: {"jsonrpc":"2.0","id":"a%d","method":"ping"}\n\n'
@@ -246,6 +248,68 @@ async def test_a_server_over_http_that_asks_without_end_is_not_answered_without_
     async with answering(answer) as url, McpServer.http(url, name="real") as server:
         assert extract_text((await call(server, "one")).content) == "called"
     assert 0 < answers < 200
+
+
+@pytest.mark.sweep  # fifty thousand messages
+async def test_a_server_over_http_that_floods_a_call_is_heard_in_the_end() -> None:
+    unasked = (
+        b'data: {"jsonrpc":"2.0","id":"a","method":"ping"}\n\n',
+        b'data: {"jsonrpc":"2.0","method":"notifications/message",\r\ndata: "params":{}}\r\n\r\n',
+        b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n',
+        b"event: other\ndata: {}\n\n",
+        b": still here\r\r",
+    )
+    flood = b"".join(unasked) * 10_000
+    async with (
+        answering(lambda request: _of_a_server(_message(request), flood)) as url,
+        McpServer.http(url, name="real", timeout=30) as server,
+    ):
+        before = time.process_time()
+        assert extract_text((await call(server, "one")).content) == "called"
+        assert time.process_time() - before < 5
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_a_server_that_sends_too_much_is_told_with_its_name(
+    monkeypatch: pytest.MonkeyPatch, transport: str
+) -> None:
+    monkeypatch.setattr("swink_agent.mcp.flood.MOST_IN_A_MINUTE", 500)
+    endless = b'data: {"jsonrpc":"2.0","method":"notifications/message"}\n\n' * 1000
+    async with answering(lambda request: _of_a_server(_message(request), endless)) as url:
+        if transport == "http":
+            server = McpServer.http(url, name="loud")
+        else:
+            program = """
+def on_call(id, name, arguments, meta):
+    while True:
+        say(method="notifications/message", params={})
+"""
+            server = raw_server(program, name="loud")
+        async with server:
+            [tool] = server.tools()
+            result = await call(server, tool.true_name)
+    assert result.is_error
+    assert "loud" in extract_text(result.content)
+    assert "messages within a minute" in extract_text(result.content)
+
+
+async def test_the_place_in_a_stream_is_kept_of_events_that_are_dropped() -> None:
+    seen: list[bytes] = []
+
+    def answer(request: bytes) -> bytes:
+        seen.append(request)
+        message = _message(request)
+        if message.get("method") == "tools/call":
+            unheard = b'id: 7\nretry: 1\ndata: {"jsonrpc":"2.0","method":"notifications/message"}\n\n'
+            return _http("200 OK", unheard, "text/event-stream")
+        if request.startswith(b"GET"):
+            said = b'data: {"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"later"}]}}\n\n'
+            return _http("200 OK", said, "text/event-stream")
+        return _of_a_server(message)
+
+    async with answering(answer) as url, McpServer.http(url, name="real", timeout=10) as server:
+        assert extract_text((await call(server, "one")).content) == "later"
+    assert any(b"last-event-id: 7" in request.lower() for request in seen)
 
 
 async def test_what_the_package_logs_about_a_server_is_not_printed(capfd: pytest.CaptureFixture[str]) -> None:

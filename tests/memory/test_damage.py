@@ -137,6 +137,7 @@ def check_cut(damaged: Damaged, cut: int) -> None:
     assert (loaded.info.problems == ()) == is_clean
 
 
+@pytest.mark.sweep
 def test_a_log_that_was_cut_anywhere_opens_with_all_but_the_record_that_was_cut(damaged_file: Damaged) -> None:
     for cut in range(0, len(damaged_file.data), 29):
         check_cut(damaged_file, cut)
@@ -372,6 +373,7 @@ def test_a_log_that_is_no_session_is_left_as_it_is(damaged: Damaged, data: bytes
     assert damaged.kind.damaged(damaged.folder) == []
 
 
+@pytest.mark.sweep
 def test_a_hostile_line_takes_no_time(damaged_file: Damaged) -> None:
     line = b'{"seq":1,"at":1,' * 100_000 + b',"crc":"00000000"}' * 20_000
     loaded = damaged_file.with_bytes(damaged_file.data + line + b"\n")

@@ -311,6 +311,7 @@ for number in range(5):
 """
 
 
+@pytest.mark.sweep
 def test_many_processes_create_and_write_one_database_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITER, str(tmp_path / "db")]
     running = [subprocess.Popen([*command, f"p{number}"], stderr=subprocess.PIPE, text=True) for number in range(3)]

@@ -63,6 +63,7 @@ def test_a_line_that_is_cut_anywhere_leaves_no_record_that_nobody_wrote(path: Pa
         check_damaged(path, data[:cut])
 
 
+@pytest.mark.sweep
 def test_a_damaged_byte_leaves_no_record_that_nobody_wrote(path: Path) -> None:
     data = path.read_bytes()
     for position in line_with_the_call(data)[::3]:

@@ -295,6 +295,7 @@ async def test_without_walls_the_same_command_succeeds(world: World, name: str) 
             os.unlink(path)
 
 
+@pytest.mark.sweep
 async def test_links_swapped_during_the_calls_lead_nowhere(world: World) -> None:
     """A command swaps a folder and a link for as long as it runs; at the same time everything else uses that name."""
     write(world.root / "d/canary", "inside\n")

@@ -149,6 +149,7 @@ async def test_usage_below_zero_gives_no_money_back(world: World) -> None:
     assert budget.spent_tokens >= 0
 
 
+@pytest.mark.sweep
 async def test_very_many_calls_in_one_reply_all_come_to_an_end(world: World) -> None:
     calls = [call("bash", command="ls") for _ in range(60)] + [call("read_file", path="hello.txt") for _ in range(500)]
     run = await world.run(calls, within=50)

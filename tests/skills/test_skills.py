@@ -58,6 +58,8 @@ def test_other_fields_of_the_standard_are_accepted_and_allow_nothing(tmp_path: P
         ("A", "---\nname: A\ndescription: x\n---\n", "1 to 64 of a-z"),
         ("a", "---\nname: a\ndescription: ''\n---\n", "1 to 1,024 characters"),
         ("a", f"---\nname: a\ndescription: {'x' * 1025}\n---\n", "1 to 1,024 characters"),
+        ("a", "---\nname: a\ndescription: null\n---\n", "is not a text"),
+        ("a", "---\nname: a\ndescription: 123\n---\n", "is not a text"),
         ("a", "---\nname: a\ndescription: |\n  x\n  y\n---\n", "one line"),
         ("a", '---\nname: a\ndescription: "x\\u200by"\n---\n', "do not show"),
         ("a", "---\nname: &n a\ndescription: x\n---\n", "alias or an anchor"),

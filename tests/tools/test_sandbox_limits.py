@@ -100,6 +100,52 @@ async def test_a_host_that_cannot_be_reached_is_told(shell: BashTool) -> None:
     assert extract_text(result.content).endswith(f"[exit code 1]\n{NETWORK}"), extract_text(result.content)
 
 
+async def test_a_wall_before_a_pipe_is_told_although_the_command_succeeded(
+    shell: BashTool, places: tuple[Path, Path]
+) -> None:
+    curl = "curl() { echo 'curl: (6) Could not resolve host: example.org' >&2; return 6; }; "
+    result = await run(shell, f"{curl}curl -sS https://example.org/a | head -1")
+    assert not result.is_error
+    what = "example.org:443 is not among the hosts that may be reached"
+    assert result.details["walls"] == [what]
+    ask = 'to ask for it: access={"network": ["example.org"]} and a reason'
+    assert extract_text(result.content).endswith(f"\n[sandbox: {what}; {ask}]"), extract_text(result.content)
+    # Silent, and the next program fails or has nothing to say: the sandbox has no network, so nothing was fetched.
+    for quiet in ("curl -s 'https://example.org/a?b=1&c' | cat", "curl -s https://example.org/a | grep x"):
+        assert (await run(shell, f"curl() {{ return 6; }}; {quiet}")).details["walls"] == [what]
+    result = await run(shell, f"touch {places[1]}/new 2>&1 | tail -1")
+    assert result.details["walls"] == [f"{places[1]} is not among the folders that may be written"]
+    for other in (
+        f"{curl}curl -sS http://127.0.0.1:8000/ >&2 2>/dev/null | cat; echo done",
+        "curl() { return 7; }; curl -s http://127.0.0.1:8000/ | cat",
+        "curl() { return 7; }; curl -s http://localhost:8000/ | grep x",
+        "curl() { return 6; }; curl -s https://example.org/a | wc -l",  # it may be what the command is about
+        "echo 'wget: unable to resolve host address' | cat",
+        "echo 'the test of curl says: Could not resolve host: example.org' | cat",
+    ):
+        assert "walls" not in (await run(shell, other)).details, other
+
+
+@pytest.mark.parametrize(
+    ("command", "said", "is_told"),
+    [
+        ("git fetch 2>&1 | tail -2", "fatal: unable to access 'https://x.org/': Could not resolve host: x.org", True),
+        ("pip install x 2>&1 | tail -1", "ERROR: [Errno -3] Temporary failure in name resolution", True),
+        ("npm ci 2>&1 | tail -5", "npm error network getaddrinfo EAI_AGAIN registry.npmjs.org", True),
+        ("npm ci || true", "npm error network getaddrinfo EAI_AGAIN registry.npmjs.org", True),
+        ("python a.py 2>&1 | tail", "socket.gaierror: [Errno -2] Name or service not known", True),
+        ("cat build.log | tail", "npm error network getaddrinfo EAI_AGAIN registry.npmjs.org", False),
+        ("cat build.log | tail", "fatal: unable to access 'https://x.org/': Could not resolve host: x.org", False),
+        ("npm ci", "npm error network getaddrinfo EAI_AGAIN registry.npmjs.org", False),  # it succeeded after all
+        ("make 2>&1 | tail", "it could not resolve host names", False),
+    ],
+)
+def test_what_programs_before_a_pipe_say(places: tuple[Path, Path], command: str, said: str, is_told: bool) -> None:
+    profile = SandboxProfile(write=(str(places[0]),))
+    met = limits_met(f"{said}\n", profile, str(places[0]), command=command, code=0)
+    assert [limit.what for limit in met] == [NO_NETWORK] * is_told
+
+
 async def test_nothing_is_told_of_commands_that_met_no_wall(shell: BashTool, places: tuple[Path, Path]) -> None:
     closed = places[0] / "closed"
     closed.write_text("x")

@@ -48,6 +48,7 @@ def test_plain_text_is_left_alone(printed: str) -> None:
     assert clean(printed) == printed
 
 
+@pytest.mark.sweep
 def test_cleaning_takes_time_in_proportion_to_the_text() -> None:
     for unit in ("\x1b[", "\x1b]x", "\x1bP", "a\x08", "\r", "\x9b1"):
         assert len(clean(unit * 300_000)) <= len(unit) * 300_000

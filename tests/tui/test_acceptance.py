@@ -52,6 +52,7 @@ async def test_a_reply_is_drawn_while_it_streams(program: Program) -> None:
     assert "Execute" in status_of(screen)
 
 
+@pytest.mark.sweep
 async def test_a_delegate_shows_its_progress_and_cost_under_its_call(program: Program) -> None:
     (program.folder / "a.txt").write_text("forty-two\n")
     async with SpokenModel() as model:
@@ -122,6 +123,7 @@ async def test_a_paste_never_sends_and_a_long_one_is_folded(program: Program) ->
 # -- 18: stopping ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_escape_stops_the_run_and_the_state_stays_until_the_next_prompt(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)
@@ -426,6 +428,7 @@ async def test_a_tool_block_folds_by_itself_and_opens_by_hand(program: Program) 
 # -- 29, 30: approval ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_only_what_needs_approval_is_asked_about_and_trust_lasts(program: Program) -> None:
     (program.folder / "a.txt").write_text("hello\n")
     async with SpokenModel() as model:

@@ -90,6 +90,7 @@ async def test_control_c_twice_leaves_from_a_window_over_the_conversation(talk: 
         opened.cancel()
 
 
+@pytest.mark.sweep
 async def test_a_search_of_the_history_takes_any_character(talk: Talk) -> None:
     async with screen(talk) as (app, pilot):
         await pilot.press("ctrl+r", *"[/]", *"[@click=app.leave(1)]x")
@@ -98,6 +99,7 @@ async def test_a_search_of_the_history_takes_any_character(talk: Talk) -> None:
         assert app.crash is None
 
 
+@pytest.mark.sweep
 async def test_a_question_can_be_answered_after_the_transcript_was_searched(talk: Talk) -> None:
     async with screen(talk) as (app, pilot):
         answer = asyncio.ensure_future(app.talk.front.ask(asked()))
@@ -108,6 +110,7 @@ async def test_a_question_can_be_answered_after_the_transcript_was_searched(talk
         assert isinstance(await asyncio.wait_for(answer, 30), ApprovalAnswer)
 
 
+@pytest.mark.sweep
 async def test_a_question_that_was_hidden_has_its_moment_of_grace_when_it_comes_to_sight(talk: Talk) -> None:
     async with screen(talk) as (app, pilot):
         for _ in range(20):
@@ -220,6 +223,7 @@ async def test_a_question_about_anything_can_be_read_and_answered(talk: Talk, co
             assert app.crash is None
 
 
+@pytest.mark.sweep
 async def test_a_question_stands_though_the_history_is_searched_or_a_completion_is_open(talk: Talk) -> None:
     async with screen(talk) as (app, pilot):
         for keys in (("ctrl+r", "a"), ("/",), ("@",)):

@@ -64,6 +64,7 @@ def of_desktop(text: str) -> bytes:
     return f"\x1b]9;swink: {text}\x07\x1b]777;notify;swink;{text}\x07".encode()
 
 
+@pytest.mark.sweep
 async def test_a_terminal_is_told_of_questions_and_of_the_end_of_a_long_run(tmp_path: Path) -> None:
     async with SpokenModel() as model, swink(tmp_path, model, SWINK_NOTIFY_AFTER="0.001") as running:
         await running.until(b"\x1b[?1004h")  # it asks for the focus

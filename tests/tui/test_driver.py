@@ -171,6 +171,7 @@ async def test_every_way_to_a_new_line_is_one_and_enter_sends(tmp_path: Path) ->
         assert (await running.until("sent"))[1] == "one\ntwo\nthree\nfour\nfive\nsix"
 
 
+@pytest.mark.sweep
 async def test_a_signal_to_go_on_without_a_stop_of_ours_begins_anew_and_not_twice(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         await running.type(b"kept")
@@ -184,6 +185,7 @@ async def test_a_signal_to_go_on_without_a_stop_of_ours_begins_anew_and_not_twic
         assert (await running.until("sent"))[1] == "kept and more"
 
 
+@pytest.mark.sweep
 async def test_an_alt_enter_that_comes_in_two_pieces_is_one(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         for tries in range(10):
@@ -251,6 +253,7 @@ async def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
         assert sent.endswith("b")
 
 
+@pytest.mark.sweep
 async def test_the_mouse_is_taken_and_can_be_given_back(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         await running.type(b"\x1b[<0;5;3M\x1b[<0;5;3m")
@@ -261,6 +264,7 @@ async def test_the_mouse_is_taken_and_can_be_given_back(tmp_path: Path) -> None:
         await running.until_drawn(b"\x1b[?1000l")
 
 
+@pytest.mark.sweep
 async def test_keys_are_read_again_after_the_terminal_was_given_away(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         for number in (1, 2):

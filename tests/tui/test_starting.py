@@ -53,10 +53,11 @@ async def test_a_paste_before_there_is_a_screen_is_one(tmp_path: Path) -> None:
     "seen",
     [
         pytest.param(b"\x1b[?1049h", id="screen"),
-        pytest.param(b"\x1b[?25l", id="cursor", marks=pytest.mark.sweep),
-        pytest.param(b"\x1b[?7l", id="modes", marks=pytest.mark.sweep),
+        pytest.param(b"\x1b[?25l", id="cursor"),
+        pytest.param(b"\x1b[?7l", id="modes"),
     ],
 )
+@pytest.mark.sweep
 async def test_keys_at_every_moment_of_the_start_arrive_in_their_order(tmp_path: Path, seen: bytes) -> None:
     async with SpokenModel() as model, swink(tmp_path, model) as running:
         os.write(running.terminal, b"first ")

@@ -88,6 +88,7 @@ def test_branch_hosts_and_tasks_have_a_place() -> None:
     ("approve", "word"), [("auto", "auto"), ("on", "ask"), ("off", "approve off"), ("none", "approve none")]
 )
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.table
 def test_the_mode_of_approvals_shows_from_sixty_columns_on(approve: str, word: str, width: int) -> None:
     assert f" {word} " in row(width, approve=approve, branch="main")
 

@@ -68,6 +68,7 @@ def our_classes() -> list[type]:
     return found
 
 
+@pytest.mark.sweep
 def test_no_class_uses_a_name_that_is_a_private_one_of_its_textual_base() -> None:
     """Whether on purpose or not: it would change what Textual does, and could be changed by a new version."""
     classes = our_classes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 
@@ -220,3 +221,29 @@ async def test_with_tls_the_cookie_stays_encrypted(folder: Path, tmp_path: Path)
         origin = {"authorization": BEARER, "origin": f"https://127.0.0.1:{port}"}
         async with http.get(f"https://127.0.0.1:{port}/api/v1/info", ssl=False, headers=origin) as response:
             assert response.status == 200
+
+
+async def test_what_is_not_http_is_a_problem_document_with_every_header(folder: Path) -> None:
+    async with running(folder, "x") as client:
+        for sent in (
+            b"nonsense\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: \0\r\n\r\n",
+            b"GET / HTTP/1.1\r\na" + b"b" * 70_000,
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+            writer.write(sent)
+            answer = await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+            head, _, body = answer.partition(b"\r\n\r\n")
+            lines = head.decode().lower().split("\r\n")
+            assert lines[0].endswith("400 bad request"), lines
+            assert "content-type: application/problem+json" in lines
+            assert any(line.startswith("content-security-policy: default-src 'none'") for line in lines)
+            assert {
+                "x-content-type-options: nosniff",
+                "referrer-policy: no-referrer",
+                "cache-control: no-store",
+            } <= set(lines)
+            document = json.loads(body)
+            assert (document["status"], document["code"]) == (400, "not_http")
+            assert "nonsense" not in document["detail"], "what was sent is not repeated"

@@ -5,12 +5,14 @@ Owns which programs can do that on which system.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
 from swink_agent.sandbox.starting import start_program, trusted_program
 
 _PROGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {"darwin": (("open",),)}
+_FAILING = 2.0
 _USUAL = (("xdg-open",), ("wslview",), ("gio", "open"), ("sensible-browser",))
 
 
@@ -25,12 +27,18 @@ def browser_program(environ: Mapping[str, str], outside: Sequence[str], platform
 
 
 def open_in_browser(url: str, environ: Mapping[str, str], outside: Sequence[str]) -> bool:
-    """Opens an address; returns whether a program was started for it. `outside` are folders that commands may write."""
+    """Opens an address; returns whether a program did so. `outside` are folders that commands may write.
+
+    A program that ends with an error within two seconds found no browser. Call it in a thread.
+    """
     words = browser_program(environ, outside)
     if not words:
         return False
     try:
-        start_program([*words, url], environ=environ, outside=outside, new_session=True)
+        program = start_program([*words, url], environ=environ, outside=outside, new_session=True)
     except OSError:
         return False
-    return True
+    try:
+        return program.wait(_FAILING) == 0
+    except subprocess.TimeoutExpired:
+        return True  # the browser itself, which stays

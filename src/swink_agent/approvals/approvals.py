@@ -19,8 +19,7 @@ import msgspec
 from swink_agent.core.approval import Approval, Approve, ApproveWith, Defer, PendingCall, ProposedCall, Reject
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.texts.invisible import compatibility_form, is_deceptive
-from swink_agent.core.values.choice import Choice
-from swink_agent.core.values.value import Value, copy_json
+from swink_agent.core.values.value import Choice, Value, copy_json
 from swink_agent.rendering.escaping import display_warnings
 
 from .access import (

@@ -12,8 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 
 from .checks import is_not
-from .values.choice import Choice
-from .values.value import Value, show, show_arguments
+from .values.value import Choice, Value, show, show_arguments
 
 
 class ApprovalMode(Choice):

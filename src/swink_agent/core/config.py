@@ -15,12 +15,10 @@ from msgspec.structs import force_setattr
 from .approval import ApprovalMode, ApproveFn
 from .checks import check_hooks, check_strategy, checked_lists
 from .context.context import default_convert_to_llm
-from .policy import PolicyContext, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .retry import DefaultRetryStrategy, RetryStrategy
 from .stream import StreamFn, StreamOptions
 from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
 from .values import hints
-from .values.parameters import Deps
 from .values.value import WithDeps
 
 ConvertToLlmFn: TypeAlias = Callable[[AgentMessage], LlmMessage | None | Awaitable[LlmMessage | None]]
@@ -35,10 +33,6 @@ GetApiKeyFn: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
 """The key for a provider, asked for before each call, so that a short-lived one is never stale."""
 
 SleepFn: TypeAlias = Callable[[float], Awaitable[None]]
-
-SystemPrompt: TypeAlias = str | Callable[[], Any] | Callable[[PolicyContext[Deps]], Any]
-"""The instructions, or a function that each turn calls once for them, with the turn's `PolicyContext` if it has a
-required parameter."""
 
 
 class MessageProvider(Protocol):
@@ -78,10 +72,10 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
     get_api_key: GetApiKeyFn | None = None
     message_provider: MessageProvider | None = None
 
-    pre_turn_policies: Sequence[PreTurnPolicy] = ()
-    pre_dispatch_policies: Sequence[PreDispatchPolicy] = ()
-    post_turn_policies: Sequence[PostTurnPolicy] = ()
-    post_loop_policies: Sequence[PostLoopPolicy] = ()
+    pre_turn_policies: Sequence[hints.PreTurnPolicy] = ()
+    pre_dispatch_policies: Sequence[hints.PreDispatchPolicy] = ()
+    post_turn_policies: Sequence[hints.PostTurnPolicy] = ()
+    post_loop_policies: Sequence[hints.PostLoopPolicy] = ()
 
     approve: ApproveFn | None = None
     approval_mode: ApprovalMode = ApprovalMode.WHERE_REQUIRED

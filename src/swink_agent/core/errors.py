@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .values.choice import Choice
+from .values.value import Choice
 
 if TYPE_CHECKING:
     from .types import PolicyStop

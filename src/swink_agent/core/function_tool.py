@@ -29,8 +29,7 @@ from .checks import check_tool_name
 from .errors import ToolError
 from .tool import AgentToolResult, OnSteer, ToolContext, ToolOptions, as_result, error_result
 from .values import hints
-from .values.parameters import Deps_contra
-from .values.value import copy_json
+from .values.value import Deps_contra, copy_json
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -11,6 +11,7 @@ import stat
 from base64 import b64encode
 from binascii import Error, a2b_base64
 from collections.abc import Callable, Iterable
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -101,7 +102,7 @@ def image_of(given: ImageInput) -> Image:
     """Returns a picture: itself, from its source, or with the data of the bytes or of the file.
 
     Raises `OSError` for a path without a file, `ValueError` for data of a kind that models do not take, `TypeError` for
-    anything that is not a picture. The file of a `FileSource` is read when it is sent.
+    anything that is not a picture. The file of a `FileSource` is read whole when it is sent; here its beginning is.
     """
     if isinstance(given, (bytes, bytearray, str, Path)):
         data, place = _data(given, MOST_IMAGE_BYTES)
@@ -111,11 +112,25 @@ def image_of(given: ImageInput) -> Image:
         if not kind:
             raise ValueError(f"{place} is not a picture of a kind that models take: PNG, JPEG, GIF, WebP")
         return Image(Base64Source(kind, b64encode(data).decode()))
-    if isinstance(given, Image):
-        return given
-    if not isinstance(given, (Base64Source, UrlSource, FileSource)):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(given, (Image, Base64Source, UrlSource, FileSource)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise is_not("one of the images", given, "a path, bytes, a source or an Image")
-    return Image(given)
+    image = given if isinstance(given, Image) else Image(given)
+    if isinstance(image.source, FileSource):
+        _check_picture_file(image.source)
+    return image
+
+
+def _check_picture_file(source: FileSource) -> None:
+    """Raises what `image_of` raises. Only what an application gives is checked: every history can be read.
+
+    Some providers take kinds that are not recognized by their first bytes: what the caller or the name says is enough.
+    """
+    data, place = _data(source.path, MOST_IMAGE_BYTES, _LOOKED_AT)
+    kind = kind_of(data)
+    if kind == PDF:
+        raise ValueError(f"{place} is a PDF: give it as one of the documents")
+    if not data or not (kind or (source.media_type or guess_type(source.path)[0] or "").startswith("image/")):
+        raise ValueError(f"{place} is {'not a picture' if data else 'empty'}")
 
 
 def document_of(given: DocumentInput) -> Document:

@@ -22,8 +22,7 @@ from .types import (
     as_messages,
 )
 from .values import hints
-from .values.parameters import Deps_co
-from .values.value import Value, WithDeps, show, show_arguments
+from .values.value import Deps_co, Value, WithDeps, show, show_arguments
 
 _NO_DEPS: Any = None
 

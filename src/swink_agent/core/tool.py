@@ -17,8 +17,7 @@ from .checks import is_not
 from .errors import MissingDeps, ToolError
 from .types import AgentMessage, Document, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks
 from .values import hints
-from .values.parameters import Deps_co, Deps_contra
-from .values.value import Value
+from .values.value import Deps_co, Deps_contra, Value
 
 OnSteer = Literal["cancel", "finish"]
 _RESULT_BLOCKS = frozenset({Text, Image, Document, Extension})

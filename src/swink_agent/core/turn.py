@@ -7,21 +7,14 @@ is in `loop`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from operator import is_
 from types import FunctionType
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from .checks import is_function, is_not
-from .policy import PolicyContext
 from .tool import AgentTool, Toolbox
-from .values.parameters import Deps
-
-_OfTurn: TypeAlias = Iterable[AgentTool[Deps]] | Awaitable[Iterable[AgentTool[Deps]]]
-Tools: TypeAlias = (
-    Iterable[AgentTool[Deps]] | Callable[[], _OfTurn[Deps]] | Callable[[PolicyContext[Deps]], _OfTurn[Deps]]
-)
-"""Tools, or a function that each turn calls once for them."""
+from .values import hints
 
 
 def takes_context(function: Callable[..., Any], name: str) -> bool:
@@ -100,13 +93,13 @@ def as_toolbox(tools: Any) -> Toolbox | TurnTools:
     return TurnTools(tools)
 
 
-def wrapped_tools(tools: Tools, wrap: Callable[[AgentTool], AgentTool | None]) -> Tools:
+def wrapped_tools(tools: hints.Tools, wrap: Callable[[AgentTool], AgentTool | None]) -> hints.Tools:
     """Returns the same list or function of the turn, with every tool wrapped, or left out if that gives `None`."""
     if not callable(tools):
         return [made for tool in tools if (made := wrap(tool)) is not None]
     takes = takes_context(tools, "tools")
 
-    async def wrapped(ctx: PolicyContext) -> Iterable[AgentTool]:
+    async def wrapped(ctx: hints.PolicyContext) -> Iterable[AgentTool]:
         given: Any = cast("Any", tools)(*([ctx] if takes else []))
         found = await given if inspect.isawaitable(given) else given
         return [made for tool in found if (made := wrap(tool)) is not None]

@@ -16,8 +16,7 @@ from msgspec.structs import force_setattr
 from .approval import PendingCall
 from .errors import AgentError, ErrorKind, PolicyStopped, StreamError
 from .values import hints
-from .values.choice import Choice
-from .values.value import Value, frozen_json
+from .values.value import Choice, Value, frozen_json
 
 # `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
 # million messages costs it nothing. It tracks values that hold application data (`details`, `data`).

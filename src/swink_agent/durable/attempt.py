@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -145,6 +146,7 @@ class Attempt:
             raise
         except Exception as error:
             ending = Ending(status="failed", error=_words(error))
+            log.warning("run %s has failed: %s (%s)", claim.id, self._redactor.redact(ending.error), _origin(error))
         failure = journal.failure
         if failure is not None and not isinstance(failure, RunCancelled):
             raise failure
@@ -331,7 +333,15 @@ def _gave_up(entry: AgentEntry) -> Ending:
 
 
 def _words(error: Exception) -> str:
-    return _clean(str(error) or type(error).__name__)
+    words = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)  # it says the key alone
+    return _clean(words or type(error).__name__)
+
+
+def _origin(error: Exception) -> str:
+    """The kind of an error, and the line that raised it, for whoever wrote the factory."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f", {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"
 
 
 def _clean(words: str) -> str:

@@ -11,6 +11,8 @@ Owns tickets, the engine's tables, and its one queue. `store` decides who runs w
 from __future__ import annotations
 
 import logging
+import sqlite3
+import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -37,6 +39,19 @@ _AT_ONCE = 8
 _POLL = 0.5
 """Seconds between two looks at the queue, the same for all workers too."""
 _POOL = 2
+
+
+class SqliteConnection(sqlite3.Connection):
+    """A connection on which the engine can ask for the time. All connections to an SQLite store are of this kind.
+
+    On Python 3.12 and later it asks, also in its tables, in a way that SQLite knows since 3.42. Before, the answer is
+    NULL, and no worker could start.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if sqlite3.sqlite_version_info < (3, 42):
+            self.create_function("unixepoch", 1, lambda modifier: time.time())
 
 
 def migrate_engine(url: str) -> None:
@@ -107,6 +122,7 @@ class Listener:
                 "name": _APPLICATION,
                 "system_database_url": url,
                 "sys_db_pool_size": _POOL,
+                **_sqlite_options(url),
                 "executor_id": worker,
                 "application_version": _RELEASE,
                 "run_migrations": False,
@@ -136,6 +152,10 @@ class Listener:
             log.warning("the engine did not stop in order: %s", error)
         finally:
             Listener.is_taken = False
+
+
+def _sqlite_options(url: str) -> dict[str, Any]:
+    return {"db_engine_kwargs": {"connect_args": {"factory": SqliteConnection}}} if url.startswith("sqlite") else {}
 
 
 def tickets_of(run_id: str, last: int) -> Iterable[str]:

@@ -390,7 +390,7 @@ class Worker:
             if self._metrics is not None:
                 self._metrics.count_takeover()
             self._beats.pop(worker, None)
-            log.info("worker %s is dead or stands still: %d of its runs are queued again", worker, count)
+            log.warning("worker %s is dead or hangs; runs that are queued again: %d", worker, count)
             self._wake.set()
 
     def _find_strays(self, fleet: Fleet) -> None:

@@ -1,4 +1,4 @@
-"""A connection to a server: messages over its transport, requests and their answers.
+"""A connection to a server: requests and their answers over a transport, and the transport over stdio.
 
 Uses the package `mcp`, so it is loaded when a server starts. Answers are given as they are, without a check of their
 shape: the package would refuse a whole list because of one tool in it.
@@ -14,10 +14,8 @@ from types import TracebackType
 from typing import Any, cast
 
 import anyio
-import httpx2
 import msgspec
 from anyio.abc import TaskStatus
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import CallOptions, DispatchContext, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
@@ -41,7 +39,6 @@ from mcp_types import (
     JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
-    JSONRPCResponse,
     jsonrpc_message_adapter,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
@@ -49,16 +46,12 @@ from pydantic import ValidationError
 
 from swink_agent.core.values.decoders import json_decoder
 
-from .process import LONGEST_LINE, ServerProcess
+from .flood import HEARD, LIST_CHANGED, TOO_MANY, Flood
+from .process import ServerProcess
 
-_LIST_CHANGED = "notifications/tools/list_changed"
-_HEARD = frozenset({_LIST_CHANGED, "notifications/progress", "notifications/cancelled"})
 _LARGEST_BATCH = 1024 * 1024
 _MOST_IN_A_BATCH = 1000
 """What a line with several messages may have, which only one old version of the protocol knows."""
-_MOST_OWED = 32
-_NOTICE_TAKEN = 10.0
-"""Seconds in which a server over HTTP must take what it need not answer."""
 _CLOSING = 2.0
 _NOTED = 0.5
 
@@ -69,9 +62,8 @@ _Streams = tuple[Any, Any]
 class Connection:
     """One connection, in a task of its own: whoever opens it, any task may use and close it."""
 
-    def __init__(self, transport: AbstractAsyncContextManager[_Streams], on_list_changed: Callable[[], None]) -> None:
+    def __init__(self, transport: AbstractAsyncContextManager[_Streams]) -> None:
         self._transport = transport
-        self._on_list_changed = on_list_changed
         self._ready = asyncio.Event()
         self._closing = asyncio.Event()
         self._dispatcher: JSONRPCDispatcher | None = None
@@ -204,8 +196,7 @@ class Connection:
         raise MCPError(code=METHOD_NOT_FOUND, message=f"not offered: {method[:80]}")
 
     async def _notice(self, context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None) -> None:
-        if method == _LIST_CHANGED:
-            self._on_list_changed()
+        """Ignores it: the transports deal with what matters."""
 
 
 def _capabilities(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,9 +214,9 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 @asynccontextmanager
-async def stdio_streams(process: ServerProcess) -> AsyncGenerator[_Streams]:
+async def stdio_streams(process: ServerProcess, on_list_changed: Callable[[], None]) -> AsyncGenerator[_Streams]:
     """The messages of a process, one in each line."""
-    yield _Incoming(process), _Outgoing(process)
+    yield _Incoming(process, on_list_changed), _Outgoing(process)
 
 
 class _Stream:
@@ -247,8 +238,10 @@ class _Stream:
 class _Incoming(_Stream):
     """Messages from a server. Drops other lines, and notifications that do not matter here."""
 
-    def __init__(self, process: ServerProcess) -> None:
+    def __init__(self, process: ServerProcess, on_list_changed: Callable[[], None]) -> None:
         super().__init__(process)
+        self._on_list_changed = on_list_changed
+        self._flood = Flood()
         self._waiting: deque[JSONRPCMessage] = deque()
 
     def __aiter__(self) -> _Incoming:
@@ -257,6 +250,9 @@ class _Incoming(_Stream):
     async def __anext__(self) -> SessionMessage | Exception:
         while True:
             await asyncio.sleep(0)  # a server that writes without a pause must not keep all others waiting
+            if self._flood.grows():
+                self._process.end(TOO_MANY)
+                raise StopAsyncIteration
             if self._waiting:
                 message = self._waiting.popleft()
                 if not self._is_dealt_with(message):
@@ -276,7 +272,9 @@ class _Incoming(_Stream):
     def _is_dealt_with(self, message: JSONRPCMessage) -> bool:
         """Answers requests here, without waiting: a server that asks and never reads must not fill our memory."""
         if isinstance(message, JSONRPCNotification):
-            return message.method not in _HEARD
+            if message.method == LIST_CHANGED:
+                self._on_list_changed()
+            return message.method not in HEARD
         if not isinstance(message, JSONRPCRequest):
             return False
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id}
@@ -292,6 +290,9 @@ class _Outgoing(_Stream):
     async def send(self, item: SessionMessage, /) -> None:
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         await self._process.write(text.encode() + b"\n")
+
+
+_BATCH = json_decoder(list[msgspec.Raw])
 
 
 def _messages(line: bytes) -> list[JSONRPCMessage]:
@@ -330,141 +331,3 @@ def _message(data: bytes) -> JSONRPCMessage | None:
             return None
         problem = ErrorData(code=INVALID_REQUEST, message="its answer is not JSON-RPC")
         return JSONRPCError(jsonrpc="2.0", id=number, error=problem)
-
-
-# -- HTTP ------------------------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def http_streams(
-    url: str, headers: Mapping[str, str], on_status: Callable[[int], None]
-) -> AsyncGenerator[_Streams]:
-    """The messages of a server behind an address. `on_status` is told the status of each response."""
-
-    async def look(response: httpx2.Response) -> None:
-        if response.request.method == "POST":  # the others only listen, and a server need not take them
-            on_status(response.status_code)
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise httpx2.DecodingError("the answer is compressed, which was not asked for", request=response.request)
-        kind = response.headers.get("content-type", "")
-        if not kind.lower().startswith("text/event-stream"):  # whose events have the same limit
-            response.stream = _Bounded(response.stream)
-
-    async def limit(request: httpx2.Request) -> None:
-        # Notices and answers are sent one after the other, so one that is never taken would hold up all calls.
-        if request.method == "POST" and not _is_request(request.content):
-            limits = request.extensions.get("timeout", {})
-            request.extensions = {**request.extensions, "timeout": {**limits, "read": _NOTICE_TAKEN}}
-
-    async with (
-        httpx2.AsyncClient(
-            headers={"accept-encoding": "identity", **headers},
-            timeout=httpx2.Timeout(30, read=None),  # the limits of calls are kept elsewhere
-            event_hooks={"request": [limit], "response": [look]},
-        ) as client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST_LINE) as (read, write),
-    ):
-        answers = _Answers(write)
-        yield _Asked(read, answers), answers
-
-
-class _Head(msgspec.Struct):
-    id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    method: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-_BATCH = json_decoder(list[msgspec.Raw])
-_HEAD = json_decoder(_Head)
-
-
-def _is_request(body: bytes) -> bool:
-    try:
-        head = _HEAD.decode(body)
-    except (ValueError, RecursionError):
-        return True
-    return head.id is not msgspec.UNSET and head.method is not msgspec.UNSET
-
-
-class _Answers:
-    """Messages to a server over HTTP. Counts the server's own requests that have no answer yet."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.owed = 0
-
-    async def send(self, item: SessionMessage, /) -> None:
-        is_answer = isinstance(item.message, (JSONRPCResponse, JSONRPCError))
-        try:
-            await self._stream.send(item)
-        finally:
-            self.owed -= is_answer
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> _Answers:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _Asked:
-    """Messages from a server over HTTP, without those that do not matter here.
-
-    A server that asks faster than it takes our answers is not answered: it must not fill our memory.
-    """
-
-    def __init__(self, stream: Any, answers: _Answers) -> None:
-        self._stream = stream
-        self._answers = answers
-
-    def __aiter__(self) -> _Asked:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        while True:
-            item = await self._stream.__anext__()
-            message = getattr(item, "message", None)
-            if isinstance(message, JSONRPCNotification) and message.method not in _HEARD:
-                continue
-            if isinstance(message, JSONRPCRequest):
-                if self._answers.owed >= _MOST_OWED:
-                    continue
-                self._answers.owed += 1
-            return item
-
-    async def receive(self) -> SessionMessage | Exception:
-        try:
-            return await self.__anext__()
-        except StopAsyncIteration:
-            raise anyio.EndOfStream from None
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> _Asked:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
-        left = LONGEST_LINE
-        async for chunk in self._stream:
-            left -= len(chunk)
-            if left < 0:
-                raise httpx2.ReadError(f"the answer is larger than {LONGEST_LINE // 1024**2} MiB")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()

@@ -181,9 +181,7 @@ class ServerProcess:
                 return line
             self._searched = len(self._buffer)
             if self._searched > LONGEST_LINE:
-                self.flaw = f"it wrote a line of more than {LONGEST_LINE // 1024**2} MiB"
-                self._buffer.clear()
-                self._process.kill()
+                self.end(f"it wrote a line of more than {LONGEST_LINE // 1024**2} MiB")
                 return None
             chunk = await self._process.output.read(_CHUNK)
             if not chunk:
@@ -198,6 +196,12 @@ class ServerProcess:
         """The same without waiting: dropped if the server has not read what came before."""
         with suppress(asyncio.QueueFull):
             self._to_write.put_nowait(data)
+
+    def end(self, flaw: str) -> None:
+        """Ends the server at once, because of this."""
+        self.flaw = flaw
+        self._buffer.clear()
+        self._process.kill()
 
     async def close(self) -> None:
         """Closes stdin, and ends the process and all that it started after 2 seconds. Idempotent."""
@@ -342,11 +346,14 @@ def _in_tmp(command: Command, folder: str) -> list[str]:
     """
     found: dict[str, None] = {place: None for place in own_folders() if place != _TMP and is_beneath(place, _TMP)}
     for word in (command.program, *command.args):
-        path = os.path.realpath(os.path.join(folder, os.path.expanduser(word.rpartition("=")[2])))
-        if not is_beneath(path, _TMP) or path == _TMP or "\0" in word or not os.path.exists(path):
+        named = os.path.abspath(os.path.join(folder, os.path.expanduser(word.rpartition("=")[2])))
+        if not os.path.exists(named):
             continue
-        beside = path if os.path.isdir(path) else os.path.dirname(path)
-        if word == command.program and os.path.basename(beside) == "bin":
-            beside = os.path.dirname(beside)  # an environment with its packages
-        found[path if beside == _TMP else beside] = None
+        for path in (named, os.path.realpath(named)):  # a link and what it leads to
+            if not is_beneath(path, _TMP) or path == _TMP:
+                continue
+            beside = path if os.path.isdir(path) else os.path.dirname(path)
+            if word == command.program and os.path.basename(beside) in ("bin", ".bin"):
+                beside = os.path.dirname(beside)  # an environment with its packages
+            found[path if beside == _TMP else beside] = None
     return list(found)

@@ -367,13 +367,14 @@ class McpServer:
         finally:
             await asyncio.wait([loading])
         loading.result()
-        from .connection import Connection, http_streams, stdio_streams
+        from .connection import Connection, stdio_streams
+        from .http import http_streams
 
         if self._process is None:
-            transport = http_streams(self._url, self._headers, self._saw_status)
+            transport = http_streams(self._url, self._headers, self._saw_status, self._list_changed)
         else:
-            transport = stdio_streams(self._process)
-        self._connection = Connection(transport, self._list_changed)
+            transport = stdio_streams(self._process, self._list_changed)
+        self._connection = Connection(transport)
         return self._connection
 
     def _saw_status(self, status: int) -> None:
@@ -482,7 +483,8 @@ def _load() -> None:
     # It logs what servers send, with tracebacks. Without this, Python prints that to stderr if nobody listens.
     if not (package := logging.getLogger("mcp")).handlers:
         package.addHandler(logging.NullHandler())
-    import_module(f"{__package__}.connection")  # in a thread, for whoever needs it then
+    for name in ("connection", "http"):  # in a thread, for whoever needs it then
+        import_module(f"{__package__}.{name}")
 
 
 def _indented(text: str) -> str:

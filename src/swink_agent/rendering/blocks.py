@@ -58,11 +58,31 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _HEAD = 24
 
 
+class Step(NamedTuple):
+    """A call of a delegate: its state in a word, its name, and what it does. `depth` counts delegates inside."""
+
+    word: str
+    name: str
+    about: str
+    depth: int = 0
+
+
+class Delegated(NamedTuple):
+    """What the delegate that a call runs has used, what it does, and its calls."""
+
+    about: str
+    steps: Sequence[Step] = ()
+
+
 class Now(NamedTuple):
-    """What a call does that has no result yet: its state in a word, and what it has said so far."""
+    """What a call of a run under way does: its state in a word, and what it has said so far.
+
+    The result counts in place of both once there is one. `delegated` is shown also behind the end of the call.
+    """
 
     word: str
     output: str = ""
+    delegated: Delegated | None = None
 
 
 def entry_html(
@@ -253,9 +273,11 @@ def _tool(use: ToolUse, out: list[str], place: str = "", now: Now | None = None)
     name = escape(one_line(call.name, 60)) or "tool"
     items = None if result is None or result.is_error else todo_of(call.name, result.details)
     about = counted(items) if items else gist(call)
+    delegated = None if now is None else now.delegated
+    used = "" if delegated is None else f'<bdi class="used">{escape(one_line(delegated.about, 200))}</bdi> '
     out.append(
         f'<details class="tool {kind}"{place}><summary><span class="name"><bdi>{name}</bdi></span> '
-        f'<bdi class="gist">{escape(about)}</bdi> <span class="badge">{word}</span></summary>\n'
+        f'<bdi class="gist">{escape(about)}</bdi> {used}<span class="badge">{word}</span></summary>\n'
         '<div class="inside">\n'
     )
     change = change_of(result)
@@ -269,6 +291,8 @@ def _tool(use: ToolUse, out: list[str], place: str = "", now: Now | None = None)
     else:  # the diff shows the same more briefly; the arguments stay available because a tool may report a wrong diff
         _folded("Arguments", arguments, "data", out)
         out.append(f'<section><h3 class="part">Change</h3>\n{diff_html(*change)}</section>\n')
+    if delegated is not None and delegated.steps:
+        out.append(f'<section><h3 class="part">Calls</h3>\n{_steps(delegated.steps)}</section>\n')
     if result is not None:
         out.append('<section><h3 class="part">Result</h3>\n')
         _result(result, out)
@@ -278,6 +302,16 @@ def _tool(use: ToolUse, out: list[str], place: str = "", now: Now | None = None)
     elif now is not None and now.output:
         out.append(f'<section><h3 class="part">Output</h3>\n{code_html(visible(now.output))}</section>\n')
     out.append("</div></details>\n")
+
+
+def _steps(steps: Sequence[Step]) -> str:
+    rows = [
+        f'<li class="depth-{min(step.depth, 3)}"><span class="badge">{escape(step.word)}</span> '
+        f"<strong><bdi>{escape(one_line(step.name, 60))}</bdi></strong> "
+        f"<bdi>{escape(one_line(step.about, 200))}</bdi></li>\n"
+        for step in steps
+    ]
+    return f'<ul class="steps">\n{"".join(rows)}</ul>\n'
 
 
 def _checklist(items: Sequence[TodoItem]) -> str:

@@ -25,6 +25,7 @@ _LONGEST_FRONT = 16 * 1024
 _LONGEST_BODY = 256 * 1024
 MOST_FILE = _LONGEST_FRONT + _LONGEST_BODY + 16
 _MOST_FOLDERS = 1_000
+_TEXT = "tag:yaml.org,2002:str"
 _FENCE = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
@@ -130,6 +131,7 @@ def _fields(front: str) -> dict[str, str]:
 def _texts(yaml: Any, events: Sequence[Any]) -> dict[str, str]:
     fields: dict[str, str] = {}
     depth, key = 0, None
+    resolver = yaml.resolver.Resolver()
     for event in events:
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise SkillFileError(f"the front matter of {FILE} has an alias or an anchor")
@@ -148,6 +150,8 @@ def _texts(yaml: Any, events: Sequence[Any]) -> dict[str, str]:
                 key = event.value
                 if key in fields:
                     raise SkillFileError(f"the front matter of {FILE} has the field {key!r} twice")
+            elif key == "description" and resolver.resolve(yaml.ScalarNode, event.value, event.implicit) != _TEXT:
+                raise SkillFileError(f"the description in {FILE} is not a text: quotes make it one")
             else:
                 fields[key], key = event.value, None
     return fields

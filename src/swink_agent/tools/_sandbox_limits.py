@@ -2,7 +2,9 @@
 
 The hosts are known from what the proxy saw. Where there is no proxy, and for files, error messages are read. A message
 alone proves nothing, so it counts only together with a fact: that the sandbox has no network, or that this user could
-have written the file that the command could not. A command that fails silently, or with other words, is not recognised.
+have written the file that the command could not. Before a pipe or `||` a failure does not show in the exit code: there,
+a message counts if it is from a program that the command names. A command that fails silently, or with other words, is
+not recognised.
 """
 
 from __future__ import annotations
@@ -28,6 +30,16 @@ _LONGEST_LINE = 2000
 _LONGEST_COMMAND = 10_000
 _SAYS_BY_CODE = {6: "curl", 4: "wget"}
 """Programs that are often told to print nothing, by the exit code for a name that was not resolved."""
+_FETCH = re.compile(r"\b(?:curl|wget)\b")
+_ELSEWHERE = re.compile(r"\bhttps?://(?!localhost\b|127\.|0\.0\.0\.0|\[::)", re.IGNORECASE)
+_TELLS = re.compile(r"(?:\S*/)?(?P<program>[\w.+-]+):|npm ")
+_ANY_PROGRAM = re.compile(r"e|err|error|fatal|warning|[\w.]*(?:error|exception)", re.IGNORECASE)
+_FETCHERS = re.compile(
+    r"\b(?:apt|apt-get|bun|bundle|cargo|composer|conda|deno|docker|gem|git|go|gradle|mvn|node|npm|npx|pip3?|pnpm"
+    r"|poetry|python[\d.]*|ruby|uvx?|yarn)\b"
+)
+"""Programs that do not begin their messages with their own name."""
+_SHELLS = ("bash", "sh")
 _UNREACHABLE = re.compile(
     r"could not resolve (?:host|proxy)|name or service not known|nodename nor servname|name resolution"
     r"|network is (?:unreachable|down)|no route to host|\bENETUNREACH\b|\bEAI_AGAIN\b|\bENOTFOUND\b|no such host"
@@ -109,17 +121,23 @@ def limits_met(
     command: str = "",
     code: int = 1,
 ) -> list[LimitMet]:
-    """The limits that a failed command in `folder` reported; none if its output names none.
+    """The limits that a command in `folder` reported; none if its output names none.
 
-    `is_known`: the proxy knows which hosts were refused. Of some programs, the exit code says that a name was not
-    resolved; then the host is the one in the command.
+    A command with the exit code 0 met one if a part of it failed before a pipe or `||`. `is_known`: the proxy knows
+    which hosts were refused. Of some programs, the exit code says that a name was not resolved; then the host is the
+    one in the command.
     """
     lines = [line[:_LONGEST_LINE] for line in output.splitlines()[-_LAST_LINES:]]
+    command = command[:_LONGEST_COMMAND]
+    is_silent = not lines
+    if not code:
+        lines = [line for line in lines if _is_told_by(line, command)] if "|" in command else []
     met: list[LimitMet] = []
     is_unreached = any(map(_UNREACHABLE.search, lines))
-    is_quiet = not lines and not profile.hosts and _has_word(_SAYS_BY_CODE.get(code), command)
+    is_quiet = is_silent and _has_word(_SAYS_BY_CODE.get(code), command)
+    is_quiet = (is_quiet or ((is_silent or code != 0) and _is_fetched_for_a_pipe(command))) and not profile.hosts
     if not profile.network and not is_known and (is_unreached or is_quiet):
-        said = [command[:_LONGEST_COMMAND], *lines]
+        said = [command, *lines]
         met.append(LimitMet(_BESIDE_THE_PROXY) if profile.hosts else _no_network(said, asking))
     denied = (path for line in lines if _DENIED.search(line) for path in _paths_in(line, folder, _DENIED))
     place = next((found for path in denied if (found := _walled_off(path, profile))), None)
@@ -143,7 +161,24 @@ def _to_reach(reached: Reached, asking: Asking) -> dict[str, Any] | None:
 
 
 def _has_word(word: str | None, command: str) -> bool:
-    return word is not None and re.search(rf"\b{word}\b", command[:_LONGEST_COMMAND]) is not None
+    return word is not None and re.search(rf"\b{re.escape(word)}\b(?!:)", command) is not None
+
+
+def _is_fetched_for_a_pipe(command: str) -> bool:
+    """Whether something on another machine is fetched for the next program to read."""
+    lines = [line.split("|")[:-1] for line in command.replace("||", "\n").split("\n")]
+    return any(_FETCH.search(part) and _ELSEWHERE.search(part) for parts in lines for part in parts)
+
+
+def _is_told_by(line: str, command: str) -> bool:
+    """Whether a line is a message of a program that the command names, and not a text that it shows."""
+    found = _TELLS.match(line)
+    if found is None:
+        return False
+    program = found["program"]
+    if program is None or _ANY_PROGRAM.fullmatch(program):
+        return _FETCHERS.search(command) is not None
+    return program in _SHELLS or _has_word(program, command)
 
 
 def _no_network(lines: Sequence[str], asking: Asking) -> LimitMet:

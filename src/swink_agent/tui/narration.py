@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from swink_agent.app.runs.telling import seconds, shortening_of, summary_of
+from swink_agent.app.talk.delegates import DelegateProgress
 from swink_agent.app.talk.shell import FROM_SHELL, is_from_shell
 from swink_agent.core.events import (
     AgentEnd,
@@ -26,7 +27,6 @@ from swink_agent.core.events import (
     MessageUpdate,
     ModelFallback,
     ToolApprovalRequested,
-    ToolApprovalResolved,
     ToolCallDeferred,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -39,7 +39,6 @@ from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.types import AgentMessage, AssistantMessage, StopReason, ToolOutcome, UserMessage, extract_text
 
 from .transcript import Block, NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock, blocks_of
-from .transcript.delegate import DelegateCall, DelegateProgress
 from .transcript.parts import Cutter
 
 _LONGEST_SUMMARY = 400
@@ -113,7 +112,7 @@ class Narration:
                 if running and (text := running[0].output.feed(extract_text(update.content))):
                     running[0].block.hear(text)
             case DelegateEvent():
-                self._show_delegate(event, record)
+                self._show_delegate(event)
             case ContextCompacted(report=report):
                 self.notice(shortening_of(report))
             case AgentEnd(stopped_by=stopped_by):
@@ -269,43 +268,17 @@ class Narration:
         elif call.approval == "asked":
             view.block.ask()
 
-    def _show_delegate(self, event: DelegateEvent, record: RunRecord) -> None:
+    def _show_delegate(self, event: DelegateEvent) -> None:
         """Shows what a delegate does under the call that runs it."""
         view = next((view for view in self._calls if view.since is not None and view.call.id == event.call_id), None)
         if view is None:
             return
         progress = view.block.delegate or DelegateProgress()
-        turns = record.turns
-        call = next((call for call in turns[-1].calls if call.id == event.call_id and call.outcome is None), None)
-        if call is not None:
-            progress.tokens, progress.dollars = call.usage.tokens, call.cost.amount
-        progress.is_over = isinstance(event.event, AgentEnd)
-        self._take_delegated(progress.calls, event.event)
+        progress.feed(event.event, self._described)
         view.block.show_delegate(progress)
 
-    def _take_delegated(self, calls: list[DelegateCall], event: AgentEvent) -> None:
-        """Adds an event to the calls of a delegate, or to those of its delegates."""
-        if not isinstance(
-            event, (DelegateEvent, ToolApprovalRequested, ToolApprovalResolved, ToolExecutionStart, ToolExecutionEnd)
-        ):
-            return
-        call = next((call for call in calls if call.id == event.call_id and call.is_open), None)
-        if isinstance(event, DelegateEvent):
-            if call is not None:
-                self._take_delegated(call.calls, event.event)
-            return
-        if call is None:
-            arguments = event.arguments if not isinstance(event, ToolApprovalResolved) else None
-            name = self._redactor.redact(event.name)
-            call = DelegateCall(event.call_id, name, self._summary_of(event.name, arguments or {}))
-            calls.append(call)
-        match event:
-            case ToolApprovalRequested():
-                call.status = "asking"
-            case ToolApprovalResolved() | ToolExecutionStart():
-                call.status = "running"
-            case ToolExecutionEnd():
-                call.status, call.seconds = "failed" if event.is_error else "done", event.seconds
+    def _described(self, name: str, arguments: dict[str, Any]) -> tuple[str, str]:
+        return self._redactor.redact(name), self._summary_of(name, arguments)
 
     def _summary(self, call: CallRecord) -> str:
         return self._summary_of(call.name, call.arguments)

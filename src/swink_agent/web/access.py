@@ -157,16 +157,21 @@ class Access:
 
     async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         """Adds what every answer has."""
-        for name, value in _HEADERS.items():
-            response.headers.setdefault(name, value)
-        response.headers.setdefault("cache-control", "no-store")
-        response.headers["server"] = "swink"
+        add_safe_headers(response)
         origin = request.headers.get("origin", "")
         if origin.lower() in self._origins:
             response.headers["access-control-allow-origin"] = origin
             response.headers["access-control-expose-headers"] = "location"
             response.headers["cross-origin-resource-policy"] = "cross-origin"
             response.headers["vary"] = "Origin"
+
+
+def add_safe_headers(response: web.StreamResponse) -> None:
+    """Adds what every answer has, whoever asks."""
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("cache-control", "no-store")
+    response.headers["server"] = "swink"
 
 
 def _split(host: str) -> tuple[str, int | None]:

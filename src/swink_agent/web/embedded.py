@@ -26,7 +26,7 @@ from swink_agent.core.events import AgentEnd, AgentEvent, MessagesInjected, Turn
 from swink_agent.core.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import ModelSpec, StopReason, Text, ThinkingLevel, UserMessage
-from swink_agent.memory import Session, SessionStore
+from swink_agent.memory import Session, SessionInfo, SessionStore
 
 from .problems import Problem, invalid
 from .rooms import Room
@@ -130,6 +130,10 @@ class AgentTalk:
     @property
     def outcome(self) -> str:
         return "idle" if self._runner.state == "running" else self._runner.state
+
+    @property
+    def info(self) -> SessionInfo | None:
+        return None if self._session is None else self._session.info
 
     @property
     def holds_session(self) -> bool:

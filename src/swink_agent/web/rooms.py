@@ -13,8 +13,11 @@ from typing import Any
 import msgspec
 
 from swink_agent.core.codec import encode_event
+from swink_agent.core.context.context import estimate_tokens
 from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart
 from swink_agent.core.secrets.redaction import EventRedactor, Redactor
+from swink_agent.core.types import ModelSpec
+from swink_agent.memory import LoadedSession
 
 from .problems import Problem
 from .questions import Questions
@@ -32,6 +35,8 @@ _FIGURES = 0.1
 
 OpenFn = Callable[["Room", str], Awaitable[Talk]]
 """Opens the conversation of a room, for the person of this name."""
+TellFn = Callable[["Room"], None]
+"""Is told that a session does something else: runs, waits or rests."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +60,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 class Room:
     """One session: its stream, its questions, and its conversation once it is needed."""
 
-    def __init__(self, session_id: str, open_talk: OpenFn) -> None:
+    def __init__(self, session_id: str, open_talk: OpenFn, on_state: TellFn = lambda _: None) -> None:
         self.id = session_id
         self.log = EventLog()
         self.questions = Questions(self.tell, self.changed)
@@ -71,6 +76,7 @@ class Room:
         self.page: Any = None
         """What its page shows of the last run, once it has a page."""
         self._open_talk = open_talk
+        self._on_state = on_state
         self._told = State()
         self._due: asyncio.TimerHandle | None = None
         self._letting_go: asyncio.TimerHandle | None = None
@@ -83,7 +89,7 @@ class Room:
         if talk is None:
             return State(model=self.model or "", thinking=self.thinking or "off")
         return State(
-            state="waiting" if len(self.questions) else "running" if talk.is_running else "idle",
+            state=self.word,
             outcome=talk.outcome,
             queue=[{"kind": queued.kind, "text": talk.redact(queued.text)} for queued in talk.queue],
             plan=talk.plan,
@@ -94,6 +100,13 @@ class Room:
             thinking=str(talk.agent.thinking_level),
             progress=talk.progress,
         )
+
+    @property
+    def word(self) -> str:
+        """The state in a word: `idle`, `running` or `waiting`."""
+        if not self.is_busy:
+            return "idle"
+        return "waiting" if len(self.questions) else "running"
 
     @property
     def is_busy(self) -> bool:
@@ -130,7 +143,7 @@ class Room:
 
     def changed(self) -> None:
         """Tells readers about another state: at once if it is another word, else with the next figures."""
-        if self.state.state != self._told.state:
+        if self.word != self._told.state:
             self._tell_state()
             if self._told.state == "idle":
                 self.let_go_soon()
@@ -141,10 +154,12 @@ class Room:
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        state = self.state
-        if state != self._told:
+        state, before = self.state, self._told
+        if state != before:
             self._told = state
             self.log.append("state", msgspec.json.encode(state))
+        if state.state != before.state:
+            self._on_state(self)
 
     # -- the conversation ----------------------------------------------------------------------------------------
 
@@ -212,9 +227,10 @@ class Room:
 class Rooms:
     """The rooms of a server, by the ids of their sessions."""
 
-    def __init__(self, open_talk: OpenFn) -> None:
+    def __init__(self, open_talk: OpenFn, on_state: TellFn) -> None:
         self._rooms: dict[str, Room] = {}
         self._open_talk = open_talk
+        self._on_state = on_state
 
     def __iter__(self) -> Any:
         return iter(list(self._rooms.values()))
@@ -223,7 +239,7 @@ class Rooms:
         """The room of a session that exists."""
         room = self._rooms.pop(session_id, None)
         if room is None:
-            room = Room(session_id, self._open_talk)
+            room = Room(session_id, self._open_talk, self._on_state)
             self._drop_quiet()
         self._rooms[session_id] = room  # the newest last
         return room
@@ -249,6 +265,30 @@ class Rooms:
         quiet = [room for room in self if room.talk is None and not room.log.has_readers]
         for room in quiet[: max(len(quiet) - _MOST_QUIET, 0)]:
             self.forget(room.id)
+
+
+def state_of(room: Room, loaded: LoadedSession) -> State:
+    """The state of a session, also of one without a conversation: what it goes on with. Call it in a thread."""
+    state, model = room.state, loaded.info.model
+    if room.talk is not None or model is None:
+        return state
+    return msgspec.structs.replace(
+        state,
+        model=room.model or str(model),
+        thinking=room.thinking or str(model.thinking_level),
+        fill=_fill_of(loaded, model),
+        cost=loaded.info.cost.amount,
+    )
+
+
+def _fill_of(loaded: LoadedSession, model: ModelSpec) -> float:
+    """About how much of the model's window the messages take; 0 if the window is unknown."""
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    known = ModelCatalog.load().find(model)
+    window = 0 if known is None else known.context_window
+    sent = loaded.messages if loaded.context is None else loaded.context
+    return round(min(estimate_tokens(sent) / window, 1.0), 4) if window else 0.0
 
 
 def _tag(event: AgentEvent) -> str:

@@ -204,4 +204,4 @@ def _refused(site: Site, request: web.Request, problem: Problem) -> web.StreamRe
         return problem.response()
     from .pages import problem_page
 
-    return problem_page(site, problem)
+    return problem_page(site, request, problem)

@@ -6,6 +6,7 @@ Owns the socket, TLS, and the parts of the site that come from settings. Signals
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Collection
@@ -26,8 +27,8 @@ from swink_agent.app.settings.settings import Settings
 from swink_agent.core.stream import StreamFn
 from swink_agent.evals import EvalStore
 
-from .access import Access
-from .problems import invalid
+from .access import Access, add_safe_headers
+from .problems import Problem, invalid
 from .rooms import Room
 from .server import MAX_READERS, MAX_UPLOAD, application
 from .site import Site
@@ -136,18 +137,45 @@ def hosts_of(host: str, allowed: Collection[str], port: int) -> list[str]:
 @asynccontextmanager
 async def served(site: Site, listening: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncGenerator[None]:
     """Serves during the block; at its end, runs stop as Esc stops them, and readers are told."""
-    runner = web.AppRunner(
-        application(site),
-        access_log=None,
-        logger=ServerLog("swink_agent.web"),
-        keepalive_timeout=_KEEP_ALIVE,
-        lingering_time=_LINGER,
-        handler_cancellation=True,
-        shutdown_timeout=_SHUTDOWN,
-    )
+    loop = asyncio.get_running_loop()
+    runner = web.AppRunner(application(site), handler_cancellation=True, shutdown_timeout=_SHUTDOWN)
     await runner.setup()
+    manager = runner.server
+    assert manager is not None
+    log, quiet = ServerLog("swink_agent.web"), logging.Logger("swink_agent.web", logging.CRITICAL)
+
+    def connection() -> _Connection:
+        return _Connection(
+            manager,
+            loop=loop,
+            access_log=quiet,
+            logger=log,
+            keepalive_timeout=_KEEP_ALIVE,
+            lingering_time=_LINGER,
+        )
+
+    server: asyncio.Server | None = None
     try:
-        await web.SockSite(runner, listening, ssl_context=tls, backlog=256).start()
+        server = await loop.create_server(connection, sock=listening, ssl=tls, backlog=256)
         yield
     finally:
+        if server is not None:
+            server.close()
         await asyncio.shield(runner.cleanup())
+
+
+class _Connection(web.RequestHandler):
+    """A connection whose answer to what is not HTTP is a problem document, with the headers of every answer."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        super().handle_error(request, status, exc, message)  # says it in the log
+        is_theirs = status < 500
+        detail = "this is not HTTP that can be read" if is_theirs else "the server failed; its log says why"
+        response = Problem(status, "not_http" if is_theirs else "failed", detail).response()
+        add_safe_headers(response)
+        response.force_close()
+        return response

@@ -10,17 +10,18 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 from aiohttp import web
 
 from swink_agent.core.types import ThinkingLevel
-from swink_agent.memory import SessionStore
+from swink_agent.memory import SessionInfo, SessionStore
 
 from .access import Access
 from .histories import Histories
 from .problems import Problem
 from .rooms import OpenFn, Room, Rooms
 from .routes.asking import Action
-from .streams import Readers
+from .streams import EventLog, Readers
 from .uploads import Uploads
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ class Site:
         self.access = access
         self.store = store
         self.histories = Histories(store)
-        self.rooms = Rooms(open_talk)
+        self.listed = EventLog()
+        """What changes in the list of sessions: `row` for one that is new or different, `state`, `retitled`, `gone`."""
+        self.rooms = Rooms(open_talk, self.list_state)
         self.readers = Readers(max_readers)
         self.uploads = Uploads()
         self.folder = folder
@@ -104,14 +107,32 @@ class Site:
         if model is not None:
             self._check_model(model)
 
-        def make() -> str:
+        def make() -> SessionInfo:
             with self.store.create(self.folder or None, title=title, id=session_id) as session:
-                return session.id
+                return session.info
 
         made = await asyncio.to_thread(make)
-        room = self.rooms.of(made)
+        room = self.rooms.of(made.id)
         room.model, room.thinking = model, None if thinking is None else str(thinking)
-        return made
+        self._list_row(made)
+        return made.id
+
+    async def fork(self, session_id: str, at: int | None) -> str:
+        """Creates a copy of a session, or of its first messages, and returns its id."""
+        forked = await asyncio.to_thread(self.store.fork, session_id, at)
+        info = forked.info
+        await forked.aclose()
+        self._list_row(info)
+        return info.id
+
+    async def delete(self, room: Room) -> None:
+        """Deletes a session that is not busy. Hold the room's `opening`."""
+        await room.close_talk()
+        await asyncio.to_thread(self.store.delete, room.id)
+        room.is_deleted = True
+        await room.close("deleted")
+        self.rooms.forget(room.id)
+        self._list("gone", session=room.id)
 
     async def rename(self, room: Room, title: str) -> None:
         """Gives a session another title. Hold the room's `opening`."""
@@ -120,6 +141,23 @@ class Site:
         else:
             await asyncio.to_thread(self.store.rename, room.id, title)
         room.tell("renamed", {"title": title})
+        self._list("retitled", session=room.id, title=title)
+
+    # -- the list of sessions, as pages show it ------------------------------------------------------------------
+
+    def list_state(self, room: Room) -> None:
+        """Tells readers of the list what a session does now, and how it looks."""
+        info = None if room.talk is None else room.talk.info
+        if info is None:
+            self._list("state", session=room.id, state=room.word)
+        else:
+            self._list_row(info, room.word)
+
+    def _list_row(self, info: SessionInfo, state: str = "idle") -> None:
+        self._list("row", session=info.id, state=state, info=info)
+
+    def _list(self, name: str, **fields: Any) -> None:
+        self.listed.append(name, msgspec.json.encode(fields))
 
     def path_of(self, request: web.Request, path: str) -> str:
         """The path of something in the API, as the request reached it."""
@@ -129,5 +167,7 @@ class Site:
     async def close(self) -> None:
         """Stops every run, tells readers, and deletes uploads."""
         await self.rooms.close()
+        self._list("bye")
+        self.listed.close()
         self.readers.close()
         await asyncio.to_thread(self.uploads.close)

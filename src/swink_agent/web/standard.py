@@ -28,6 +28,7 @@ from swink_agent.core.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import AgentMessage, ModelSpec, ThinkingLevel, ToolOutcome
+from swink_agent.memory import SessionInfo
 
 from .problems import Problem, invalid
 from .rooms import Room
@@ -249,6 +250,10 @@ class StandardTalk:
     def outcome(self) -> str:
         state = self._talk.state
         return "idle" if state == "running" else state
+
+    @property
+    def info(self) -> SessionInfo | None:
+        return self._talk.opened.session.info if self._talk.opened is not None and self.holds_session else None
 
     @property
     def holds_session(self) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from aiohttp import web
 
@@ -187,15 +187,15 @@ class Readers:
 
     async def serve(self, request: web.Request, log: EventLog, position: int | None) -> web.StreamResponse:
         """Sends what comes behind a position, or from now on for `None` or a place that is not kept."""
-        return await self._serve(request, [Place(log, position)])
+        return await self.serve_places(request, [Place(log, position)])
 
     async def serve_all(
         self, request: web.Request, logs: Sequence[tuple[str, EventLog, int | None]]
     ) -> web.StreamResponse:
         """The same for several sessions in one stream, each event with the id of its session."""
-        return await self._serve(request, [Place(log, position, name) for name, log, position in logs])
+        return await self.serve_places(request, [Place(log, position, name) for name, log, position in logs])
 
-    async def _serve(self, request: web.Request, places: Sequence[Place]) -> web.StreamResponse:
+    async def serve_places(self, request: web.Request, places: Sequence[Place]) -> web.StreamResponse:
         reader = _Reader(request, places)
         self._open.add(reader)
         self._tick_soon()
@@ -241,18 +241,27 @@ class Readers:
             self._ticking = None
 
 
-class Place:
-    """How far a reader is in a log. With a name, each event has that of its session."""
+ShowFn: TypeAlias = Callable[[Event], Awaitable[Event | None]]
+"""Returns an event as one reader is to see it; `None` if it is not for them."""
 
-    def __init__(self, log: EventLog, position: int | None, name: str = "") -> None:
+
+class Place:
+    """How far a reader is in a log. With a name, each event has that of its session. `show` is for named places."""
+
+    def __init__(self, log: EventLog, position: int | None, name: str = "", show: ShowFn | None = None) -> None:
         self.log = log
         self.name = name
+        self._show = show
         self.is_kept = position is None or log.holds(position)
         self.position = position if position is not None and self.is_kept else log.position
         self.taken = log.size - sum([len(frame) for frame in log.frames_behind(self.position)])
         """The size of the log up to here."""
         self.is_behind = self.position < log.position
         """Whether it still reads what it missed, which is not counted."""
+
+    @property
+    def is_unread(self) -> bool:
+        return self.position != self.log.position
 
     @property
     def unsent(self) -> int:
@@ -263,7 +272,7 @@ class Place:
         """What a reader is told before all else."""
         return b"" if self.is_kept else self._framed([Event(self.log.position, "reset", b'{"type":"reset"}')])
 
-    def next(self) -> bytes:
+    async def next(self) -> bytes:
         """The next frames; empty if there are none. Raises `ConnectionError` if they are no longer kept."""
         log = self.log
         if self.position == log.position:
@@ -275,7 +284,12 @@ class Place:
         frames, self.position = log.frames_after(self.position, _AT_ONCE)
         chunk = b"".join(frames)
         self.taken += len(chunk)
-        return chunk if not self.name else self._framed(log.events_after(before)[: len(frames)])
+        if not self.name:
+            return chunk
+        events = log.events_after(before)[: len(frames)]
+        if self._show is not None:
+            events = [shown for event in events if (shown := await self._show(event)) is not None]
+        return self._framed(events)
 
     def _framed(self, events: Sequence[Event]) -> bytes:
         if not self.name:
@@ -335,9 +349,10 @@ class _Reader:
     async def run(self, response: web.StreamResponse) -> None:
         while not self._is_over:
             self._wake.clear()
-            chunk = b"".join([place.next() for place in self._places])
+            chunk = b"".join([await place.next() for place in self._places])
             if chunk:
                 await self.write(response, chunk)
+            if chunk or any(place.is_unread for place in self._places):
                 continue
             if all(place.log.is_closed for place in self._places):
                 return

@@ -12,6 +12,7 @@ from typing import Protocol
 from swink_agent.app.talk.queue import Queued, QueuedKind
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.pending import Answer
+from swink_agent.memory import SessionInfo
 
 
 class Talk(Protocol):
@@ -55,6 +56,11 @@ class Talk(Protocol):
     @property
     def outcome(self) -> str:
         """How the last run ended: `idle`, `error` or `aborted`."""
+        ...
+
+    @property
+    def info(self) -> SessionInfo | None:
+        """What a list shows of the session; `None` while it is not open."""
         ...
 
     @property

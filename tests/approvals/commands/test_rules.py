@@ -380,6 +380,14 @@ def test_a_deny_rule_compares_options_as_sets(rule: str, denied: list[str], aske
         *["nohup rm x", "time rm x", "setsid rm x", "stdbuf -oL rm x", "busybox rm x", "direnv exec . rm x"],
         *["docker run -it a rm x", "podman exec c rm x", "kubectl exec p -- rm x", "mise exec -- rm x", "nix run rm x"],
         *["tmux new-session -d 'rm x'", "hyperfine 'rm x'", "npx -c 'rm x'", "nix-shell --run 'rm x'", "chronic rm x"],
+        *["yarn run rm x", "volta run rm x", "nvm exec 20 rm x", "tox exec -- rm x", "cross-env A=1 rm x"],
+        *[
+            "op run -- rm x",
+            "doppler run -- rm x",
+            "dotenvx run -- rm x",
+            "aws-vault exec me -- rm x",
+            "ssh-agent rm x",
+        ],
     ],
 )
 def test_what_starts_other_programs_does_not_hide_a_denied_one(command: str) -> None:

@@ -114,6 +114,7 @@ async def test_the_tool_has_one_argument_and_the_options_that_it_is_given() -> N
         ({"max_depth": -1}, ValueError),
     ],
 )
+@pytest.mark.table
 def test_wrong_options_are_refused_at_once(arguments: dict[str, Any], kind: type[Exception]) -> None:
     with pytest.raises(kind):
         answering("x").as_tool(**{"name": "research", "description": "Looks.", **arguments})

@@ -224,6 +224,7 @@ def _eager() -> Any:
 @needs_eager_tasks
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("what", RUNS)
+@pytest.mark.table
 def test_a_run_says_the_same(what: str, way: str) -> None:
     tell_all, make = WAYS[way], RUNS[what]
     assert _run(lambda: tell_all(make()), _eager()) == _run(lambda: tell_all(make()))

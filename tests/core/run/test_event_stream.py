@@ -746,6 +746,7 @@ for allocations in range(1, 60):
 
 
 @pytest.mark.slow
+@pytest.mark.sweep
 def test_a_dropped_stream_may_be_collected_at_any_moment_also_while_the_agent_holds_its_lock() -> None:
     # In a process of its own: the collector that waits for its own thread's lock never comes back.
     ended = subprocess.run(

@@ -93,6 +93,7 @@ def test_two_changes_far_apart_are_two_hunks(count: int) -> None:
     assert steps < 8 * count
 
 
+@pytest.mark.sweep
 def test_a_quarter_of_all_lines_changed() -> None:
     before = numbered(960)
     after = [f"changed {number}" if number % 4 == 0 else line for number, line in enumerate(before)]
@@ -139,6 +140,7 @@ def test_texts_made_to_be_hard_take_a_bounded_number_of_steps(what: str) -> None
         assert changed == 20_000
 
 
+@pytest.mark.sweep
 def test_texts_made_to_be_hard_to_compare_take_no_time() -> None:
     start = time.process_time()
     for count in (199, 999, 20_000):

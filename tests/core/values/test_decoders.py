@@ -136,6 +136,7 @@ CALLS = re.compile(rb"\. *(?:convert|Decoder|decode)\b")
 """What is in a file that builds a decoder. Parsing takes long, so other files are not parsed."""
 
 
+@pytest.mark.sweep
 def test_decoders_are_built_in_one_place() -> None:
     """`convert` may be called by whoever had the type learned before: `Shapes`, alone."""
     sources = {path: path.read_bytes() for path in sorted(SOURCE.rglob("*.py")) if path != OWNER}

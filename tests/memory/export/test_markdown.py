@@ -207,6 +207,7 @@ def test_fences_and_spans_hold_whatever_is_in_them(text: str) -> None:
         "](&a",
     ],
 )
+@pytest.mark.table
 def test_no_text_takes_longer_than_its_length(piece: str) -> None:
     text = (piece * 100_000)[:100_000]
     start = time.process_time()

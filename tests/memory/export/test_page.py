@@ -204,6 +204,7 @@ def test_values_that_go_too_deep_or_are_no_json_are_described() -> None:
     assert Page(html).roles == ("custom",)
 
 
+@pytest.mark.sweep
 async def test_ten_thousand_messages_are_exported_in_a_few_seconds(
     promptly: Callable[[float], AbstractContextManager[None]],
 ) -> None:

@@ -37,6 +37,7 @@ def test_a_list_that_was_refused_is_shown_as_any_call() -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.table
 def test_an_item_adds_nothing_to_the_document(attack: str) -> None:
     messages = session((attack, "pending"), ("Read", "done"))
     page = Page(export_html(INFO, messages))

@@ -196,6 +196,7 @@ def test_no_call_of_an_imported_trajectory_waits_for_an_answer() -> None:
     assert [message.outcome for message in imported(step)[1:]] == [ToolOutcome.NEVER_RAN]
 
 
+@pytest.mark.sweep
 def test_reading_takes_time_in_proportion_to_the_number_of_calls() -> None:
     ids = [str(number) for number in range(20_000)]
     calls = [{**CALL, "tool_call_id": id_} for id_ in ids]

@@ -271,6 +271,7 @@ async def test_links_on_the_way_to_a_root_beneath_tmp_lead_nowhere(root_in_tmp: 
     assert playground.check(type("Nothing", (), {"output": ""})()) == []
 
 
+@pytest.mark.sweep
 async def test_a_command_that_swaps_folders_for_links_gains_nothing_while_others_start(playground: Any) -> None:
     """A nested repository, its folders and a temporary folder change places with links all the time."""
     swap = """
@@ -373,6 +374,7 @@ async def test_commands_that_end_at_once_leave_no_descriptor_and_no_process(sand
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.sweep
 async def test_two_sandboxes_that_know_different_repositories_do_not_help_each_other_out(playground: Any) -> None:
     """What one sandbox holds in place and another does not could be swapped for a link while it is mounted."""
     swap = "while :; do mv n o && ln -s ../outside n && rm n && mv o n; done 2>/dev/null"
@@ -392,6 +394,7 @@ async def test_two_sandboxes_that_know_different_repositories_do_not_help_each_o
     assert playground.check(type("Nothing", (), {"output": ""})()) == []
 
 
+@pytest.mark.sweep
 async def test_a_command_that_started_beside_another_sandbox_s_keeps_its_own_sandbox_from_mounting_what_it_could_swap(
     playground: Any,
 ) -> None:

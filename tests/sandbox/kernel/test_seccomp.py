@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import functools
 import struct
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -63,9 +65,14 @@ def ask(
     loopback: bool | None = None,
     proxied: bool = False,
 ) -> int:
-    rules = base_rules(network=network, own_namespaces=own_namespaces, loopback=loopback, proxied=proxied)
-    program = build_filter(rules, machine=machine)
+    program = program_for(machine, network, own_namespaces, loopback, proxied)
     return judge(program, syscall_numbers(machine)[name], ARCH[machine], *arguments)
+
+
+@functools.cache
+def program_for(machine: str, network: bool, own_namespaces: bool, loopback: bool | None, proxied: bool) -> Any:
+    rules = base_rules(network=network, own_namespaces=own_namespaces, loopback=loopback, proxied=proxied)
+    return build_filter(rules, machine=machine)
 
 
 @pytest.mark.parametrize("machine", MACHINES)

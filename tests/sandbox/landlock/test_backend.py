@@ -270,6 +270,7 @@ while time.monotonic() < end:
         os.close(reading)
 
 
+@pytest.mark.sweep
 async def test_pipelines_of_a_shell_that_hears_of_its_children_s_end(sandbox: LandlockSandbox) -> None:
     """`fork` does not wait: with a handler that does not restart calls, a signal would make it fail."""
     script = """
@@ -372,6 +373,7 @@ def test_a_sandbox_that_is_forgotten_leaves_nothing(root: Path) -> None:
     assert not Path(output.strip()).exists()
 
 
+@pytest.mark.sweep
 async def test_descriptors_of_ours_do_not_pile_up(sandbox: LandlockSandbox) -> None:
     await run(sandbox, "true")
     before = len(os.listdir("/proc/self/fd"))

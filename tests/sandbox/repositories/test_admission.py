@@ -58,7 +58,7 @@ async def test_where_pushes_go_is_told_when_it_changes_and_not_when_it_is_new(
     assert "token" not in said
 
 
-@pytest.mark.parametrize("rounds", [8, pytest.param(30, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(30, marks=pytest.mark.sweep)])
 async def test_what_is_dangerous_is_not_there_for_a_moment(playground: Any, open_backend: OpenFn, rounds: int) -> None:
     """A process that reads the configuration during a change sees the old content or the accepted one, perhaps cut off
     where the file system was writing, and never what was refused."""

@@ -353,6 +353,7 @@ def test_any_text_has_an_answer(old: str) -> None:
         assert len(describe_nearest(text, old)) < 6000
 
 
+@pytest.mark.sweep
 def test_the_search_for_the_nearest_is_bounded() -> None:
     chance = random.Random(1)
     words = ["".join(chance.choices("abcdefgh ", k=60)) for _ in range(500)]

@@ -196,6 +196,7 @@ async def test_no_line_of_a_key_shows_wherever_reading_begins_and_ends(desk: Des
     assert "lines 7-8 of 8" in whole
 
 
+@pytest.mark.sweep
 async def test_no_line_of_a_key_shows_in_a_large_file_either(desk: Desk) -> None:
     filler = "filler line\n" * 1_500_000
     (desk.root / "f").write_text(f"{filler}{PEM}\n{filler}")

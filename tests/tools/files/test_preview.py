@@ -120,6 +120,7 @@ def test_a_write_that_is_too_large_to_compare_is_shown_whole(tmp_path: Path) -> 
     assert "it replaces all of a.py, which is too large to compare (1.2 MB, 200,001 lines)" in said
 
 
+@pytest.mark.sweep
 def test_a_new_file_that_is_large_is_shown_whole(tmp_path: Path) -> None:
     said = shown(tmp_path, "write_file", path="a.py", content=FAR)
     assert "write_file a.py (new file)" in said

@@ -302,6 +302,7 @@ async def test_a_line_with_very_many_matches_is_one_result(tool: SearchTool, tmp
     assert (first, second) == ("min.js:1: " + "ab" * 150 + "…", "z.js:1: ab")
 
 
+@pytest.mark.sweep
 async def test_a_match_on_a_line_of_many_megabytes_is_not_hushed_up(tool: SearchTool, tmp_path: Path) -> None:
     """Ripgrep would print all of the line; the scanner shows what is around the match."""
     plant(tmp_path, {"huge": "x" * 9_000_000 + "needle\n", "a": "needle\n"})
@@ -512,6 +513,7 @@ async def test_results_are_limited_to_the_first_in_order(tool: SearchTool, tmp_p
     assert len(await lines(tool, glob="*", limit=100)) == 100
 
 
+@pytest.mark.sweep
 async def test_the_answer_is_bounded_in_bytes(tool: SearchTool, tmp_path: Path) -> None:
     plant(tmp_path, {f"{'long' * 40}{number}.txt": "€" * 5000 + "\n" for number in range(900)})
     result = await search(tool, pattern="€€", limit=900)

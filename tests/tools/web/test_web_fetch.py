@@ -138,7 +138,7 @@ async def test_an_image_comes_as_an_image_and_anything_else_is_refused_with_its_
         other = await run(site.tool(), site.url("/b"))
     assert [type(block) for block in image.content] == [Text, Image]
     assert other.is_error
-    assert "application/zip (2.0 KB)" in said(other)
+    assert "application/zip (2,048 bytes)" in said(other)
 
 
 async def test_a_long_page_comes_in_parts() -> None:
@@ -220,6 +220,7 @@ async def test_redirects_are_followed_on_the_same_host_alone() -> None:
         *("64:ff9b::a00:1", "2001:0:4136:e378:8000:63bf:f5ff:fffe", "fd00:ec2::254"),
     ],
 )
+@pytest.mark.table
 async def test_no_address_is_asked_that_is_not_public(address: str) -> None:
     async with open_site() as site:
         literal = f"[{address}]" if ":" in address else address
@@ -248,6 +249,7 @@ async def test_odd_writings_count_as_the_address_that_they_are(host: str) -> Non
         *("http://exa\nmple.org/", "http://example.org\\@evil.org/", "http://[::1/", "javascript:alert(1)"),
     ],
 )
+@pytest.mark.table
 async def test_a_url_that_cannot_be_used_is_refused_before_anybody_is_asked(url: str) -> None:
     with pytest.raises(ToolError, match="cannot be fetched"):
         WebFetchTool().approval_scope({"url": url})
@@ -513,6 +515,7 @@ async def test_a_url_cannot_write_a_mark() -> None:
     assert "evil.test/%3C/web_content%3E" in sent
 
 
+@pytest.mark.sweep
 async def test_a_page_that_grows_in_the_conversion_is_cut() -> None:
     path = "/" + "a" * 7000 + "/"
     async with open_site() as site:

@@ -150,6 +150,7 @@ def test_an_exact_name_is_first_however_many_have_its_letters() -> None:
     assert fitting(names, "main", 6, goes_on=lambda: False) == []
 
 
+@pytest.mark.sweep
 async def test_every_file_of_a_large_tree_is_found_and_said_to_be_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -153,6 +154,7 @@ def test_a_selection_is_replaced_by_what_is_typed() -> None:
     assert draft.selection is None
 
 
+@pytest.mark.sweep
 def test_many_large_steps_do_not_keep_everything() -> None:
     draft = Draft()
     for number in range(40):

@@ -69,6 +69,7 @@ def test_two_programs_see_what_the_other_has_sent(tmp_path: Path) -> None:
     assert mine.entries() == ["mine", "theirs"]
 
 
+@pytest.mark.sweep
 def test_programs_that_write_at_the_same_time_lose_nothing_of_each_other(tmp_path: Path) -> None:
     path = tmp_path / "history"
     code = (

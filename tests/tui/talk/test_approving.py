@@ -60,6 +60,12 @@ async def test_the_folder_is_asked_about_once_and_a_yes_is_kept(talk: Talk) -> N
     await again.close()
 
 
+async def test_until_the_folder_was_looked_at_the_status_does_not_promise_that_nothing_is_asked(talk: Talk) -> None:
+    assert talk.make(text("ok")).approve == "smart"
+    assert talk.make(text("ok"), approve="auto").approve == "auto"
+    assert talk.make(text("ok"), approve="ask").approve == "on"
+
+
 @pytest.mark.usefixtures("confined")
 async def test_a_no_is_kept_too(talk: Talk) -> None:
     conversation = await talk.open(text("ok"))

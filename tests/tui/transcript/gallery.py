@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from swink_agent import ToolOutcome
+from swink_agent import Cost, ToolOutcome, Usage
+from swink_agent.app.talk.delegates import DelegateCall, DelegateProgress
+from swink_agent.core.events import MessageEnd
+from swink_agent.core.types import AssistantMessage
 from swink_agent.tui.transcript import Block, NoticeBlock, ReplyBlock, ShellBlock, ToolBlock, UserBlock, gap_before
-from swink_agent.tui.transcript.delegate import DelegateCall, DelegateProgress
 from swink_agent.tui.transcript.line import EMPTY, Line
 
 ANSWER = """\
@@ -66,7 +68,9 @@ def a_call(name: str, summary: str, outcome: ToolOutcome, text: str, **details: 
 def a_task(prompt: str, *, is_over: bool) -> ToolBlock:
     """A call with a delegate that has made two calls, the second with a delegate of its own."""
     progress = DelegateProgress()
-    progress.tokens, progress.dollars, progress.is_over = 12_345, 0.0421, is_over
+    spent = AssistantMessage((), usage=Usage(total=12_345), cost=Cost(total=0.0421))
+    progress.feed(MessageEnd(spent), lambda name, _: (name, ""))
+    progress.is_over = is_over
     read, inner, search = (
         DelegateCall("a", "read_file", "src/names.py"),
         DelegateCall("b", "research", "Where else are names split at commas, and which of these places have tests?"),

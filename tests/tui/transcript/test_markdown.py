@@ -204,6 +204,7 @@ def test_no_row_is_wider_than_the_window(text: str, width: int) -> None:
 
 @pytest.mark.parametrize("start", ["", "- ", "> ", "# ", "```\n", "| a | b |\n|---|---|\n| ", "    "])
 @pytest.mark.parametrize("unit", ["some words and **more** of them ", "x", "\u6f22", "word\n"])
+@pytest.mark.table
 def test_a_very_long_line_is_the_same_in_small_deltas(start: str, unit: str) -> None:
     text = start + unit * (3 * PIECE // len(unit))
     stream = MarkdownStream(60)

@@ -97,6 +97,22 @@ async def test_y_takes_what_is_proposed_whatever_it_is_called() -> None:
     assert (await shown(Confirm("Go?", [("go", "go"), ("stay", "stay")], "go"), "x", "y")).results == ["go"]
 
 
+async def test_a_dialog_is_answered_once_however_fast_keys_come() -> None:
+    async def hasty(host: Host, pilot: Pilot[None]) -> None:
+        for make in (lambda: Confirm("Go?", PLAN, "yes"), lambda: Picker("Which?", ITEMS), lambda: SecretInput("Key?")):
+            host.push_screen(make(), host.results.append)
+            await pilot.pause()
+            for _ in range(3):
+                assert host.focused is not None
+                host.focused.post_message(events.Key("enter", "\r"))
+            await pilot.pause()
+            await pilot.pause()
+        assert len(host.screen_stack) == 2
+
+    host = await shown(Confirm("Stay?", PLAN, "later"), then=hasty)
+    assert host.results == ["yes", ITEMS[0].key, None]
+
+
 async def test_a_question_of_somebody_elses_words_shows_no_escapes() -> None:
     async def look(host: Host, pilot: Pilot[None]) -> None:
         assert "Delete \\u{1b}[2J?" in host.screen_text()

@@ -5,6 +5,7 @@ Owns how `module:name` and an address become a `Durable`. The runs themselves ar
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,19 @@ def durable_at(url: str | None) -> Durable:
         return Durable(url)
     except ValueError as error:
         raise UsageProblem(str(error)) from error
+
+
+def store_option(durable: Durable, app: str | None) -> str:
+    """What `swink runs` must be given to use this store, with a space before it; nothing for the usual store."""
+    from swink_agent.durable import Durable
+
+    try:
+        is_usual = Durable().url == durable.url
+    except ValueError:
+        is_usual = False
+    if is_usual:
+        return ""
+    return f" --app {shlex.quote(app)}" if app is not None else f" --url {shlex.quote(durable.url)}"
 
 
 @contextmanager

@@ -35,6 +35,7 @@ Kind: TypeAlias = Literal[
     "folder",
     "rules",
     "hosts",
+    "private",
     "keys",
     "command",
 ]
@@ -120,7 +121,7 @@ DEFINITIONS = (
         in_project="stricter",
     ),
     _setting("skills", "switch", "whether the model can read skills", default=True, in_project="stricter"),
-    _setting("web_private", "names", "private addresses that web_fetch may ask: 127.0.0.1:8080", default=()),
+    _setting("web_private", "private", "private addresses that web_fetch may ask: 127.0.0.1:8080", default=()),
     _setting("extra_policies", "names", "policies of installed packages, by name, that watch every run", default=()),
     _setting(
         "approve",

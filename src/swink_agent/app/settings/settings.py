@@ -373,7 +373,7 @@ def parse_value(definition: Definition, text: str, place: str) -> Any:
         case "switch":
             word = text.lower()
             return check(definition, True if word in _ON else False if word in _OFF else text, place)
-        case "names":
+        case "names" | "private":
             names = () if text.lower() == "none" else [name.strip() for name in text.split(",") if name.strip()]
             return check(definition, list(names), place)
         case "command":
@@ -410,7 +410,9 @@ def check(definition: Definition, value: object, place: str) -> Any:
         return _read_keys(definition, cast("str | list[str]", value), place)
     if definition.kind == "hosts":
         return _hosts(cast("list[str]", value), place)
-    if definition.kind in ("names", "rules"):
+    if definition.kind == "private":
+        _check_private(cast("list[str]", value), place)
+    if definition.kind in ("names", "rules", "private"):
         return tuple(dict.fromkeys(cast("list[str]", value)))
     return float(cast("float", value)) if definition.kind in ("amount", "temperature") else value
 
@@ -462,6 +464,9 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
         case "hosts":
             fits = isinstance(value, (list, tuple)) and all(isinstance(h, str) for h in cast("list[object]", value))
             return fits, "a list of hosts, such as 'pypi.org'"
+        case "private":
+            fits = isinstance(value, (list, tuple)) and all(isinstance(a, str) for a in cast("list[object]", value))
+            return fits, "a list of addresses, such as '127.0.0.1:8080'"
 
 
 def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
@@ -472,6 +477,18 @@ def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
     try:
         is_allowing = definition.name == "allow"
         CallRules(os.sep, tools=_tools_in(rules), allow=rules if is_allowing else (), deny=() if is_allowing else rules)
+    except ValueError as error:
+        raise SettingsError(f"{place}: {error}") from error
+
+
+def _check_private(addresses: list[str], place: str) -> None:
+    if not addresses:
+        return
+    from swink_agent.tools.web.fetching import private_address  # on use: few settings have any
+
+    try:
+        for address in addresses:
+            private_address(address)
     except ValueError as error:
         raise SettingsError(f"{place}: {error}") from error
 

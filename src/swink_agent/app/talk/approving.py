@@ -49,9 +49,14 @@ class Modes:
 
     @property
     def approve(self) -> str:
-        """`auto`, `smart`, `on` or `off`; `none` if the settings forbid every call that needs approval."""
-        opened = self._talk.opened
-        return _NAMES[self._talk.opening.settings.value("approve") if opened is None else opened.made.approvals.mode]
+        """`auto`, `smart`, `on` or `off`; `none` if the settings forbid every call that needs approval.
+
+        Without a setting, whether it is `auto` is known when the conversation is open: until then it is `smart`.
+        """
+        if self._talk.opened is not None:
+            return _NAMES[self._talk.opened.made.approvals.mode]
+        chosen = self._talk.opening.settings["approve"]
+        return "smart" if chosen.source == "default" else _NAMES[chosen.value]
 
     @property
     def meaning(self) -> str:

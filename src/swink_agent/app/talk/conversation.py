@@ -26,7 +26,6 @@ from swink_agent.core.events import (
     TaskEnded,
     TaskStarted,
     ToolExecutionEnd,
-    ToolExecutionUpdate,
     TurnEnd,
 )
 from swink_agent.core.secrets.redaction import Redactor
@@ -35,6 +34,7 @@ from swink_agent.rendering.checklist import TodoItem, masked_items, todo_items, 
 
 from .approving import Modes
 from .commands import command_in, is_command, run_command
+from .delegates import is_streamed
 from .first_run import LibraryWarnings, LocalProgress, branch_of, first_words, short_folder
 from .front import Front, NoticeKind, View
 from .open_agent import OpenAgent, SharedAgentOptions
@@ -519,7 +519,7 @@ class Conversation:
             self._local.clear()
             self.view.hear(event)
             return
-        if type(event) is DelegateEvent and _is_streamed(event):
+        if type(event) is DelegateEvent and is_streamed(event):
             self.view.hear(event)
             return
         if isinstance(event, MessagesInjected):
@@ -641,13 +641,6 @@ class Conversation:
             resume = resuming(session_id, self.opening.options.cwd) if session_id else ""
         self._farewell = Farewell(self.answer, resume, problem)
         return self._farewell
-
-
-def _is_streamed(event: AgentEvent) -> bool:
-    """Whether the event of a delegate, at any depth, is a piece of text."""
-    while type(event) is DelegateEvent:
-        event = event.event
-    return type(event) in (MessageUpdate, ToolExecutionUpdate)
 
 
 def _last_answer(messages: Sequence[AgentMessage]) -> str:

@@ -22,18 +22,19 @@ _RUNNERS = _SHELLS | names(
     "run-one runcon runuser screen script setarch setpriv setsid sg socat ssh sshpass start-stop-daemon stdbuf strace "
     "su sudo systemd-inhibit systemd-run taskset time timeout tmux torsocks toybox trap tsocks unbuffer unshare "
     "uvx valgrind watch xargs xvfb-run "
-    "concurrently cpulimit daemonize distrobox-enter dumb-init fakechroot gchroot genv gfind gnice gnohup gosu gstdbuf "
+    "concurrently cpulimit cross-env cross-env-shell "
+    "daemonize distrobox-enter dumb-init fakechroot gchroot genv gfind gnice gnohup gosu gstdbuf "
     "gtimeout gxargs i386 ld-linux-aarch64.so ld-linux-x86-64.so ld-linux.so ld.so linux32 linux64 nodemon "
-    "proot run-parts su-exec tini trickle watchexec x86_64"
+    "proot run-parts ssh-agent su-exec tini trickle watchexec x86_64"
 )
 # These run others after one of these words, and otherwise install or list.
 _RUNNING_WORDS = {
     **dict.fromkeys(("conda", "mamba", "micromamba", "pdm", "pipenv", "pipx", "pixi", "poetry", "rye"), names("run")),
-    **dict.fromkeys(("asdf", "bundle", "direnv", "pyenv", "rbenv", "rtx"), names("exec")),
+    **dict.fromkeys(("devbox", "doppler", "dotenvx", "op", "volta"), names("run")),
+    **dict.fromkeys(("asdf", "aws-vault", "bundle", "direnv", "nvm", "pyenv", "rbenv", "rtx", "tox"), names("exec")),
     **dict.fromkeys(("docker", "nerdctl", "podman"), names("run exec compose")),
     **dict.fromkeys(("kubectl", "oc"), names("exec run debug")),
     "bun": names("x run exec"),
-    "devbox": names("run"),
     **dict.fromkeys(("fd", "fdfind"), names("-x -X --exec --exec-batch")),
     "hatch": names("run shell"),
     "mise": names("exec x"),
@@ -41,7 +42,7 @@ _RUNNING_WORDS = {
     "npm": names("exec x"),
     "pnpm": names("exec dlx x"),
     "uv": names("run tool x"),
-    "yarn": names("exec dlx"),
+    "yarn": names("dlx exec run"),
 }
 # Programs that run their input, or some lines of it, or pass it on to a shell.
 _FED = names("at batch bmake crontab ed ex ftp gmake just lftp make nc ncat nvim psql sftp vi vim") | frozenset(

@@ -33,15 +33,17 @@ def acp(model: str | None, approve: str | None, sandbox: str | None) -> int:
     """
     protocol = require("acp", extra="acp")
     from swink_agent.acp.editor_agent import EditorAgent
+    from swink_agent.acp.transport import LONGEST_LINE, LineTransport
 
     reporter = Reporter(Screen(sys.stderr), Redactor())
-    logging.getLogger("swink_agent").addHandler(reporter.log_handler())
+    logging.getLogger().addHandler(reporter.log_handler())  # of all packages: the protocol's own writes tracebacks else
     flags = {"model": model, "approve": approve, "sandbox": sandbox}
     agent = EditorAgent({name: value for name, value in flags.items() if value is not None}, reporter.warn)
 
     async def serve() -> None:
         try:
-            await protocol.run_agent(agent)
+            reader, writer = await protocol.stdio_streams(limit=LONGEST_LINE)
+            await protocol.run_agent(agent, LineTransport(reader, writer))
         finally:
             await agent.close()
 

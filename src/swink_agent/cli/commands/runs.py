@@ -16,8 +16,9 @@ import click
 import msgspec
 
 from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
-from swink_agent.app.runs.durable import durable_at, durable_named, durable_problems
+from swink_agent.app.runs.durable import durable_at, durable_named, durable_problems, store_option
 from swink_agent.approvals.display import safe_display
+from swink_agent.core.approval import PendingCall
 from swink_agent.core.types import AssistantMessage
 
 from ..screen.run_pages import fleet_rows, run_rows, runs_table
@@ -67,8 +68,7 @@ def runs(ctx: click.Context, url: str | None, app: str | None, as_json: bool, wa
 
 def _use(ctx: click.Context, url: str | None, app: str | None, work: Callable[[Durable], Awaitable[T]]) -> T:
     """Does some work with the store that the options of the command, or of the group before it, name."""
-    before: dict[str, Any] = ctx.obj or {}
-    url, app = (url, app) if url or app else (before.get("url"), before.get("app"))
+    url, app = _given(ctx, url, app)
     if url is not None and app is not None:
         raise UsageProblem("--url and --app both name a store: give one of them")
     durable = durable_at(url) if app is None else durable_named(app, Path.cwd())
@@ -79,6 +79,12 @@ def _use(ctx: click.Context, url: str | None, app: str | None, work: Callable[[D
 
     with durable_problems():
         return asyncio.run(worked())
+
+
+def _given(ctx: click.Context, url: str | None, app: str | None) -> tuple[str | None, str | None]:
+    """The options that name the store: those of the command, else those of the group before it."""
+    before: dict[str, Any] = ctx.obj or {}
+    return (url, app) if url or app else (before.get("url"), before.get("app"))
 
 
 def _wants_json(ctx: click.Context, as_json: bool) -> bool:
@@ -151,7 +157,7 @@ def show(ctx: click.Context, run_id: str, url: str | None, app: str | None, as_j
         if _wants_json(ctx, as_json):
             _say_json(info)
             return
-        for row in run_rows(info):
+        for row in run_rows(info, store_option(durable, _given(ctx, url, app)[1])):
             click.echo(row)
         replies = [message for message in (await run.load()).messages if isinstance(message, AssistantMessage)]
         if replies and replies[-1].text:
@@ -207,6 +213,7 @@ def stats(ctx: click.Context, url: str | None, app: str | None, as_json: bool) -
 @click.option("--reject", metavar="REASON", help="Do not run it; the model reads the reason.")
 @click.option("--with", "changed", metavar="JSON", help="Run the call with these arguments instead.")
 @click.option("--result", metavar="TEXT", help="The result of a call that is carried out elsewhere.")
+@click.option("--at", type=click.IntRange(min=1), metavar="NUMBER", help="The record that asks, if ids recur.")
 @click.option("--by", default="", metavar="NAME", help="Who answers; it is on record.")
 @_url
 @_app
@@ -220,16 +227,22 @@ def answer(
     reject: str | None,
     changed: str | None,
     result: str | None,
+    at: int | None,
     by: str,
     url: str | None,
     app: str | None,
     as_json: bool,
 ) -> int:
-    """Answer a call that waits. Of two answers the first counts; exit code 1 if another came first."""
+    """Answer a call that waits. Of two answers the first counts; exit code 1 if another came first.
+
+    `swink runs show ID` names the calls that wait, with what to type. Some models give several calls the same id: then
+    --at says which one is meant.
+    """
     given = _answer(approve, reject, changed, result)
+    call = call_id if at is None else PendingCall(call_id, "", {}, position=at)
 
     async def worked(durable: Durable) -> bool:
-        return await (await durable.run(run_id)).answer(call_id, given, by=by)
+        return await (await durable.run(run_id)).answer(call, given, by=by)
 
     counts = _use(ctx, url, app, worked)
     if _wants_json(ctx, as_json):

@@ -149,4 +149,4 @@ def _first_page(opening: Opening, options: dict[str, Any]) -> str:
 
 def _open_browser(url: str, opening: Opening) -> None:
     if not open_in_browser(url, os.environ, opening.writable):
-        click.echo("no program was found that opens a browser: open the address above yourself", err=True)
+        click.echo("no browser could be opened: open the address above yourself", err=True)

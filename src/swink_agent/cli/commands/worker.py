@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from swink_agent.app.errors import ExitCode, UsageProblem
-from swink_agent.app.runs.durable import durable_named, durable_problems
+from swink_agent.app.runs.durable import durable_named, durable_problems, store_option
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.secrets.redaction import Redactor
 
@@ -80,7 +80,8 @@ async def _work(durable: Durable, slots: int, poll: float, lease: float, drain: 
         made.drain()
         loop.call_later(drain, abandon)
         if made.running:
-            click.echo(f"{made.id} ends the turns of its {made.running} runs; once more leaves at once", err=True)
+            runs = "1 run" if made.running == 1 else f"{made.running} runs"
+            click.echo(f"{made.id} lets its {runs} end the turn; a second signal leaves at once", err=True)
 
     async with made:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -135,26 +136,35 @@ def submit(
     text = sys.stdin.read() if prompt == "-" else prompt
     options: dict[str, Any] = {"id": run_id, "key": key, "priority": priority, "after": after}
     with durable_problems():
-        return asyncio.run(_submit(durable, agent, text, options, wait, timeout, as_json))
+        return asyncio.run(_submit(durable, app, agent, text, options, wait, timeout, as_json))
 
 
 async def _submit(
-    durable: Durable, agent: str, text: str, options: dict[str, Any], wait: bool, limit: float | None, as_json: bool
+    durable: Durable,
+    app: str,
+    agent: str,
+    text: str,
+    options: dict[str, Any],
+    wait: bool,
+    limit: float | None,
+    as_json: bool,
 ) -> int:
+    store = store_option(durable, app)
     async with durable:
         run = await durable.submit(agent, text, **options)
+        info = await run.info()
         if not wait:
-            info = await run.info()
             click.echo(json.dumps(_object(info), indent=2) if as_json else info.id)
             return int(ExitCode.DONE)
-        click.echo(f"{run.id} is queued", err=True)
+        click.echo(f"{run.id} is {info.status}", err=True)
         try:
             result = await run.result(limit)
         except TimeoutError:
             info = await run.info()
             if as_json:
                 click.echo(json.dumps(_object(info), indent=2))
-            click.echo(f"{run.id} is {info.status} after {limit:g} s, and goes on: swink runs show {run.id}", err=True)
+            words = f"{run.id} is {info.status} after {limit:g} s, and goes on: swink runs show {run.id}{store}"
+            click.echo(words, err=True)
             return int(ExitCode.LIMIT)
         info = await run.info()
     if as_json:
@@ -162,7 +172,7 @@ async def _submit(
     elif info.status == "done":
         write_answer(result.text if result.text.endswith("\n") else f"{result.text}\n")
     if info.status == "waiting":
-        for row in pending_rows(info):
+        for row in pending_rows(info, store):
             click.echo(row, err=True)
         return int(ExitCode.WAITING)
     if info.status != "done":

@@ -6,6 +6,7 @@ Keys, errors and arguments are text that we did not write: control characters ar
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -43,8 +44,8 @@ def runs_table(runs: Sequence[RunInfo]) -> str:
     return table(rows, right=[4, 5, 6], whole=[0, 2])
 
 
-def run_rows(info: RunInfo) -> list[str]:
-    """What is known of one run."""
+def run_rows(info: RunInfo, store: str = "") -> list[str]:
+    """What is known of one run. `store` is as for `pending_rows`."""
     facts = [
         ("agent", info.agent),
         ("status", info.status),
@@ -61,16 +62,21 @@ def run_rows(info: RunInfo) -> list[str]:
         ("error", info.error),
     ]
     rows = [f"{name:<9} {safe_display(value, None)}" for name, value in facts if value]
-    return [safe_display(info.id, None), *rows, *pending_rows(info)]
+    return [safe_display(info.id, None), *rows, *pending_rows(info, store)]
 
 
-def pending_rows(info: RunInfo) -> list[str]:
-    """The calls that wait, each with what to type."""
+def pending_rows(info: RunInfo, store: str = "") -> list[str]:
+    """The calls that wait, each with what to type. `store` is the option that names the store, if it needs one.
+
+    The position makes the answer one to this question: models give later calls the same ids again.
+    """
     rows: list[str] = []
     for call in info.pending:
         shown = json.dumps(call.arguments, ensure_ascii=False)[:_LONGEST_ARGUMENTS]
         rows.append(safe_display(f"waits: {call.name} {shown}{f' ({call.reason})' if call.reason else ''}", None))
-        rows.append(safe_display(f"  swink runs answer {info.id} {call.call_id} {_ways(call)}", None))
+        where = "" if call.position is None else f" --at {call.position}"
+        command = f"swink runs answer {info.id} {shlex.quote(call.call_id)} {_ways(call)}{where}{store}"
+        rows.append(safe_display(f"  {command}", None))
     return rows
 
 

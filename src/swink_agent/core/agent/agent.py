@@ -24,19 +24,15 @@ from ..config import (
     GetApiKeyFn,
     MessageProvider,
     SleepFn,
-    SystemPrompt,
     ToolExecution,
     TransformContextFn,
 )
 from ..context.context import default_convert_to_llm
 from ..errors import AgentError, ProviderMismatch
-from ..events import AgentEvent, CompactionReport
-from ..policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from ..retry import DefaultRetryStrategy, RetryStrategy
-from ..run.event_stream import EventStream
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, OnSteer
-from ..turn import Tools, as_toolbox, check_prompt
+from ..turn import as_toolbox, check_prompt
 from ..types import (
     AgentMessage,
     AgentResult,
@@ -44,14 +40,10 @@ from ..types import (
     as_prompts,
 )
 from ..values import hints
-from ..values.parameters import Deps
-from ..values.value import FrozenDict, copy_json
+from ..values.value import Deps, FrozenDict, copy_json
 from .arguments import POLICY_SLOTS, Prompt, as_history, as_model, policies_by_slot, stream_fns
 from .claim import Claims
 from .given import (
-    OverrideOptions,
-    PromptOptions,
-    RunOptions,
     overriding,
     prompts_of,
 )
@@ -76,13 +68,13 @@ class Agent(ValueRuns[Deps]):
         self,
         model: str | ModelSpec,
         *,
-        system_prompt: SystemPrompt[Deps] = "",
-        tools: Tools[Deps] | None = None,
+        system_prompt: hints.SystemPrompt[Deps] = "",
+        tools: hints.Tools[Deps] | None = None,
         deps: Deps | None = None,
         messages: Iterable[str | AgentMessage] = (),
         stream_fn: StreamFn | None = None,
         stream_options: StreamOptions | None = None,
-        policies: Sequence[Policy] = (),
+        policies: Sequence[hints.Policy] = (),
         approve: ApproveFn | None = None,
         approval_mode: ApprovalMode | str = ApprovalMode.WHERE_REQUIRED,
         retry_strategy: RetryStrategy | None = None,
@@ -92,10 +84,10 @@ class Agent(ValueRuns[Deps]):
         transform_context: TransformContextFn | None = None,
         get_api_key: GetApiKeyFn | None = None,
         message_provider: MessageProvider | None = None,
-        pre_turn_policies: Sequence[PreTurnPolicy] = (),
-        pre_dispatch_policies: Sequence[PreDispatchPolicy] = (),
-        post_turn_policies: Sequence[PostTurnPolicy] = (),
-        post_loop_policies: Sequence[PostLoopPolicy] = (),
+        pre_turn_policies: Sequence[hints.PreTurnPolicy] = (),
+        pre_dispatch_policies: Sequence[hints.PreDispatchPolicy] = (),
+        post_turn_policies: Sequence[hints.PostTurnPolicy] = (),
+        post_loop_policies: Sequence[hints.PostLoopPolicy] = (),
         tool_execution: ToolExecution = "concurrent",
         steering_mode: QueueMode = "one_at_a_time",
         follow_up_mode: QueueMode = "one_at_a_time",
@@ -175,7 +167,7 @@ class Agent(ValueRuns[Deps]):
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    async def prompt(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
+    async def prompt(self, prompt: Prompt, **given: Unpack[hints.PromptOptions[Deps]]) -> AgentResult:
         """Runs until the agent stops. An error on the way is in the result.
 
         `images` and `documents` are attached to a prompt that is a string: blocks, sources, bytes, or paths of files.
@@ -187,27 +179,27 @@ class Agent(ValueRuns[Deps]):
         """
         return await self._drive(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> EventStream:
+    def prompt_stream(self, prompt: Prompt, **given: Unpack[hints.PromptOptions[Deps]]) -> hints.EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
         return self._stream(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_sync(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
+    def prompt_sync(self, prompt: Prompt, **given: Unpack[hints.PromptOptions[Deps]]) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
         return self._sync(self._order(given, prompts_of(prompt, given)))
 
-    async def continue_loop(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
+    async def continue_loop(self, **given: Unpack[hints.RunOptions[Deps]]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
         return await self._drive(self._order(given))
 
-    def continue_loop_stream(self, **given: Unpack[RunOptions[Deps]]) -> EventStream:
+    def continue_loop_stream(self, **given: Unpack[hints.RunOptions[Deps]]) -> hints.EventStream:
         """The same as a stream of events."""
         return self._stream(self._order(given))
 
-    def continue_loop_sync(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
+    def continue_loop_sync(self, **given: Unpack[hints.RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._order(given))
 
-    async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
+    async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[hints.RunOptions[Deps]]) -> AgentResult:
         """Acts on answers to some or all of the calls that wait (`pending`), by their ids.
 
         An answer is `Approve()`, `ApproveWith(arguments)`, `Reject(reason)` or a bool; for an external call it is an
@@ -219,15 +211,17 @@ class Agent(ValueRuns[Deps]):
         """
         return await self._drive(self._answer_order(given, answers))
 
-    def resume_stream(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> EventStream:
+    def resume_stream(
+        self, answers: Mapping[str, hints.Answer], **given: Unpack[hints.RunOptions[Deps]]
+    ) -> hints.EventStream:
         """The same as a stream of events."""
         return self._stream(self._answer_order(given, answers))
 
-    def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
+    def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[hints.RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._answer_order(given, answers))
 
-    def text_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> hints.TextStream:
+    def text_stream(self, prompt: Prompt, **given: Unpack[hints.PromptOptions[Deps]]) -> hints.TextStream:
         """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
         from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
 
@@ -270,7 +264,7 @@ class Agent(ValueRuns[Deps]):
             max_depth=max_depth,
         )
 
-    async def compact(self, instructions: str | None = None) -> CompactionReport | None:
+    async def compact(self, instructions: str | None = None) -> hints.CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.
 
         The instructions are for the transform that writes a summary. The history stays as it is. Counts as a run:
@@ -279,7 +273,7 @@ class Agent(ValueRuns[Deps]):
         return await self._compact(instructions)
 
     @contextmanager
-    def override(self, **given: Unpack[OverrideOptions[Deps]]) -> Generator[None]:
+    def override(self, **given: Unpack[hints.OverrideOptions[Deps]]) -> Generator[None]:
         """Puts these values before what runs are given and before the agent's own, for tests.
 
         It holds for the runs that start inside, also in tasks, streams and threads made there, and for no others; an
@@ -332,7 +326,7 @@ class Agent(ValueRuns[Deps]):
         self._last_error = self._last_result = None
         self.clear_queues()
 
-    def add_policy(self, policy: Policy) -> None:
+    def add_policy(self, policy: hints.Policy) -> None:
         """Adds a policy behind the others, for agents that were made elsewhere. It holds for the runs from now on.
 
         Raises `TypeError` for an object that is not a policy, and `AlreadyRunning` during a run.
@@ -379,7 +373,7 @@ class Agent(ValueRuns[Deps]):
                 log.warning("%s", error)
             return recorder.journal
 
-    def subscribe(self, callback: Callable[[AgentEvent], object]) -> Subscription:
+    def subscribe(self, callback: Callable[[hints.AgentEvent], object]) -> Subscription:
         """Calls `callback` with every event from now on, before the run continues. One that raises is removed."""
         return self._subscriptions.add(callback)
 

@@ -13,19 +13,17 @@ from typing import Any, Generic
 from msgspec.structs import replace
 
 from ..approval import PendingCall
-from ..config import AgentLoopConfig, SystemPrompt
+from ..config import AgentLoopConfig
 from ..context.context import default_convert_to_llm, is_waiting
 from ..errors import AlreadyRunning
 from ..run.transcript import Transcript
 from ..tool import AgentTool, Toolbox
-from ..turn import Tools, TurnTools, as_toolbox
+from ..turn import TurnTools, as_toolbox
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage
 from ..values import hints
-from ..values.parameters import Deps
-from ..values.value import FrozenDict, copy_json
+from ..values.value import Deps, FrozenDict, copy_json
 from .arguments import as_history, as_model, check_provider
 from .claim import Claims
-from .history import History
 from .queues import MessageQueues
 from .subscriptions import Subscriptions
 
@@ -59,7 +57,7 @@ class AgentState(Generic[Deps]):
         claims: Claims,
         queues: MessageQueues,
         toolbox: Toolbox | TurnTools,
-        system_prompt: SystemPrompt[Deps],
+        system_prompt: hints.SystemPrompt[Deps],
         messages: tuple[AgentMessage, ...],
     ) -> None:
         self._config = config
@@ -74,7 +72,7 @@ class AgentState(Generic[Deps]):
         """Usage and cost of all runs that are over."""
         self._last_error: str | None = None
         self._last_result: AgentResult | None = None
-        self.system_prompt: SystemPrompt[Deps] = system_prompt
+        self.system_prompt: hints.SystemPrompt[Deps] = system_prompt
         """The instructions: a string, or a function that each turn calls once."""
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         """JSON data that tools share and policies can read."""
@@ -113,17 +111,19 @@ class AgentState(Generic[Deps]):
         return self._toolbox.tools
 
     @tools.setter
-    def tools(self, tools: Tools[Deps]) -> None:
+    def tools(self, tools: hints.Tools[Deps]) -> None:
         self._toolbox = as_toolbox(tools)
 
     @property
-    def given_tools(self) -> Tools[Deps]:
+    def given_tools(self) -> hints.Tools[Deps]:
         """The tools as the application gave them: all of them, or the function of the turn."""
         return self._toolbox.tools if isinstance(self._toolbox, Toolbox) else self._toolbox.function
 
     @property
-    def messages(self) -> History:
+    def messages(self) -> hints.History:
         """The history, live: read it at any time, assign it or change it between runs."""
+        from .history import History  # on use: many agents are only run
+
         return History(lambda: self._transcript.history, self._replace_messages, self._append_messages)
 
     @messages.setter

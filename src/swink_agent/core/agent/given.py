@@ -5,46 +5,20 @@ Owns the names, their conversion, and which of them holds. What a run does with 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Generic, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from ..checks import is_function, is_not
-from ..config import AgentLoopConfig, SystemPrompt
-from ..stream import StreamFn, StreamOptions
+from ..config import AgentLoopConfig
 from ..tool import Toolbox
-from ..turn import Tools, TurnTools, as_toolbox, check_prompt
-from ..types import AgentMessage, ModelSpec
+from ..turn import TurnTools, as_toolbox, check_prompt
+from ..types import AgentMessage
 from ..values import hints
-from ..values.parameters import Deps
 from .arguments import Prompt, as_model, check_model, check_provider, prompts_with_images
-
-
-class RunOptions(TypedDict, Generic[Deps], total=False):
-    """What every way to run takes for that run alone; the agent stays as it was."""
-
-    deps: Deps | None
-    model: str | ModelSpec | None
-    tools: Tools[Deps] | None
-    system_prompt: SystemPrompt[Deps] | None
-    stream_options: StreamOptions | None
-
-
-class PromptOptions(RunOptions[Deps], total=False):
-    """What the ways to run a prompt take besides: what is attached to it."""
-
-    images: Sequence[hints.ImageInput]
-    documents: Sequence[hints.DocumentInput]
-
-
-class OverrideOptions(RunOptions[Deps], total=False):
-    """What `agent.override` takes."""
-
-    stream_fn: StreamFn | None
-
 
 Given: TypeAlias = dict[str, Any]
 """Converted values by name. A name that is not there has the agent's own value."""
@@ -55,7 +29,7 @@ _OVERRIDES: ContextVar[tuple[tuple[object, Given], ...]] = ContextVar("swink_age
 """The overrides that hold in this context, the innermost last, each with its agent."""
 
 
-def prompts_of(prompt: Prompt, given: PromptOptions[Any]) -> tuple[AgentMessage, ...]:
+def prompts_of(prompt: Prompt, given: hints.PromptOptions[Any]) -> tuple[AgentMessage, ...]:
     """Returns the messages of a prompt with what is attached to it, which is taken out of `given`.
 
     Raises `ValueError`, `TypeError` and, for a file that cannot be read, `OSError`.

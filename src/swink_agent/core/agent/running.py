@@ -17,14 +17,11 @@ from ..cancel import running_loop
 from ..checks import is_not
 from ..context.context import cannot_continue, is_answered, is_waiting
 from ..errors import Aborted, NoMessages
-from ..events import AgentEvent, CompactionReport
-from ..run.event_stream import Channel, EventStream
 from ..tool import Toolbox
 from ..turn import TurnTools
 from ..types import AgentMessage, AgentResult
 from ..values import hints
-from ..values.parameters import Deps
-from ..values.value import copy_json
+from ..values.value import Deps, copy_json
 from .agent_state import AgentState
 from .claim import Claim
 from .given import Given, check_given, config_of, given_to
@@ -71,7 +68,9 @@ class Running(AgentState[Deps]):
         here = running_loop()
         return run_sync(lambda: self._drive(order, blocked=here), self._claims.abort)
 
-    def _stream(self, order: Order) -> EventStream:
+    def _stream(self, order: Order) -> hints.EventStream:
+        from ..run.event_stream import EventStream  # on use: an agent may be made long before it runs
+
         claim = self._claim(order)
         stream = EventStream(
             lambda channel: self._drive(order, claim, channel),
@@ -109,7 +108,7 @@ class Running(AgentState[Deps]):
         self,
         order: Order,
         claim: Claim | None = None,
-        channel: Channel | None = None,
+        channel: hints.Channel | None = None,
         blocked: asyncio.AbstractEventLoop | None = None,
     ) -> AgentResult:
         """The one path behind all ways to run: from the claim, unless the caller has one, to its release.
@@ -144,7 +143,7 @@ class Running(AgentState[Deps]):
         finally:
             self._claims.release(claim)
 
-    def _new_run(self, claim: Claim, order: Order, channel: Channel | None = None) -> hints.Run:
+    def _new_run(self, claim: Claim, order: Order, channel: hints.Channel | None = None) -> hints.Run:
         from ..loop import Run, run_loop  # on use: an agent may be made long before it runs
 
         given, request = order.given or {}, order.request
@@ -186,10 +185,10 @@ class Running(AgentState[Deps]):
                     self._announcer.begin(self._run)
             return self._announcer
 
-    def _viewed(self, view: hints.ViewFn, channel: Channel) -> Callable[[AgentEvent], None]:
+    def _viewed(self, view: hints.ViewFn, channel: hints.Channel) -> Callable[[hints.AgentEvent], None]:
         """Returns a function that gives subscribers each event, and the stream what the view makes of it."""
 
-        def pushed(event: AgentEvent) -> None:
+        def pushed(event: hints.AgentEvent) -> None:
             self._subscriptions.notify(event)
             view(event, None if self._run is None else self._run.assembler, channel.put)
 
@@ -203,7 +202,7 @@ class Running(AgentState[Deps]):
         config = replace(config_of(self._config, given), state=copy_json(state))
         return make(config, messages, {"tools": self._toolbox, "system_prompt": self.system_prompt, **(given or {})})
 
-    async def _compact(self, instructions: str | None) -> CompactionReport | None:
+    async def _compact(self, instructions: str | None) -> hints.CompactionReport | None:
         """Runs the transforms alone, as a run of its own."""
         claim = self._claims.take()
         self._claims.begin(claim)

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from ..events import AgentEvent
 from ..values import hints
 
 log = logging.getLogger("swink_agent")
@@ -22,7 +21,7 @@ class Subscription:
 
     __slots__ = ("_end", "callback")
 
-    def __init__(self, callback: Callable[[AgentEvent], object], end: Callable[[Subscription], None]) -> None:
+    def __init__(self, callback: Callable[[hints.AgentEvent], object], end: Callable[[Subscription], None]) -> None:
         self.callback = callback
         self._end = end
 
@@ -50,7 +49,7 @@ class Subscriptions:
         self.all: tuple[Subscription, ...] = ()  # a change during a dispatch makes a new tuple
         self.observers: tuple[hints.RunObserver, ...] = ()
 
-    def add(self, callback: Callable[[AgentEvent], object]) -> Subscription:
+    def add(self, callback: Callable[[hints.AgentEvent], object]) -> Subscription:
         """Raises `TypeError` for a callback that would have to be awaited."""
         if any(inspect.iscoroutinefunction(function) for function in (callback, callback.__call__)):
             raise TypeError("a subscriber is a plain function; read prompt_stream() to handle events in async code")
@@ -79,7 +78,7 @@ class Subscriptions:
         with self._lock:
             self.all = tuple([item for item in self.all if item is not subscription])
 
-    def notify(self, event: AgentEvent) -> None:
+    def notify(self, event: hints.AgentEvent) -> None:
         """Calls every subscriber."""
         for subscription in self.all:
             try:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar, Unpack, overload
 
 from ..values import hints
-from ..values.parameters import Deps
+from ..values.value import Deps
 from .arguments import Prompt
-from .given import PromptOptions, prompts_of
+from .given import prompts_of
 from .running import Order, Running
 
 T = TypeVar("T")
 PromptOrAnswers: TypeAlias = Prompt | Mapping[str, Any]
 Schema: TypeAlias = dict[str, Any]
-
-
-class ValueOptions(PromptOptions[Deps], total=False):
-    """What every way to run for a value takes: what any prompt takes, and the functions that check the value."""
-
-    validate: hints.ValidateFn | Sequence[hints.ValidateFn]
 
 
 class ValueRuns(Running[Deps]):
@@ -29,18 +23,18 @@ class ValueRuns(Running[Deps]):
 
     @overload
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.StructuredResult[T]: ...
     @overload
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.StructuredResult[Schema]: ...
     @overload
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.StructuredResult[Any]: ...
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.StructuredResult[Any]:
         """Returns a value that the model gives, with usage, cost and messages: JSON for a JSON Schema (a dict), an
         instance for a type.
@@ -56,18 +50,18 @@ class ValueRuns(Running[Deps]):
 
     @overload
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.StructuredResult[T]: ...
     @overload
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.StructuredResult[Schema]: ...
     @overload
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.StructuredResult[Any]: ...
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.StructuredResult[Any]:
         """The same for code that is not async."""
         request = self._request(target, max_retries, given)
@@ -75,18 +69,18 @@ class ValueRuns(Running[Deps]):
 
     @overload
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.ValueStream[T]: ...
     @overload
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.ValueStream[Schema]: ...
     @overload
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.ValueStream[Any]: ...
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.ValueStream[Any]:
         """Returns the same run as a stream of the value as it grows; `result()` gives what `structured_run` returns."""
         from ..run.views import ValueStream, view_of_value
@@ -98,49 +92,49 @@ class ValueRuns(Running[Deps]):
 
     @overload
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> T: ...
     @overload
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> Schema: ...
     @overload
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> Any: ...
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> Any:
         """Returns the value alone of a `structured_run`."""
         return (await self.structured_run(prompt, target, max_retries, **given)).value
 
     @overload
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> T: ...
     @overload
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Schema, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> Schema: ...
     @overload
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> Any: ...
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> Any:
         """The same for code that is not async."""
         return self.structured_run_sync(prompt, target, max_retries, **given).value
 
     # -- what the agent does -------------------------------------------------------------------------------------
 
-    def _request(self, target: Any, max_retries: int, given: ValueOptions[Deps]) -> hints.StructuredOutput:
+    def _request(self, target: Any, max_retries: int, given: hints.ValueOptions[Deps]) -> hints.StructuredOutput:
         from ..structured import StructuredOutput  # on use, as everything that reads type hints
 
         return StructuredOutput(target, max_retries, given.pop("validate", ()))
 
     def _value_order(
-        self, given: PromptOptions[Deps], prompt: PromptOrAnswers, request: hints.StructuredOutput
+        self, given: hints.PromptOptions[Deps], prompt: PromptOrAnswers, request: hints.StructuredOutput
     ) -> Order:
         if isinstance(prompt, Mapping):
             return self._order(given, None, request, prompt)

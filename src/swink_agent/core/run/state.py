@@ -15,7 +15,7 @@ import msgspec
 
 from ..agent.queues import MessageQueues, QueueName
 from ..cancel import CancellationToken
-from ..config import AgentLoopConfig, SystemPrompt
+from ..config import AgentLoopConfig
 from ..context.context import default_convert_to_llm, most_tokens
 from ..errors import AgentError
 from ..events import AgentEvent, InjectionSource, MessagesInjected
@@ -24,6 +24,7 @@ from ..stream import MessageAssembler
 from ..tool import Toolbox
 from ..turn import TurnTools
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
+from ..values import hints
 from ..values.value import copy_json
 from .consulting import tell_run_over
 from .event_stream import Channel
@@ -123,7 +124,7 @@ class Run:
         config: AgentLoopConfig,
         transcript: Transcript,
         toolbox: Toolbox | TurnTools,
-        system_prompt: SystemPrompt,
+        system_prompt: hints.SystemPrompt,
         cancel: CancellationToken,
         emit: EmitFn,
         loop: RunLoopFn,

@@ -3,7 +3,15 @@
 from pathlib import Path as Path
 
 from ..agent.delegate import MakeRunFn as MakeRunFn
-from ..config import SystemPrompt as SystemPrompt
+from ..agent.history import History as History
+from ..agent.options import OverrideOptions as OverrideOptions
+from ..agent.options import PromptOptions as PromptOptions
+from ..agent.options import RunOptions as RunOptions
+from ..agent.options import SystemPrompt as SystemPrompt
+from ..agent.options import Tools as Tools
+from ..agent.options import ValueOptions as ValueOptions
+from ..events import AgentEvent as AgentEvent
+from ..events import CompactionReport as CompactionReport
 from ..journal import Journal as Journal
 from ..journal import Past as Past
 from ..media import DocumentInput as DocumentInput
@@ -11,7 +19,14 @@ from ..media import ImageInput as ImageInput
 from ..observer import RunObserver as RunObserver
 from ..pending import Answer as Answer
 from ..policy import Policy as Policy
+from ..policy import PolicyContext as PolicyContext
+from ..policy import PostLoopPolicy as PostLoopPolicy
+from ..policy import PostTurnPolicy as PostTurnPolicy
+from ..policy import PreDispatchPolicy as PreDispatchPolicy
+from ..policy import PreTurnPolicy as PreTurnPolicy
 from ..run.announcing import Announcer as Announcer
+from ..run.event_stream import Channel as Channel
+from ..run.event_stream import EventStream as EventStream
 from ..run.state import Run as Run
 from ..run.supervisor import Supervisor as Supervisor
 from ..run.threads import WorkerThreads as WorkerThreads
@@ -24,5 +39,4 @@ from ..structured import StructuredOutput as StructuredOutput
 from ..structured import StructuredResult as StructuredResult
 from ..structured import ValidateFn as ValidateFn
 from ..tool import AgentTool as AgentTool
-from ..turn import Tools as Tools
 from .model_info import ModelInfo as ModelInfo

@@ -1,4 +1,4 @@
-"""The base of all public values: immutable, with a short and safe `repr`; and copies of JSON data.
+"""The base of all public values: immutable, with a short and safe `repr`; the base of enums; and copies of JSON data.
 
 The values themselves are in `types`, `stream` and `events`.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import lru_cache
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 
@@ -42,6 +42,19 @@ _PARTS_OF_SECRET_NAMES = (
 )
 
 T = TypeVar("T")
+
+# The type parameter of agents, tools and contexts: the type of the dependencies that an application gives to a run. For
+# type checkers it has a default, which Python 3.11 does not support: left out, it is `Any`.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Deps = TypeVarWithDefault("Deps", default=Any)
+    Deps_co = TypeVarWithDefault("Deps_co", covariant=True, default=Any)
+    Deps_contra = TypeVarWithDefault("Deps_contra", contravariant=True, default=Any)
+else:
+    Deps = TypeVar("Deps")
+    Deps_co = TypeVar("Deps_co", covariant=True)
+    Deps_contra = TypeVar("Deps_contra", contravariant=True)
 
 
 class Value(Struct, frozen=True):
@@ -80,6 +93,25 @@ class WithDeps(Value, frozen=True):
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "deps"}
         return _made_of, (type(self), fields)
+
+
+class Choice(StrEnum):
+    """An enum of strings, which users may give as such. The second name of a member is a string of it too.
+
+    The `ValueError` for any other string names them all and the most similar.
+    """
+
+    @classmethod
+    def _missing_(cls, value: object) -> Choice | None:
+        others = {name.lower(): member for name, member in cls.__members__.items() if name != member.name}
+        if isinstance(value, str) and value in others:
+            return others[value]
+        from ..texts.likeness import close_names  # on use: nearly every choice is right
+
+        choices = [*[member.value for member in cls], *others]
+        near = close_names(value.lower(), choices) if isinstance(value, str) else []
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{value!r} is not a valid {cls.__name__}: use one of {', '.join(map(repr, choices))}{meant}")
 
 
 def _made_of(kind: type[Any], fields: dict[str, Any]) -> Any:

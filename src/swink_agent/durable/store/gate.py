@@ -49,10 +49,9 @@ class Gate:
         self._database = database
         self._now = database.now
 
-    def has_due(self, connection: sa.Connection, agents: list[str]) -> bool:
-        """Whether there is anything to take, limits aside: most looks find nothing."""
-        statement = sql(f"SELECT 1 FROM swink_runs WHERE {self.due} AND agent IN :agents LIMIT 1")
-        return connection.execute(expanding(statement, "agents"), {"agents": agents}).first() is not None
+    def has_any(self, connection: sa.Connection, entries: Mapping[str, AgentEntry]) -> bool:
+        """Whether there is a run to take. Most looks find none, and this one keeps nobody from writing."""
+        return bool(self._chosen(connection, entries, 1))
 
     @property
     def due(self) -> str:
@@ -68,6 +67,22 @@ class Gate:
         listed = connection.execute(sql(f"SELECT 1 FROM swink_workers WHERE id = :id {lock}"), {"id": worker})
         if listed.first() is None:
             raise RunLost(f"worker {worker} is no longer on the list of workers")
+        chosen = self._chosen(connection, entries, free)
+        if chosen and lock:
+            chosen = self._locked(connection, chosen)
+        return [self._take(connection, seq, worker) for seq in chosen]
+
+    def _locked(self, connection: sa.Connection, chosen: Sequence[int]) -> list[int]:
+        """Those of these runs that are still queued and that nobody is changing, locked. The search itself locks
+        nothing, so that it needs the index alone."""
+        statement = sql(
+            "SELECT seq FROM swink_runs WHERE seq IN :chosen AND status = 'queued' ORDER BY priority, seq "
+            f"{self._database.for_update} SKIP LOCKED"
+        )
+        return list(connection.execute(expanding(statement, "chosen"), {"chosen": list(chosen)}).scalars())
+
+    def _chosen(self, connection: sa.Connection, entries: Mapping[str, AgentEntry], free: int) -> list[int]:
+        """Up to `free` queued runs, by priority and age, within the limits of the fleet."""
         room = _Room(entries, self._running(connection, entries), self._started(connection, entries))
         chosen: list[int] = []
         while len(chosen) < free:
@@ -79,7 +94,7 @@ class Gate:
             chosen += taken
             if not taken:
                 break
-        return [self._take(connection, seq, worker) for seq in chosen]
+        return chosen
 
     def _running(self, connection: sa.Connection, entries: Mapping[str, AgentEntry]) -> Counter[tuple[str, str]]:
         """The running runs of agents with limits, by agent and key."""
@@ -114,18 +129,22 @@ class Gate:
         chosen: Sequence[int],
         limit: int,
     ) -> list[tuple[int, str, str]]:
-        values: dict[str, Any] = {"agents": list(agents), "chosen": [*chosen, -1], "limit": limit}
-        where = ""
-        names = ["agents", "chosen"]
-        for index, (agent, keys) in enumerate(full.items()):
-            where += f" AND NOT (agent = :agent{index} AND key IN :keys{index})"
-            values |= {f"agent{index}": agent, f"keys{index}": list(keys)}
-            names.append(f"keys{index}")
-        lock = f"{self._database.for_update} SKIP LOCKED" if self._database.for_update else ""
-        statement = sql(
-            f"SELECT seq, agent, key FROM swink_runs WHERE {self.due} AND agent IN :agents AND seq NOT IN :chosen "
-            f"{where} ORDER BY priority, seq LIMIT :limit {lock}"
-        )
+        """The next runs of these agents, each looked for by itself: so the index has them in order, and runs of other
+        agents are not looked at."""
+        values: dict[str, Any] = {"chosen": [*chosen, -1], "limit": limit}
+        names, parts = ["chosen"], list[str]()
+        for index, agent in enumerate(agents):
+            values[f"agent{index}"] = agent
+            where = ""
+            if agent in full:
+                where = f"AND key NOT IN :keys{index}"
+                values[f"keys{index}"] = list(full[agent])
+                names.append(f"keys{index}")
+            parts.append(
+                f"SELECT * FROM (SELECT seq, agent, key, priority FROM {self._database.queued} WHERE {self.due} "
+                f"AND agent = :agent{index} AND seq NOT IN :chosen {where} ORDER BY priority, seq LIMIT :limit) AS q"
+            )
+        statement = sql(f"{' UNION ALL '.join(parts)} ORDER BY priority, seq LIMIT :limit")
         return [(row[0], row[1], row[2]) for row in connection.execute(expanding(statement, *names), values)]
 
     def _take(self, connection: sa.Connection, seq: int, worker: str) -> Claim:

@@ -220,6 +220,8 @@ class Store:
         wanted = {"status": status, "agent": agent, "key": key}
         given = {name: value for name, value in wanted.items() if value is not None}
         where = " AND ".join(f"{name} = :{name}" for name in given)
+        if key is not None:  # its index serves best, and the two kinds of stores are not sure of that
+            where = where.replace("status = :status", "status || '' = :status").replace("agent = ", "agent || '' = ")
         statement = sql(
             f"SELECT {_ROW} FROM swink_runs {'WHERE ' + where if where else ''} ORDER BY seq DESC LIMIT :limit"
         )
@@ -267,7 +269,9 @@ class Store:
             earlier = answers.get(str(reply), {}).get(call_id)
             if isinstance(call, str) and any(not question.is_once for question in asked):
                 raise NotPending(
-                    call_id, f"several calls of run {run_id!r} have the id {call_id!r}: give one of its `pending`"
+                    call_id,
+                    f"several calls of run {run_id!r} have the id {call_id!r}: give one of its `pending`, on "
+                    f"the command line --at {reply}",
                 )
             if earlier is not None:
                 return earlier.token == token
@@ -353,7 +357,7 @@ class Store:
 
         Raises `RunLost` if the worker is no longer on the list of workers.
         """
-        if free < 1 or not entries or not self.read(lambda connection: self._gate.has_due(connection, list(entries))):
+        if free < 1 or not entries or not self.read(lambda connection: self._gate.has_any(connection, entries)):
             return []
         return self.write(lambda connection: self._gate.claim(connection, worker, entries, free))
 
@@ -503,9 +507,10 @@ class Store:
             by_status = connection.execute(sql("SELECT status, count(*) FROM swink_runs GROUP BY status"))
             counts = {str(row[0]): int(row[1]) for row in by_status}
             agents = connection.execute(
-                sql("SELECT agent, count(*) FROM swink_runs WHERE status = 'queued' GROUP BY agent")
+                sql(f"SELECT agent, count(*) FROM {self._database.queued} WHERE status = 'queued' GROUP BY agent")
             )
-            since = connection.execute(sql(f"SELECT min(updated) FROM swink_runs WHERE {self._gate.due}")).scalar()
+            oldest = sql(f"SELECT min(updated) FROM {self._database.queued} WHERE {self._gate.due}")
+            since = connection.execute(oldest).scalar()
             now = self.time(connection)
             workers = connection.execute(sql("SELECT * FROM swink_workers ORDER BY id")).mappings().all()
             return FleetStats(
@@ -521,21 +526,27 @@ class Store:
     def prune(self, days: float) -> int:
         """Deletes the runs that have been over for so many days, a few at a time; returns how many."""
         deleted = 0
-        while some := self.write(lambda connection: self._prune_some(connection, days)):
+        # It is looked for in a transaction that only reads, which keeps nobody from writing.
+        while self.read(lambda connection: self._old(connection, days, 1)):
+            some = self.write(lambda connection: self._prune_some(connection, days))
             names = [name for run_id, ticket in some for name in tickets_of(run_id, ticket)]
             self._attempt(lambda names=names: self.tickets.delete(names))
             deleted += len(some)
         return deleted
 
-    def _prune_some(self, connection: sa.Connection, days: float) -> list[tuple[str, int]]:
+    def _old(self, connection: sa.Connection, days: float, limit: int) -> list[tuple[str, int]]:
+        """Some runs that have been over for so many days, with their last tickets."""
         statement = sql(
             "SELECT id, ticket FROM swink_runs WHERE status IN ('done', 'failed', 'cancelled') "
             f"AND updated <= {self._now} - :age AND NOT EXISTS (SELECT 1 FROM swink_runs AS later WHERE "
             "later.after_id = swink_runs.id AND later.position = 0 AND later.status IN ('queued', 'running')) "
             "LIMIT :limit"
         )
-        values = {"age": int(days * 86_400_000), "limit": _AT_ONCE}
-        rows = [(str(row[0]), int(row[1])) for row in connection.execute(statement, values)]
+        values = {"age": int(days * 86_400_000), "limit": limit}
+        return [(str(row[0]), int(row[1])) for row in connection.execute(statement, values)]
+
+    def _prune_some(self, connection: sa.Connection, days: float) -> list[tuple[str, int]]:
+        rows = self._old(connection, days, _AT_ONCE)
         if rows:
             ids = {"ids": [run_id for run_id, _ in rows]}
             connection.execute(expanding(sql("DELETE FROM swink_records WHERE run IN :ids"), "ids"), ids)

@@ -55,9 +55,12 @@ CREATE TABLE swink_runs (
   ticket INTEGER NOT NULL DEFAULT 0
 )"""
 
+# The search for a run to take needs the first index alone, however many runs of full keys come before it (SQLite reads
+# the status too). No index has a column that changes with each record: PostgreSQL would write all of them again.
 _FIRST = (
     _RUNS,
-    "CREATE INDEX swink_runs_queued ON swink_runs (priority, seq) WHERE status = 'queued'",
+    "CREATE INDEX swink_runs_queued ON swink_runs (agent, priority, seq, key, due, status) WHERE status = 'queued'",
+    "CREATE INDEX swink_runs_key ON swink_runs (key, seq)",
     "CREATE INDEX swink_runs_running ON swink_runs (worker) WHERE status = 'running'",
     "CREATE INDEX swink_runs_status ON swink_runs (status, seq)",
     "CREATE INDEX swink_runs_started ON swink_runs (agent, started)",

@@ -16,9 +16,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr, replace
 
-from swink_agent.core.values.choice import Choice
 from swink_agent.core.values.decoders import converted
-from swink_agent.core.values.value import Value, frozen_json
+from swink_agent.core.values.value import Choice, Value, frozen_json
 
 _LONGEST_ID = 128
 _LONGEST_TAG = 60

@@ -42,6 +42,11 @@ def is_a_file(path: str) -> bool:
     return os.path.basename(path) in _FILES
 
 
+def has_mark(state: os.stat_result) -> bool:
+    """Whether the status has the mark of a placeholder. It is one if it is also empty."""
+    return state.st_mtime_ns // 1_000_000_000 == PLACEHOLDER_STAMP
+
+
 def is_placeholder(path: str) -> bool:
     """Whether it has the mark of a placeholder and is as empty: a command could have set the time of another file."""
     try:

@@ -111,7 +111,7 @@ class ForegroundCommand:
         if backend != "off" and _CONFIG_IS_HELD.search(text):
             endings.append(_HOW_WITHOUT_CONFIG)
         met: list[LimitMet] = []
-        if end.code and backend != "off":
+        if end.code is not None and backend != "off":
             profile, is_known = self._sandbox.profile, bool(refused)
             met = limits_met(
                 text, profile, self._folder, self._asking, is_known=is_known, command=self._command, code=end.code

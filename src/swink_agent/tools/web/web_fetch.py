@@ -107,9 +107,9 @@ async def _shown(answer: Answer, offset: int, redactor: Redactor) -> AgentToolRe
     kind = answer.media_type
     is_html = kind in _HTML
     if not (is_html or kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml"))):
-        size = show_size(answer.size if answer.size is not None else len(answer.body))
+        size = answer.size if answer.size is not None else len(answer.body)
         return AgentToolResult.error(
-            f"{answer.url} is of the type {kind or 'unknown'} ({size}), which web_fetch cannot show", details
+            f"{answer.url} is of the type {kind or 'unknown'} ({size:,} bytes), which web_fetch cannot show", details
         )
     text = decoded(answer.body, answer.charset, is_html=is_html)
     markdown = await as_markdown(text, answer.url) if is_html else (text, True)

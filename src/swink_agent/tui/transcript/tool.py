@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeGuard
 
 from swink_agent.app.runs import telling
+from swink_agent.app.talk.delegates import DelegateProgress
 from swink_agent.core.types import ToolOutcome
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
 from swink_agent.rendering.checklist import TodoItem, checklist, todo_of
 
 from .block import Block
-from .delegate import DelegateProgress
+from .delegate import delegate_row, delegate_rows
 from .diffs import Change
 from .line import Line, Span, cut_spans, plain, safe, safe_row, width_of
 from .output import Tail, change_of, checklist_lines, first_line, output_lines, preview_lines, preview_of_change
@@ -257,7 +258,7 @@ class ToolBlock(Block):
     def _plain(self) -> str:
         body = self._shown_output if self.is_finished else self._tail.text
         if self.delegate is not None:
-            body = "\n".join([*[line.copied or "" for line in self.delegate.rows(_WIDEST_HEAD)], body])
+            body = "\n".join([*[line.copied or "" for line in delegate_rows(self.delegate, _WIDEST_HEAD)], body])
         if self._change is not None:
             body = f"{body}\n{self._change.text}"
         return f"{self.name} {self.summary}\n{body}"
@@ -375,7 +376,8 @@ class ToolBlock(Block):
             rows = [_note(f"\u2026 {before:,} earlier line{'' if before == 1 else 's'}", room)] if before else []
             rows += [Line((Span(cut(safe(line), room), "tool.output"),), line) for line in last]
         if self.delegate is not None:
-            rows = [*(self.delegate.rows(room) if self.opened_by_hand else [self.delegate.row(room)]), *rows]
+            shown = delegate_rows(self.delegate, room) if self.opened_by_hand else [delegate_row(self.delegate, room)]
+            rows = [*shown, *rows]
         bar = Span("  \u2502 ", "tool.bar")
         return [Line((bar, *row.spans), row.copied, row.glue, row.gutter + 4) for row in rows]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from rich.segment import Segment
 from textual import events
+from textual.await_complete import AwaitComplete
 from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.strip import Strip
@@ -48,7 +49,11 @@ DIALOG_CSS = """
 
 
 class Dialog(ModalScreen[T]):
-    """A screen with one `.dialog`, which never covers the input."""
+    """A screen with one `.dialog`, which never covers the input, and gives one answer."""
+
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        # Keys that were pressed before it closed are still delivered to it, and would close what is below.
+        return super().dismiss(result) if self.is_active else AwaitComplete.nothing()
 
     def on_screen_resume(self) -> None:
         self._make_room()

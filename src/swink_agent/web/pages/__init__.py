@@ -11,17 +11,21 @@ from collections.abc import Awaitable, Callable
 from html import escape
 from importlib.resources import files
 from mimetypes import guess_type
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
 from aiohttp import web
 
+from swink_agent.core.values.decoders import json_decoder
 from swink_agent.memory import LoadedSession, SessionInfo
 from swink_agent.rendering.blocks import entry_html
 from swink_agent.rendering.turns import Entry, Reply, entries
 
 from ..problems import Problem, invalid
-from .live import Live, state_of
-from .markup import base_of, home_html, html, listed_html, page_html, session_html
+from ..rooms import state_of
+from ..streams import Event, Place, ShowFn
+from .live import Live, shown_state
+from .markup import base_of, home_html, html, listed_html, page_html, row_html, session_html, sidebar_html
 from .questions import question_html
 
 if TYPE_CHECKING:
@@ -29,13 +33,23 @@ if TYPE_CHECKING:
     from ..site import Site
 
 _Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
+_LIST = "*"
 _MOST_LISTED = 50
-_MOST_READ = 200
-"""Sessions among which those are chosen that a person may read, for the first page of the list."""
 _MOST_SEARCHED = 2000
 _MOST_FOUND = 40
 _AT_ONCE = 40
 """Entries of a conversation that a page begins with, and that come with each step back."""
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """A change of the list of sessions."""
+
+    session: str = ""
+    state: str = "idle"
+    info: SessionInfo | None = None
+
+
+_CHANGES = json_decoder(_Change)
 
 
 def add_pages(app: web.Application, site: Site, prefix: str) -> None:
@@ -80,14 +94,14 @@ class Pages:
     async def home(self, request: web.Request) -> web.StreamResponse:
         await self._site.authorized(request, "read", None)
         base = base_of(request, "/")
-        return html(home_html(base, await self._list(request, base)))
+        return html(home_html(base, await self._side(request, base)))
 
     async def session(self, request: web.Request) -> web.StreamResponse:
         session_id = request.match_info["session"]
         site = self._site
         await site.authorized(request, "read", session_id)
         base = base_of(request, f"/sessions/{session_id}")
-        listed = await self._list(request, base, session_id)
+        side = await self._side(request, base, session_id)
         loaded = await asyncio.to_thread(site.histories.load, session_id)
         room = site.rooms.of(loaded.id)
         live = self._live(room)
@@ -96,13 +110,13 @@ class Pages:
         running = live.html(False) if is_live else ""
         position = live.log.position
         questions = "".join([question_html(question) for question in room.questions.open])
-        state = state_of(room, loaded.info.cost.amount)
+        state = shown_state(await asyncio.to_thread(state_of, room, loaded))
         commands = await asyncio.to_thread(_commands)
 
         def render() -> str:
             shown, first = _last(loaded, cut)
             return session_html(
-                base, loaded.info, listed, shown + running, questions, state,
+                base, loaded.info, side, shown + running, questions, state,
                 position=position, first=first, commands=commands,
             )  # fmt: skip
 
@@ -130,50 +144,82 @@ class Pages:
         return html(await self._list(request, base, request.query.get("current", ""), request.query.get("before", "")))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """What changes on the pages of several sessions, in one stream: a browser has few connections."""
+        """What changes on the pages of several sessions, in one stream: a browser has few connections.
+
+        The list of sessions is there under the name `*`, which no session has.
+        """
         site = self._site
-        places: list[tuple[str, Any, int | None]] = []
+        places: list[Place] = []
         rooms: list[Room] = []
         for part in [part for part in request.query.get("sessions", "").split(",") if part][:100]:
-            name, _, after = part.partition(":")
+            name, _, given = part.partition(":")
+            after = int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else -1
+            if name == _LIST:
+                places.append(Place(site.listed, after, _LIST, self._row_for(request)))
+                continue
             await site.authorized(request, "read", name)
             try:
                 room = site.rooms.of(await site.find(name))
             except Exception:  # deleted meanwhile; its page says so when it is read again
                 continue
             rooms.append(room)
-            places.append((room.id, self._live(room).log, int(after) if after.isdecimal() else -1))
+            places.append(Place(self._live(room).log, after, room.id))
         if not places:
             raise Problem(404, "not_found", "there is no such session")
         if site.readers.is_full:
             raise Problem(503, "too_many", "too many streams are open: close one, or try again", {"retry-after": "5"})
         ends = [room.log.listen(_nothing) for room in rooms]  # so that the room is kept while a page reads it
         try:
-            return await site.readers.serve_all(request, places)
+            return await site.readers.serve_places(request, places)
         finally:
             for end in ends:
                 end()
+
+    def _row_for(self, request: web.Request) -> ShowFn:
+        """Changes of the list as one reader sees them: of sessions that they may read."""
+        base = base_of(request, "/parts/events")
+
+        async def show(event: Event) -> Event | None:
+            change = _CHANGES.decode(event.data)
+            if change.session and not await self._site.may(request, "read", change.session):
+                return None
+            if change.info is None:
+                return event
+            row = {"session": change.session, "html": row_html(base, change.info, change.state)}
+            return event._replace(data=msgspec.json.encode(row))
+
+        return show
 
     def _live(self, room: Room) -> Live:
         if room.page is None:
             room.page = Live(room)
         return room.page
 
+    async def _side(self, request: web.Request, base: str, current: str = "") -> str:
+        position = self._site.listed.position  # before the list is read: what changes meanwhile comes again
+        return sidebar_html(await self._list(request, base, current), position)
+
+    def _state(self, session_id: str) -> str:
+        room = self._site.rooms.find(session_id)
+        return "idle" if room is None else room.word
+
     async def _list(self, request: web.Request, base: str, current: str = "", before: str = "") -> str:
         site = self._site
-        infos = await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED if before else _MOST_READ)
-        if before:
-            at = next((number for number, info in enumerate(infos) if info.id == before), len(infos))
-            infos = infos[at + 1 :]
         shown: list[SessionInfo] = []
-        more = ""
-        for info in infos:
-            if await site.may(request, "read", info.id):
-                if len(shown) == _MOST_LISTED:
-                    more = shown[-1].id
-                    break
-                shown.append(info)
-        return listed_html(base, shown, {}, current, more)
+        seen, limit = 0, _MOST_SEARCHED if before else _MOST_LISTED + 1
+        while True:  # not more of them than are shown, unless somebody may read only some
+            infos = await asyncio.to_thread(site.store.list, limit=limit)
+            if before:
+                seen = next((number + 1 for number, info in enumerate(infos) if info.id == before), len(infos))
+            for info in infos[seen:]:
+                if len(shown) <= _MOST_LISTED and await site.may(request, "read", info.id):
+                    shown.append(info)
+            if len(shown) > _MOST_LISTED or len(infos) < limit or limit >= _MOST_SEARCHED:
+                break
+            seen, limit = len(infos), _MOST_SEARCHED
+        more = shown[_MOST_LISTED - 1].id if len(shown) > _MOST_LISTED else ""
+        shown = shown[:_MOST_LISTED]
+        return listed_html(base, shown, self._state, {}, current, more)
 
     async def _found(self, request: web.Request, base: str, query: str) -> str:
         site = self._site
@@ -184,7 +230,7 @@ class Pages:
         found = {info.id: info for info in infos if wanted in info.title.casefold()}
         found |= {hit.session.id: hit.session for hit in hits if hit.session.id not in found}
         shown = [info for info in list(found.values())[:_MOST_FOUND] if await site.may(request, "read", info.id)]
-        return listed_html(base, shown, snippets)
+        return listed_html(base, shown, self._state, snippets)
 
 
 def _nothing() -> None:
@@ -235,11 +281,13 @@ async def _static(request: web.Request) -> web.StreamResponse:
     )
 
 
-def problem_page(site: Site, problem: Problem) -> web.StreamResponse:
-    """What a person sees of a request that was refused."""
+def problem_page(site: Site, request: web.Request, problem: Problem) -> web.StreamResponse:
+    """What a person sees of a request that was refused: with the ways back, if it is a person who has the cookie."""
     document = problem.document
-    body = f"<main><h1>{escape(document.title)}</h1><p>{escape(document.detail)}</p></main>"
-    response = html(page_html("/", document.title, body, is_plain=True))
+    is_plain = problem.status in (401, 403, 421) or not site.access.is_keyed(request.path)
+    body = f"<h1>{escape(document.title)}</h1><p>{escape(document.detail)}</p>"
+    main = f'<main id="main" class="table">{body}</main>'
+    response = html(page_html(f"{site.access.prefix}/", document.title, main, is_plain=is_plain))
     response.set_status(problem.status)
     response.headers.update(problem.headers)
     return response

@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+from swink_agent.app.runs import telling
+from swink_agent.app.runs.telling import summary_of
+from swink_agent.app.talk.delegates import DelegateProgress, is_streamed
 from swink_agent.core.codec import decode_event
 from swink_agent.core.errors import AgentError
 from swink_agent.core.events import (
@@ -18,6 +21,7 @@ from swink_agent.core.events import (
     AgentEvent,
     AgentStart,
     ContextCompacted,
+    DelegateEvent,
     MessageEnd,
     MessageRetry,
     MessagesInjected,
@@ -36,24 +40,26 @@ from swink_agent.core.events import (
 from swink_agent.core.stream import TextDelta, ThinkingDelta, ToolCallStart
 from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, ToolResultMessage, UserMessage, extract_text
 from swink_agent.core.values.decoders import json_decoder
-from swink_agent.rendering.blocks import Now, anchor, call_anchor, call_html, entry_html
+from swink_agent.rendering.blocks import Delegated, Now, Step, anchor, call_anchor, call_html, entry_html
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.turns import Entry, Other, Prompt, Reply, ToolUse, cost_words
 
 from ..questions import Question
-from ..rooms import Room
+from ..rooms import Room, State
 from ..streams import Event, EventLog
 from .questions import question_html
 
 _QUESTIONS = json_decoder(Question)
 _MOST_OUTPUT = 20_000
 """Characters of a running call's output that are shown: its end."""
+_MOST_STEPS = 100
+"""Calls of a delegate that are shown: the last."""
 _RUN = frozenset(
     {
         *("agent_start", "agent_end", "messages_injected", "message_start", "message_update", "message_retry"),
         *("model_fallback", "message_end", "tool_approval_requested", "tool_approval_resolved", "tool_call_deferred"),
         *("tool_execution_start", "tool_execution_update", "tool_execution_retry", "tool_execution_end"),
-        *("turn_resumed", "context_compacted"),
+        *("turn_resumed", "context_compacted", "delegate_event"),
     }
 )
 _ALONE = frozenset({"renamed", "draft", "reset"})
@@ -86,6 +92,7 @@ class _Shown:
         self.entry = entry
         self.goes_on = goes_on
         self.now: dict[int, Now] = {number: Now("not started") for number in range(len(entry.uses))}
+        self.delegates: dict[int, DelegateProgress] = {}
 
     def number_of(self, call_id: str, *, is_open: bool = True) -> int | None:
         for number, use in enumerate(self.entry.uses):
@@ -129,9 +136,6 @@ class Live:
             out.append(self._streaming.html(self._goes_on))
         return "".join(out)
 
-    def state(self) -> dict[str, Any]:
-        return state_of(self._room)
-
     @property
     def _goes_on(self) -> bool:
         return bool(self._entries) and isinstance(self._entries[-1], _Shown)
@@ -152,7 +156,7 @@ class Live:
             except AgentError:  # a message of an application's own type: the page reads it from the session
                 self._tell("reset")
         elif name == "state":
-            self._tell("state", **state_of(self._room))
+            self._tell("state", **shown_state(self._room.state))
         elif name == "question":
             question = _QUESTIONS.decode(event.data)
             self._tell("ask", id=question.id, html=question_html(question))
@@ -209,6 +213,8 @@ class Live:
                 self._call(event.call_id, Now("running", f"attempt {event.attempt} failed: {event.error}"))
             case ToolExecutionUpdate():
                 self._call(event.call_id, Now("running", extract_text(event.update.content)[-_MOST_OUTPUT:]))
+            case DelegateEvent():
+                self._delegate(event)
             case ToolExecutionEnd():
                 self._result(event)
             case TurnResumed():
@@ -288,8 +294,19 @@ class Live:
     def _call(self, call_id: str, now: Now) -> None:
         found = self._find(call_id)
         if found is not None:
-            found[0].now[found[1]] = now
-            self._tell_call(*found)
+            shown, number = found
+            shown.now[number] = now._replace(delegated=shown.now[number].delegated)
+            self._tell_call(shown, number)
+
+    def _delegate(self, event: DelegateEvent) -> None:
+        found = self._find(event.call_id)
+        if found is None or is_streamed(event):  # what it writes is not shown, as in a terminal
+            return
+        shown, number = found
+        progress = shown.delegates.setdefault(number, DelegateProgress())
+        progress.feed(event.event, _described)
+        shown.now[number] = shown.now[number]._replace(delegated=_delegated(progress))
+        self._tell_call(shown, number)
 
     def _result(self, event: ToolExecutionEnd) -> None:
         found = self._find(event.call_id)
@@ -303,7 +320,6 @@ class Live:
         uses = list(shown.entry.uses)
         uses[number] = ToolUse(uses[number].call, message)
         shown.entry = shown.entry._replace(uses=tuple(uses))
-        shown.now.pop(number, None)
         self._tell_call(shown, number)
 
     def _tell_call(self, shown: _Shown, number: int) -> None:
@@ -313,10 +329,26 @@ class Live:
         self._tell("put", id=place, html="".join(out))
 
 
-def state_of(room: Room, cost: float | None = None) -> dict[str, Any]:
+def _described(name: str, arguments: dict[str, Any]) -> tuple[str, str]:
+    return name, summary_of(name, arguments)
+
+
+def _delegated(progress: DelegateProgress) -> Delegated:
+    doing = "" if progress.is_over else " · thinking"
+    if not progress.is_over and (newest := progress.newest()) is not None:
+        waits = "waits for you: " if newest.status == "asking" else ""
+        doing = f" · {waits}{newest.name} {newest.summary}"
+    steps: list[Step] = []
+    for call, depth in progress.every():
+        took = "" if call.seconds is None else f" · {telling.seconds(call.seconds)}"
+        word = "waiting" if call.status == "asking" else call.status
+        steps.append(Step(word, call.name, f"{one_line(call.summary, 160)}{took}", depth))
+    return Delegated(f"{progress.counted}{doing}", steps[-_MOST_STEPS:])
+
+
+def shown_state(state: State) -> dict[str, Any]:
     """What the page shows of a session's state."""
-    state = room.state
-    amount = state.cost if room.talk is not None else cost
+    amount = state.cost
     return {
         "state": state.state,
         "fill": state.fill,

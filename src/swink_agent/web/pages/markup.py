@@ -5,7 +5,7 @@ Owns the elements of the page and their accessible names. Text of sessions is es
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 from urllib.parse import quote
@@ -45,7 +45,7 @@ def page_html(base: str, title: str, body: str, *, part: str = "", kind: str = "
         f'<meta name="robots" content="noindex">\n<title>{escape(title)}</title>\n'
     )
     if is_plain:
-        return f"{head}</head>\n<body>{body}</body>\n</html>\n"
+        return f'{head}<meta name="color-scheme" content="light dark">\n</head>\n<body>{body}</body>\n</html>\n'
     return (
         f'{head}<link rel="stylesheet" href="{base}static/page.css">\n<link rel="icon" href="data:,">\n'
         f'<script src="{base}static/stream.js" defer></script>\n<script src="{base}static/page.js" defer></script>\n'
@@ -58,13 +58,14 @@ def page_html(base: str, title: str, body: str, *, part: str = "", kind: str = "
 # -- sessions ------------------------------------------------------------------------------------------------
 
 
-def sidebar_html(listed: str) -> str:
+def sidebar_html(listed: str, position: int) -> str:
+    """The list at the side. `position` is the place in the changes of the list behind which it changes."""
     return (
         '<aside class="side" aria-label="All sessions"><div class="tools">'
         '<input type="search" id="search" aria-label="Search sessions" placeholder="Search sessions" '
         'autocomplete="off" spellcheck="false">'
         '<button type="button" id="new" class="main">New session</button></div>\n'
-        f'<ul id="sessions" aria-label="Sessions" role="list">{listed}</ul>\n'
+        f'<ul id="sessions" aria-label="Sessions" role="list" data-position="{position}">{listed}</ul>\n'
         '<div role="menu" id="menu" hidden>'
         '<button type="button" role="menuitem" tabindex="-1" data-do="rename">Rename</button>'
         '<button type="button" role="menuitem" tabindex="-1" data-do="fork">Fork</button>'
@@ -73,23 +74,35 @@ def sidebar_html(listed: str) -> str:
     )
 
 
+def row_html(base: str, info: SessionInfo, state: str, snippet: str = "", *, is_current: bool = False) -> str:
+    """An item of the list. `state` is what the session does now."""
+    title = escape(title_of(info))
+    here = " aria-current=page" if is_current else ""
+    about = one_line(snippet, 160) if snippet else f"{moment(info.updated)} · {info.messages:,} messages"
+    word = escape(state)
+    doing = f'<span class="badge {word}"{" hidden" if state == "idle" else ""}>{word}</span>'
+    return (
+        f'<li data-session="{escape(info.id)}" data-title="{title}">'
+        f'<a href="{base}sessions/{quote(info.id)}"{here}><bdi class="what">{title}</bdi></a>'
+        f'<span class="quiet">{doing}<bdi>{escape(about)}</bdi></span>'
+        f'<button type="button" class="dots" aria-haspopup="menu" aria-expanded="false" '
+        f'aria-label="Actions for {title}"><span aria-hidden="true">⋯</span></button></li>\n'
+    )
+
+
 def listed_html(
-    base: str, infos: Sequence[SessionInfo], snippets: Mapping[str, str], current: str = "", more: str = ""
+    base: str,
+    infos: Sequence[SessionInfo],
+    states: Callable[[str], str],
+    snippets: Mapping[str, str],
+    current: str = "",
+    more: str = "",
 ) -> str:
     """The items of the list. `more` is the session behind which a longer list goes on."""
-    out: list[str] = []
-    for info in infos:
-        title = escape(title_of(info))
-        here = " aria-current=page" if info.id == current else ""
-        snippet = snippets.get(info.id, "")
-        about = one_line(snippet, 160) if snippet else f"{moment(info.updated)} · {info.messages:,} messages"
-        out.append(
-            f'<li data-session="{escape(info.id)}" data-title="{title}">'
-            f'<a href="{base}sessions/{quote(info.id)}"{here}><bdi class="what">{title}</bdi></a>'
-            f'<bdi class="quiet">{escape(about)}</bdi>'
-            f'<button type="button" class="dots" aria-haspopup="menu" aria-expanded="false" '
-            f'aria-label="Actions for {title}"><span aria-hidden="true">⋯</span></button></li>\n'
-        )
+    out = [
+        row_html(base, info, states(info.id), snippets.get(info.id, ""), is_current=info.id == current)
+        for info in infos
+    ]
     if more:
         out.append(f'<li class="more"><button type="button" data-more="{escape(more)}">More sessions</button></li>\n')
     if not infos:
@@ -113,9 +126,9 @@ ALERT = (
 )
 
 
-def home_html(base: str, listed: str) -> str:
+def home_html(base: str, side: str) -> str:
     body = (
-        f'<div class="columns">{sidebar_html(listed)}<main id="main" class="home"><h1>Sessions</h1>\n'
+        f'<div class="columns">{side}<main id="main" class="home"><h1>Sessions</h1>\n'
         '<p class="quiet">Choose a session, or begin a new one.</p></main></div>\n'
         f"{ALERT}{DIALOGS}"
     )
@@ -125,7 +138,7 @@ def home_html(base: str, listed: str) -> str:
 def session_html(
     base: str,
     info: SessionInfo,
-    listed: str,
+    side: str,
     conversation: str,
     questions: str,
     state: Mapping[str, Any],
@@ -146,7 +159,7 @@ def session_html(
     hidden = "" if first else " hidden"
     earlier = f'<button type="button" id="earlier" data-before="{first}"{hidden}>Earlier messages</button>'
     body = (
-        f'<div class="columns">{sidebar_html(listed)}'
+        f'<div class="columns">{side}'
         f'<main id="main" class="session" data-session="{escape(info.id)}" data-position="{position}" '
         f'data-commands="{known}" data-state="{run}">\n'
         f'<header class="about"><h1 dir="auto" id="title">{title}</h1><ul class="states">'
@@ -157,7 +170,7 @@ def session_html(
         f'max="1" high="0.8" value="{state["fill"]}">{round(float(state["fill"]) * 100)} %</meter></li></ul></header>\n'
         f'<section role="log" aria-label="Conversation" id="log" tabindex="0">{earlier}\n'
         f'<div id="messages">{conversation}</div></section>\n'
-        f'<button type="button" id="newest" hidden>Newest message</button>\n'
+        f'<div class="below"><button type="button" id="newest" hidden>Newest message</button></div>\n'
         f'<div id="questions">{questions}</div>\n{ALERT}'
         '<form id="composer"><ul id="queue" aria-label="Queued messages" hidden></ul>'
         '<ul id="attached" aria-label="Attached files" hidden></ul>'

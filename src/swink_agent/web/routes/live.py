@@ -70,6 +70,7 @@ async def prompt(asked: Asked) -> web.StreamResponse:
         talk = await room.opened(asked.by)
         position = room.log.position
         await talk.prompt(given.text, files)
+    site.list_state(room)  # the first prompt is its title
     await site.rooms.close_idle()
     return answered(Accepted(position), 202)
 

@@ -10,12 +10,12 @@ from aiohttp import web
 from msgspec import Meta
 
 from swink_agent.core.codec import encode_message
-from swink_agent.core.context.context import estimate_tokens
-from swink_agent.core.types import AgentMessage, ModelSpec, ThinkingLevel
-from swink_agent.memory import LoadedSession, SessionInfo
+from swink_agent.core.types import AgentMessage, ThinkingLevel
+from swink_agent.memory import SessionInfo
 
 from ..problems import Problem, invalid
 from ..questions import Question
+from ..rooms import state_of
 from .asking import Asked, answered
 
 _Limit = Annotated[int, Meta(ge=1, le=500)]
@@ -175,11 +175,7 @@ async def described(asked: Asked, session_id: str) -> dict[str, Any]:
     site = asked.site
     loaded = await asyncio.to_thread(site.histories.load, session_id)
     room = site.rooms.find(session_id) or site.rooms.of(session_id)
-    state, model = room.state, loaded.info.model
-    if room.talk is None and model is not None:  # what it goes on with, unless something else was chosen
-        chosen, thinking = room.model or str(model), room.thinking or str(model.thinking_level)
-        fill = await asyncio.to_thread(_fill_of, loaded, model)
-        state = msgspec.structs.replace(state, model=chosen, thinking=thinking, fill=fill)
+    state = await asyncio.to_thread(state_of, room, loaded)
     more = SessionState(
         state=state.state,
         position=room.log.position,
@@ -191,16 +187,6 @@ async def described(asked: Asked, session_id: str) -> dict[str, Any]:
         thinking=state.thinking,
     )
     return {**msgspec.to_builtins(loaded.info), **msgspec.to_builtins(more)}
-
-
-def _fill_of(loaded: LoadedSession, model: ModelSpec) -> float:
-    """About how much of the model's window the messages take; 0 if the window is unknown."""
-    from swink_agent.adapters.catalog import ModelCatalog
-
-    known = ModelCatalog.load().find(model)
-    window = 0 if known is None else known.context_window
-    sent = loaded.messages if loaded.context is None else loaded.context
-    return round(min(estimate_tokens(sent) / window, 1.0), 4) if window else 0.0
 
 
 async def change(asked: Asked) -> web.StreamResponse:
@@ -229,11 +215,7 @@ async def delete(asked: Asked) -> web.StreamResponse:
     async with room.opening:
         if room.is_busy:
             raise Problem(409, "running", "a run of this session is active: stop it first")
-        await room.close_talk()
-        await asyncio.to_thread(site.store.delete, session_id)
-        room.is_deleted = True
-        await room.close("deleted")
-        site.rooms.forget(session_id)
+        await site.delete(room)
     return web.Response(status=204)
 
 
@@ -253,11 +235,10 @@ async def fork(asked: Asked) -> web.StreamResponse:
     if not await site.may(asked.request, "write", None):
         raise Problem(403, "forbidden", "you may not create sessions here")
     try:
-        forked = await asyncio.to_thread(site.store.fork, session_id, asked.body.at)
+        forked = await site.fork(session_id, asked.body.at)
     except ValueError as error:
         raise invalid(str(error)) from None
-    await forked.aclose()
-    return await _session(asked, forked.id, 201)
+    return await _session(asked, forked, 201)
 
 
 async def export(asked: Asked) -> web.StreamResponse:

@@ -59,6 +59,9 @@ async function ask(method, path, body) {
 
 const fragment = (html) => document.createRange().createContextualFragment(html);
 
+const listeners = []; // of the stream
+const places = {}; // what the stream is to have, and from where
+
 // -- the list of sessions -------------------------------------------------------------------------------------
 
 const list = $("sessions");
@@ -148,10 +151,46 @@ if (list) {
       $("delete").querySelector(".what").textContent = title;
       if (await answerOf($("delete")) && await ask("DELETE", path)) {
         if (id === session) location.href = base;
-        else rowOf(id)?.remove();
+        else drop(id);
       }
     }
   });
+
+  // -- what changes in it, also by other tabs
+
+  function drop(id) {
+    rowOf(id)?.remove();
+    if (!list.querySelector("[data-session]")) load();
+  }
+  function put(id, html) {
+    const fresh = fragment(html).firstElementChild;
+    const known = rowOf(id);
+    const isSearched = Boolean(search.value.trim());
+    if (known) { // its parts change, so that a menu or the focus in it stays
+      retitle(id, fresh.dataset.title);
+      if (isSearched) known.querySelector(".badge").replaceWith(fresh.querySelector(".badge"));
+      else known.querySelector(":scope > .quiet").replaceWith(fresh.querySelector(":scope > .quiet"));
+    }
+    if (isSearched || (known && (known === list.firstElementChild || list.contains(document.activeElement)))) return;
+    list.querySelector(".empty")?.remove();
+    list.prepend(known || fresh);
+  }
+  const on = {
+    row: ({ session: id, html }) => put(id, html),
+    state: ({ session: id, state }) => {
+      const badge = rowOf(id)?.querySelector(".badge");
+      if (!badge) return;
+      badge.textContent = state;
+      badge.className = `badge ${state}`;
+      badge.hidden = state === "idle";
+    },
+    retitled: ({ session: id, title }) => (title ? retitle(id, title) : load()),
+    gone: ({ session: id }) => drop(id),
+    reset: load,
+    bye: () => alarm("The server was stopped."),
+  };
+  places["*"] = Number(list.dataset.position);
+  listeners.push((told) => { if (told.session === "*") on[told.event]?.(told.data); });
 }
 
 function rowOf(id) {
@@ -440,28 +479,37 @@ if (session) {
   };
   let isConnected = false;
   const hear = (told) => {
-    if (told.isRefused) {
-      alarm("The server does not know this page any more: it was started again. Open the address that it printed.");
-    } else if (told.connection) {
+    if (told.connection) {
       if (isConnected && told.connection === "reconnecting") log.classList.add("is-cut");
       if (told.connection === "connected") log.classList.remove("is-cut");
       isConnected = told.connection === "connected";
       put($("connection"), told.connection);
-    } else if (told.event && on[told.event]) {
+    } else if (told.session === session && on[told.event]) {
       main.dataset.position = told.position;
       on[told.event](told.data);
       if (!isDue) scrollDown();
     }
   };
 
-  const start = { session, position: Number(main.dataset.position) };
+  places[session] = Number(main.dataset.position);
+  listeners.push(hear);
+}
+
+// -- the stream -----------------------------------------------------------------------------------------------
+
+if (listeners.length) {
+  const hear = (told) => {
+    if (told.isRefused) {
+      alarm("The server does not know this page any more: it was started again. Open the address that it printed.");
+    }
+    for (const listener of listeners) listener(told);
+  };
   if (typeof SharedWorker === "undefined") {
-    const stream = new Stream(base);
-    stream.add(hear, start.session, start.position);
+    new Stream(base).add(hear, places);
   } else {
     const worker = new SharedWorker(`${base}static/stream.js`, { name: "swink" });
     worker.port.onmessage = ({ data }) => hear(data);
-    worker.port.postMessage(start);
+    worker.port.postMessage({ places });
     addEventListener("pagehide", () => worker.port.postMessage({}));
     addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
   }

@@ -5,15 +5,15 @@
 class Stream {
   constructor(base) {
     this.base = base;
-    this.readers = new Map(); // reader -> {session, position}
+    this.readers = new Map(); // reader -> (name of a session, or * for their list -> position)
     this.state = "reconnecting";
     this.stopping = null;
     this.wake = null;
     this.isRunning = false;
   }
 
-  add(reader, session, position) {
-    this.readers.set(reader, { session, position });
+  add(reader, places) {
+    this.readers.set(reader, new Map(Object.entries(places)));
     reader({ connection: this.state });
     this.restart();
   }
@@ -33,12 +33,11 @@ class Stream {
     for (const reader of this.readers.keys()) reader({ connection: state });
   }
 
-  // The places from which to read: for each session the earliest of its readers.
+  // The places from which to read: for each name the earliest of its readers.
   places() {
     const places = new Map();
-    for (const { session, position } of this.readers.values()) {
-      const known = places.get(session);
-      places.set(session, known === undefined ? position : Math.min(known, position));
+    for (const [name, position] of [...this.readers.values()].flatMap((each) => [...each])) {
+      places.set(name, Math.min(places.get(name) ?? position, position));
     }
     return places;
   }
@@ -59,7 +58,7 @@ class Stream {
   }
 
   async read(stopping) {
-    const places = [...this.places()].map(([session, position]) => `${encodeURIComponent(session)}:${position}`);
+    const places = [...this.places()].map(([name, position]) => `${encodeURIComponent(name)}:${position}`);
     let timer = null;
     const alive = () => { // the server says something every 15 s
       clearTimeout(timer);
@@ -87,11 +86,11 @@ class Stream {
   }
 
   give(event) {
-    for (const [reader, place] of this.readers) {
-      if (place.session !== event.session) continue;
-      if (event.event !== "reset" && event.id <= place.position) continue;
-      place.position = event.id;
-      reader({ event: event.event, data: event.data, position: event.id });
+    for (const [reader, places] of this.readers) {
+      const position = places.get(event.session);
+      if (position === undefined || (event.event !== "reset" && event.id <= position)) continue;
+      places.set(event.session, event.id);
+      reader({ session: event.session, event: event.event, data: event.data, position: event.id });
     }
   }
 }
@@ -102,7 +101,7 @@ if (typeof SharedWorkerGlobalScope !== "undefined" && self instanceof SharedWork
     const port = connected.ports[0];
     const reader = (told) => port.postMessage(told);
     port.onmessage = ({ data }) => {
-      if (data.session) stream.add(reader, data.session, data.position);
+      if (data.places) stream.add(reader, data.places);
       else stream.remove(reader);
     };
   };

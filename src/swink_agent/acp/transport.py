@@ -1,0 +1,88 @@
+"""The messages of an editor: one line of JSON each, over stdin and stdout.
+
+Owns the lines alone. The package `acp` takes every message for what it claims to be, so what is malformed is answered
+here and never reaches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+LONGEST_LINE = 50 * 1024 * 1024
+"""Bytes of one message, an image among them."""
+_PARSE_ERROR = -32700
+_INVALID_REQUEST = -32600
+
+
+class LineTransport:
+    """Reads and writes messages. A line that is not one is answered with an error, and the connection goes on."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        # In a task of its own: a sender that is cancelled must not end the wait of the others.
+        await asyncio.shield(asyncio.ensure_future(self._writer.drain()))
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; `None` at the end."""
+        while True:
+            try:
+                line = await self._line()
+                if line is None:
+                    return None
+                if line.strip():
+                    return _message(line)
+            except _Malformed as problem:
+                error = {"code": problem.code, "message": str(problem)}
+                await self.send({"jsonrpc": "2.0", "id": problem.id, "error": error})
+
+    async def close(self) -> None:
+        """Does nothing: stdin and stdout end with the process."""
+
+    async def _line(self) -> bytes | None:
+        """The next line; `None` at the end. Raises `_Malformed` behind one that is too long."""
+        is_long = False
+        while True:
+            try:
+                line = await self._reader.readuntil(b"\n")
+            except asyncio.LimitOverrunError as more:
+                await self._reader.readexactly(more.consumed)
+                is_long = True
+                continue
+            except asyncio.IncompleteReadError as rest:
+                return rest.partial or None
+            if is_long:
+                raise _Malformed(_INVALID_REQUEST, f"a message has at most {LONGEST_LINE // 1024**2} MiB")
+            return line
+
+
+class _Malformed(Exception):
+    def __init__(self, code: int, message: str, answered: object = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.id = answered
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    try:
+        found: object = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _Malformed(_PARSE_ERROR, "the line is not JSON") from None
+    if not isinstance(found, dict):
+        raise _Malformed(_INVALID_REQUEST, "a message is a JSON object")
+    message = cast("dict[str, Any]", found)
+    number, method = message.get("id"), message.get("method")
+    if not isinstance(number, (str, int, float, type(None))):
+        raise _Malformed(_INVALID_REQUEST, "the id of a message is a number or a text")
+    if not isinstance(method, (str, type(None))):
+        raise _Malformed(_INVALID_REQUEST, "the method of a message is a text", number)
+    if method is None and "id" not in message:
+        raise _Malformed(_INVALID_REQUEST, "a message has a method, or the id of what it answers")
+    if "error" in message and not isinstance(message["error"], dict):
+        message["error"] = {"message": "the editor's error is not an object"}
+    return message

@@ -1,0 +1,55 @@
+"""The types of what an application gives to an agent and to its runs.
+
+For annotations alone: `hints` loads them when type checkers, or whoever evaluates the hints, need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Generic, TypeAlias, TypedDict
+
+from ..policy import PolicyContext
+from ..stream import StreamFn, StreamOptions
+from ..tool import AgentTool
+from ..types import ModelSpec
+from ..values import hints
+from ..values.value import Deps
+
+SystemPrompt: TypeAlias = str | Callable[[], Any] | Callable[[PolicyContext[Deps]], Any]
+"""The instructions, or a function that each turn calls once for them, with the turn's `PolicyContext` if it has a
+required parameter."""
+
+_OfTurn: TypeAlias = Iterable[AgentTool[Deps]] | Awaitable[Iterable[AgentTool[Deps]]]
+Tools: TypeAlias = (
+    Iterable[AgentTool[Deps]] | Callable[[], _OfTurn[Deps]] | Callable[[PolicyContext[Deps]], _OfTurn[Deps]]
+)
+"""Tools, or a function that each turn calls once for them."""
+
+
+class RunOptions(TypedDict, Generic[Deps], total=False):
+    """What every way to run takes for that run alone; the agent stays as it was."""
+
+    deps: Deps | None
+    model: str | ModelSpec | None
+    tools: Tools[Deps] | None
+    system_prompt: SystemPrompt[Deps] | None
+    stream_options: StreamOptions | None
+
+
+class PromptOptions(RunOptions[Deps], total=False):
+    """What the ways to run a prompt take besides: what is attached to it."""
+
+    images: Sequence[hints.ImageInput]
+    documents: Sequence[hints.DocumentInput]
+
+
+class ValueOptions(PromptOptions[Deps], total=False):
+    """What every way to run for a value takes: what any prompt takes, and the functions that check the value."""
+
+    validate: hints.ValidateFn | Sequence[hints.ValidateFn]
+
+
+class OverrideOptions(RunOptions[Deps], total=False):
+    """What `agent.override` takes."""
+
+    stream_fn: StreamFn | None

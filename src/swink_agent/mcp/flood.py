@@ -1,0 +1,31 @@
+"""Which messages of a server matter, and when it sends too many. Both transports drop the rest before it costs much."""
+
+from __future__ import annotations
+
+import time
+
+LIST_CHANGED = "notifications/tools/list_changed"
+"""What the transports tell their server of directly."""
+HEARD = frozenset({"notifications/progress", "notifications/cancelled"})
+"""The other notifications that are not dropped."""
+MOST_IN_A_MINUTE = 300_000
+TOO_MANY = f"it sent more than {MOST_IN_A_MINUTE:,} messages within a minute"
+
+
+class Flood:
+    """Counts the messages of one connection."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._count = 0
+
+    def grows(self) -> bool:
+        """Counts one more. Returns whether these are too many."""
+        self._count += 1
+        if self._count <= MOST_IN_A_MINUTE:
+            return False
+        now = time.monotonic()
+        if now - self._since < 60:
+            return True
+        self._since, self._count = now, 0
+        return False

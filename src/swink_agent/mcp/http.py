@@ -1,0 +1,204 @@
+"""The transport over streamable HTTP: what is sent, and what is taken of what comes.
+
+The package `mcp` speaks the protocol. Responses are limited and sifted here, before the package reads them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any
+
+import httpx2
+import msgspec
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCResponse
+
+from swink_agent.core.values.decoders import json_decoder
+
+from .flood import HEARD, LIST_CHANGED, TOO_MANY, Flood
+from .process import LONGEST_LINE
+
+_MOST_OWED = 32
+_NOTICE_TAKEN = 10.0
+"""Seconds in which a server must take what it need not answer."""
+_EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_LONGEST_END = 4
+_LARGE = f"larger than the limit of {LONGEST_LINE // 1024**2} MiB"
+
+
+@asynccontextmanager
+async def http_streams(
+    url: str, headers: Mapping[str, str], on_status: Callable[[int], None], on_list_changed: Callable[[], None]
+) -> AsyncGenerator[tuple[Any, Any]]:
+    """The messages of a server behind an address. `on_status` is told the status of each response."""
+    sieve = _Sieve(on_list_changed)
+
+    async def look(response: httpx2.Response) -> None:
+        if response.request.method == "POST":  # the others only listen, and a server need not take them
+            on_status(response.status_code)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise httpx2.DecodingError("the answer is compressed, which was not asked for", request=response.request)
+        kind = response.headers.get("content-type", "")
+        are_events = kind.lower().startswith("text/event-stream")
+        response.stream = _Events(response.stream, sieve) if are_events else _Bounded(response.stream)
+
+    async def limit(request: httpx2.Request) -> None:
+        # Notices and answers are sent one after the other, so one that is never taken would hold up all calls.
+        if request.method == "POST" and not _is_request(request.content):
+            limits = request.extensions.get("timeout", {})
+            request.extensions = {**request.extensions, "timeout": {**limits, "read": _NOTICE_TAKEN}}
+
+    async with (
+        httpx2.AsyncClient(
+            headers={"accept-encoding": "identity", **headers},
+            timeout=httpx2.Timeout(30, read=None),  # the limits of calls are kept elsewhere
+            event_hooks={"request": [limit], "response": [look]},
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST_LINE) as (read, write),
+    ):
+        yield read, _Answers(write, sieve)
+
+
+class _Head(msgspec.Struct):
+    id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    method: str | msgspec.UnsetType = msgspec.UNSET
+
+
+_HEAD = json_decoder(_Head)
+
+
+def _is_request(body: bytes) -> bool:
+    try:
+        head = _HEAD.decode(body)
+    except (ValueError, RecursionError):
+        return True
+    return head.id is not msgspec.UNSET and head.method is not msgspec.UNSET
+
+
+class _Sieve:
+    """Decides which events of a server are taken.
+
+    Drops notifications that do not matter here. A server that asks faster than it takes our answers is not answered: it
+    must not fill our memory.
+    """
+
+    def __init__(self, on_list_changed: Callable[[], None]) -> None:
+        self._on_list_changed = on_list_changed
+        self._flood = Flood()
+        self.owed = 0
+        """The server's own requests that have no answer yet."""
+
+    def sift(self, event: bytes) -> bytes:
+        """The event, or what says where to read on if its message is dropped. Raises `SSEError` for too many."""
+        if self._flood.grows():
+            raise httpx2.SSEError(TOO_MANY)
+        data: list[bytes] = []
+        place: list[bytes] = []
+        is_message = True
+        for line in event.splitlines():
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                data.append(value)
+            elif field == b"event":
+                is_message = value.strip() in (b"", b"message")
+            elif field in (b"id", b"retry"):
+                place.append(line)
+        if is_message and (not data or self._is_taken(b"\n".join(data))):
+            return event
+        return b"\n".join([*place, b"", b""]) if place else b""
+
+    def _is_taken(self, data: bytes) -> bool:
+        try:
+            head = _HEAD.decode(data)
+        except (ValueError, RecursionError):
+            return True  # the package says what is wrong with it
+        if head.method is msgspec.UNSET:
+            return True
+        if head.id is msgspec.UNSET:
+            if head.method == LIST_CHANGED:
+                self._on_list_changed()
+            return head.method in HEARD
+        if self.owed >= _MOST_OWED:
+            return False
+        self.owed += 1
+        return True
+
+
+class _Events(httpx2.AsyncByteStream):
+    """A response that is a stream of events, without those that are not taken."""
+
+    def __init__(self, stream: Any, sieve: _Sieve) -> None:
+        self._stream = stream
+        self._sieve = sieve
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        waiting = bytearray()
+        searched = 0
+        async for chunk in self._stream:
+            await asyncio.sleep(0)  # a server that sends without a pause must not keep all others waiting
+            waiting += chunk
+            taken: list[bytes] = []
+            begin = 0
+            for end in _EVENT_END.finditer(waiting, max(0, searched - _LONGEST_END + 1)):
+                taken.append(self._sieve.sift(bytes(waiting[begin : end.end()])))
+                begin = end.end()
+            del waiting[:begin]
+            searched = len(waiting)
+            if searched > LONGEST_LINE:
+                raise httpx2.SSEError(f"an event is {_LARGE}")
+            if any(taken):
+                yield b"".join(taken)
+        if waiting:
+            yield bytes(waiting)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A response that is one message."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        left = LONGEST_LINE
+        async for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise httpx2.ReadError(f"the answer is {_LARGE}")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Answers:
+    """Messages to a server. Notes which of its requests are answered."""
+
+    def __init__(self, stream: Any, sieve: _Sieve) -> None:
+        self._stream = stream
+        self._sieve = sieve
+
+    async def send(self, item: SessionMessage, /) -> None:
+        try:
+            await self._stream.send(item)
+        finally:
+            if isinstance(item.message, (JSONRPCResponse, JSONRPCError)):
+                self._sieve.owed -= 1
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> _Answers:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
