@@ -56,7 +56,7 @@ class Modes:
         if self._talk.opened is not None:
             return _NAMES[self._talk.opened.made.approvals.mode]
         chosen = self._talk.opening.settings["approve"]
-        return "smart" if chosen.source == "default" else _NAMES[self._talk.opening.settings.value("approve")]
+        return "smart" if chosen.source == "default" else _NAMES[chosen.value]
 
     @property
     def meaning(self) -> str:
