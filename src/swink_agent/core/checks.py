@@ -7,7 +7,6 @@ key. What a value means is checked where it is used.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from operator import attrgetter
 from typing import Any, cast
 
 _SLOTS = ("pre_turn", "pre_dispatch", "post_turn", "post_loop")
@@ -20,9 +19,6 @@ _OBJECTS = (
     ("stream_options", "max_tokens", "StreamOptions"),
 )
 _LISTS = tuple([f"{slot}_policies" for slot in _SLOTS])
-# All at once: a configuration is made for each agent, and most leave these out.
-_given_hooks, _given_lists = attrgetter(*_CALLED_IF_GIVEN), attrgetter(*_LISTS, "fallbacks")
-_NO_HOOKS, _NO_LISTS = (None,) * len(_CALLED_IF_GIVEN), ((),) * (len(_LISTS) + 1)
 _NUMBER, _WHOLE, _TEXT, _DICT = (int, float), (int,), (str,), (dict, Mapping)
 _OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("temperature", _NUMBER, "a number"),
@@ -44,8 +40,8 @@ def check_hooks(config: Any) -> None:
     for name in _CALLED:
         if not is_function(hook := getattr(config, name)):
             raise is_not(name, hook, "a function")
-    hooks = _given_hooks(config)
-    for name, hook in zip(_CALLED_IF_GIVEN, hooks, strict=True) if hooks != _NO_HOOKS else ():
+    for name in _CALLED_IF_GIVEN:
+        hook = getattr(config, name)
         if hook is not None and not is_function(hook):
             raise is_not(name, hook, "a function, or None")
     for name, needed, what in _OBJECTS:
@@ -105,8 +101,6 @@ def as_policies(given: Any, name: str) -> tuple[Any, ...]:
 def checked_lists(config: Any) -> dict[str, Any]:
     """Returns the lists of a configuration that are not tuples yet, as tuples. Raises `TypeError` for a wrong item."""
     changed: dict[str, Any] = {}
-    if _given_lists(config) == _NO_LISTS:
-        return changed
     for name in _LISTS:
         if (given := getattr(config, name)) != () and (policies := as_policies(given, name)) != given:
             changed[name] = policies

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from time import monotonic
@@ -69,6 +69,13 @@ _SKIPPED = ToolOutcome.SKIPPED
 _MESSAGE = attrgetter("message")
 
 log = logging.getLogger("swink_agent")
+
+
+def dispatch(
+    run: Run, message: AssistantMessage, calls: Sequence[ToolCall]
+) -> Coroutine[Any, Any, tuple[tuple[ToolResultMessage, ...], bool]]:
+    """Runs a message's calls; returns their results and whether steering interrupted them."""
+    return Batch(run, message, calls).results()
 
 
 class Batch:
@@ -173,13 +180,16 @@ class Batch:
                         await self._take_news()
         except Interrupted:
             pass
-        results = tuple(map(_MESSAGE, self.calls))
-        if self._running or not all(results):
+        if not self.is_complete:
             await self.leave()
-            results = tuple(map(_MESSAGE, self.calls))
         if run.delegations is not None:
             run.delegations.settle([call.spent for call in self.calls])
-        return results, self.was_steered
+        return tuple(map(_MESSAGE, self.calls)), self.was_steered
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every call has its result."""
+        return not self._running and all(map(_MESSAGE, self.calls))
 
     @property
     def unresolved(self) -> list[CallState]:

@@ -24,7 +24,7 @@ from msgspec import structs
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
 from .context.context import cannot_continue, default_convert_to_llm, has_unclosed, is_answered, is_waiting
-from .dispatch import Batch
+from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, NoMessages
 from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnResumed, TurnStart
 from .reply import ask_model, convert_context, register_secrets, transform_context
@@ -148,7 +148,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     schema = None if request is None else copy_json(request.schema)
     if run.audience.all:  # here and below: an event is not made unless someone receives it
         run.emit(AgentStart(run.id, kind, schema, prompts or ()))
-    history = run.transcript.history
+    starts_with_overflow = _ended_in_overflow(run.transcript.history)
     recorder = run.transcript.recorder
     if recorder is not None:
         recorder.redactor = run.redactor
@@ -157,10 +157,10 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     try:
         try:
             if prompts is not None or run.answers is not None or await _has_something_to_answer(run):
-                if run.answers is None and has_unclosed(history):
+                if run.answers is None and has_unclosed(run.transcript.history):
                     _close_waiting(run)
                 run.transcript.add(prompts or (), "prompt")
-                await _run_turns(run, _ended_in_overflow(history))
+                await _run_turns(run, starts_with_overflow)
         except Interrupted:
             pass  # between two turns
         if recorder is not None:
@@ -184,8 +184,8 @@ async def _run_turns(run: Run, overflow: bool) -> None:
         while not supervisor.is_interrupted:
             has_results = await (_run_turn(run, overflow) if run.answers is None else _resume_turn(run, run.answers))
             overflow = False
-            if not (has_results or supervisor.is_watched):
-                await supervisor.give_way()  # before the last look at the queues: other tasks may still add to them
+            if not has_results:
+                await supervisor.rest()  # before the last look at the queues: other tasks may still add to them
             if run.stopped_by is not None or run.error is not None or supervisor.is_interrupted or run.is_waiting:
                 return
             if (run.has_to_poll or run.steering) and not any(source == "steering" for source, _ in run.pending):
@@ -203,8 +203,7 @@ async def _after_loop(run: Run) -> None:
     stop, messages = await consult(run.config.post_loop_policies, "post_loop", run.policy_context(), run.supervisor)
     run.stopped_by = stop
     run.queue("policy", messages)
-    if not run.supervisor.is_watched:
-        await run.supervisor.give_way()
+    await run.supervisor.rest()
 
 
 # -- one turn ------------------------------------------------------------------------------------------------
@@ -238,7 +237,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     results: tuple[ToolResultMessage, ...] = ()
     was_steered = False
     if calls := message.tool_calls:
-        results, was_steered = await Batch(run, message, calls).results()
+        results, was_steered = await dispatch(run, message, calls)
         run.transcript.add(results, "result")
     return await _end_turn(run, message, results, was_steered)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec.structs
 
+from .config import GetApiKeyFn
 from .context.context import estimate_tokens, start_of_waiting
 from .errors import (
     Aborted,
@@ -78,70 +79,14 @@ _ENDS = frozenset({TextEnd, ThinkingEnd, ToolCallEnd, StreamFailed})
 
 
 async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
-    """Returns the reply to the current conversation; a failed one if there is already a `problem`.
-
-    Asks a model as often as the retry strategy says, and once more after a compaction that fixed an overflow; then the
-    fallbacks, in the same way. It is one coroutine: each more would cost something whenever the run wakes.
-    """
+    """Returns the reply to the current conversation; a failed one if there is already a `problem`."""
     if run.audience.all:
         run.emit(MessageStart())
     try:
         if problem is not None:
             return failed(run, problem)
-        supervisor, config = run.supervisor, run.config
-        model, stream_fn, attempt, fallbacks = config.model, config.stream_fn, 1, 0
-        while True:
-            assembler = run.assembler = MessageAssembler(model)
-            options = config.stream_options
-            if config.get_api_key is not None or model is not config.model:
-                options = await _options_for(run, model)
-            if options.api_key is not None or options.headers:
-                register_secrets(run, options)
-            conversation = run.transcript.conversation()
-            if run.transcript.is_blank:
-                raise StreamError(_NOTHING_TO_SEND, kind=ErrorKind.INVALID_REQUEST)
-            tools = run.toolbox.tools
-            if run.request is not None:
-                options, tools = run.request.asked_of(model, stream_fn, options, tools)
-            context = AgentContext(run.instructions, conversation, tools)
-            if run.observers:
-                from .observer import ModelRequest, tell_request  # on use: most runs have no observers
-
-                failure = None if run.error is None else run.error.kind
-                tell_request(run.observers, ModelRequest(run.id, model, context, options, run.own_redactor, failure))
-            reading = _read(run, assembler, stream_fn, model, context, options)
-            cause: Exception | None = None
-            try:
-                task = supervisor.begin(reading)
-                while not (task.done() or supervisor.is_interrupted):
-                    try:
-                        await supervisor.nap()
-                    except asyncio.CancelledError as error:
-                        supervisor.take_cancellation(error)
-                if not task.done() or task.cancelled() or task.exception() is not None:
-                    await supervisor.wait_for(task, reading, grace=_LAST_WORD)
-            except Exception as error:
-                log.warning("the stream function of %s raised and did not send StreamFailed", model, exc_info=True)
-                assembler.fail(StreamFailed(f"the stream function raised {described(error)}"))
-                cause = masked_cause(run, error)
-            if supervisor.is_interrupted and not assembler.is_finished:
-                raise Interrupted
-            if assembler.failure is not None:
-                assembler.failure = explained(run, assembler.failure)
-            message = assembler.message()  # which makes a reply without an end a failure
-            if assembler.failure is None:
-                run.error = None
-                return message
-            run.error = error_in(run, message, assembler.failure)
-            run.error.__cause__ = cause
-            attempt = await _next_attempt(run, run.error, model, message, assembler, attempt)
-            if attempt == 0:
-                fallback = await _next_fallback(run, model, message, fallbacks)
-                if fallback is None:
-                    return message
-                (model, stream_fn), attempt, fallbacks = fallback, 1, fallbacks + 1
-            elif supervisor.is_eager:
-                await supervisor.give_way()
+        message = await _ask_one_model(run, run.config.model, run.config.stream_fn)
+        return message if run.error is None else await _ask_the_others(run, message)
     except Interrupted:
         return failed(run, Aborted())
     except Exception as error:  # a hook failed; errors of stream functions are caught where they are read
@@ -150,48 +95,93 @@ async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
         run.assembler = None
 
 
-async def _next_attempt(
-    run: Run, error: AgentError, model: ModelSpec, message: AssistantMessage, assembler: MessageAssembler, attempt: int
-) -> int:
-    """Returns the number of the attempt to make now, after this one failed; 0 for none."""
-    delay: float | None = None
-    if isinstance(error, ContextWindowOverflow):
-        if not await _recover_from_overflow(run):
-            return 0
-    elif run.request is not None and assembler.failure is not None and run.request.goes_on_with_tool(assembler.failure):
-        delay = 0.0
-    else:
-        is_final = assembler.is_broken or isinstance(error, Aborted)
-        delay = None if is_final else _delay(run, error, attempt)
+async def _ask_the_others(run: Run, message: AssistantMessage) -> AssistantMessage:
+    """Asks the fallbacks, as long as the error is throttling or the network."""
+    model = run.config.model
+    for next_model, next_stream_fn in run.config.fallbacks:
+        if not isinstance(run.error, (ModelThrottled, NetworkError)):
+            break
+        if not await _may_call_again(run, next_model, message):
+            break
+        run.count(message.usage, message.cost)  # of an attempt that is repeated: the last one counts with its message
+        run.emit(ModelFallback(model, next_model, str(run.error), message.usage, message.cost))
+        model = next_model
+        message = await _ask_one_model(run, model, next_stream_fn)
+    return message
+
+
+async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> AssistantMessage:
+    """Asks one model, as often as the retry strategy says, and once more after a compaction that fixed an overflow."""
+    supervisor, attempt = run.supervisor, 1
+    while True:
+        assembler = run.assembler = MessageAssembler(model)
+        options = run.config.stream_options
+        if model.provider != run.config.model.provider:
+            # The key, headers and extra fields are for the primary's provider only.
+            options = msgspec.structs.replace(options, api_key=None, headers={}, extra={})
+        if run.config.get_api_key is not None:
+            options = await _with_api_key(options, run.config.get_api_key, run, model)
+        if options.api_key is not None or options.headers:
+            register_secrets(run, options)
+        conversation = run.transcript.conversation()
+        if run.transcript.is_blank:
+            raise StreamError(_NOTHING_TO_SEND, kind=ErrorKind.INVALID_REQUEST)
+        tools = run.toolbox.tools
+        if run.request is not None:
+            options, tools = run.request.asked_of(model, stream_fn, options, tools)
+        context = AgentContext(run.instructions, conversation, tools)
+        if run.observers:
+            from .observer import ModelRequest, tell_request  # on use: most runs have no observers
+
+            failure = None if run.error is None else run.error.kind
+            tell_request(run.observers, ModelRequest(run.id, model, context, options, run.own_redactor, failure))
+        reading = _read(run, assembler, stream_fn, model, context, options)
+        cause: Exception | None = None
+        try:
+            task = supervisor.begin(reading)
+            while not (task.done() or supervisor.is_interrupted):
+                try:
+                    await supervisor.nap()
+                except asyncio.CancelledError as error:
+                    supervisor.take_cancellation(error)
+            if not task.done() or task.cancelled() or task.exception() is not None:
+                await supervisor.wait_for(task, reading, grace=_LAST_WORD)
+        except Exception as error:
+            log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
+            assembler.fail(StreamFailed(f"the stream function raised {described(error)}"))
+            cause = masked_cause(run, error)
+        if supervisor.is_interrupted and not assembler.is_finished:
+            raise Interrupted
+        if assembler.failure is not None:
+            assembler.failure = explained(run, assembler.failure)
+        message = assembler.message()  # which makes a reply without an end a failure
+        if assembler.failure is None:
+            run.error = None
+            return message
+        run.error = error = error_in(run, message, assembler.failure)
+        error.__cause__ = cause
+        delay: float | None = None
+        if isinstance(error, ContextWindowOverflow):
+            if not await _recover_from_overflow(run):
+                return message
+        elif run.request is not None and run.request.goes_on_with_tool(assembler.failure):
+            delay, attempt = 0.0, attempt + 1
+        else:
+            is_final = assembler.is_broken or isinstance(error, Aborted)
+            delay = None if is_final else _delay(run, error, attempt)
+            if delay is None:
+                return message
+            attempt += 1
+        if not await _may_call_again(run, model, message):
+            return message
+        run.count(message.usage, message.cost)  # of an attempt that is repeated: the last one counts with its message
+        run.assembler = MessageAssembler(model)  # what was streamed is discarded, also if the wait is aborted
         if delay is None:
-            return 0
-    if not await _may_call_again(run, model, message):
-        return 0
-    run.count(message.usage, message.cost)  # of an attempt that is repeated: the last one counts with its message
-    run.assembler = MessageAssembler(model)  # what was streamed is discarded, also if the wait is aborted
-    if delay is None:
-        _report_usage(run, message.usage, message.cost, "overflow")
-        return attempt
-    await _back_off(run, MessageRetry(attempt, str(error), delay, message.usage, message.cost))
-    return attempt + 1
-
-
-async def _next_fallback(
-    run: Run, model: ModelSpec, message: AssistantMessage, asked: int
-) -> tuple[ModelSpec, StreamFn] | None:
-    """Returns the model to ask in place of this one, as long as the error is throttling or the network.
-
-    `asked` is how many fallbacks were asked before.
-    """
-    others = run.config.fallbacks[asked:]
-    if not others or not isinstance(run.error, (ModelThrottled, NetworkError)):
-        return None
-    fallback = others[0]
-    if not await _may_call_again(run, fallback[0], message):
-        return None
-    run.count(message.usage, message.cost)  # of an attempt that is repeated: the last one counts with its message
-    run.emit(ModelFallback(model, fallback[0], str(run.error), message.usage, message.cost))
-    return fallback
+            _report_usage(run, message.usage, message.cost, "overflow")
+        else:
+            await _back_off(run, MessageRetry(attempt - 1, str(error), delay, message.usage, message.cost))
+        if supervisor.is_eager:
+            await supervisor.give_way()
 
 
 def _report_usage(run: Run, usage: Usage, cost: Cost, source: UsageSource) -> None:
@@ -432,14 +422,7 @@ async def convert_context(run: Run) -> None:
     run.transcript.convert(converted)
 
 
-async def _options_for(run: Run, model: ModelSpec) -> StreamOptions:
-    """Returns the options of a request to this model, with the key that the application gives for it."""
-    options, get_api_key = run.config.stream_options, run.config.get_api_key
-    if model.provider != run.config.model.provider:
-        # The key, headers and extra fields are for the primary's provider only.
-        options = msgspec.structs.replace(options, api_key=None, headers={}, extra={})
-    if get_api_key is None:
-        return options
+async def _with_api_key(options: StreamOptions, get_api_key: GetApiKeyFn, run: Run, model: ModelSpec) -> StreamOptions:
     try:
         key = await run.supervisor.ask(get_api_key, model.provider)
     except Exception as error:

@@ -96,6 +96,7 @@ class Supervisor:
     __slots__ = (
         "_has_extended",
         "_has_factory",
+        "_is_watched",
         "_key",
         "_waiter",
         "cancel",
@@ -103,14 +104,12 @@ class Supervisor:
         "deadline",
         "is_eager",
         "is_interrupted",
-        "is_watched",
         "loop",
     )
 
     def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:
         self.loop = asyncio.get_running_loop()
-        self.is_watched = is_watched
-        """Whether somebody reads the events: each is handled before the run goes on."""
+        self._is_watched = is_watched
         self._has_factory = self.loop.get_task_factory() is not None
         self.is_eager = sys.version_info >= (3, 12) and not is_watched and not self._has_factory
         """Whether foreign code takes its first step at once. A reader of the events must see each one first."""
@@ -209,6 +208,11 @@ class Supervisor:
             await asyncio.sleep(0)
         except asyncio.CancelledError as error:
             self.take_cancellation(error)
+
+    async def rest(self) -> None:
+        """Lets other tasks react to the last event before the run ends. A reader of the events has had its chance."""
+        if not self._is_watched:
+            await self.give_way()
 
     async def ask(self, hook: Callable[..., T | Awaitable[T]], *arguments: Any, last_words: bool = False) -> T:
         """Returns a hook's answer, of a plain or an async function. What it raises is an `Exception`."""

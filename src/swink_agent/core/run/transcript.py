@@ -187,8 +187,21 @@ class Transcript:
 
     def _extend_in_order(self) -> bool:
         """Adds the new messages if they are valid as they are; returns whether they were."""
+        waiting: list[str] = []  # the calls whose results must come next, in this order
         fresh = self._llm[self._checked :]
-        if not (len(fresh) == 2 and _is_answered(*fresh)) and not _are_in_order(fresh):
+        for message in () if len(fresh) == 2 and _is_answered(*fresh) else fresh:
+            if type(message) is ToolResultMessage:
+                if not waiting or waiting.pop(0) != message.tool_call_id:
+                    return False
+            elif waiting:
+                return False
+            elif type(message) is AssistantMessage:
+                waiting = [block.id for block in message.content if type(block) is ToolCall]
+                if message.stop_reason in FAILURES or (not waiting and is_empty(message)):
+                    return False
+                if len(waiting) > 1 and len(set(waiting)) < len(waiting):
+                    return False
+        if waiting:
             return False
         if self._sent is not self._llm:
             self._sent.extend(fresh)
@@ -211,24 +224,6 @@ class Transcript:
         while newest < end and type(self._llm[end - newest - 1]) is not AssistantMessage:
             newest += 1
         self._answered = max(0, len(repaired) - newest) if newest < end else 0
-
-
-def _are_in_order(messages: Iterable[LlmMessage]) -> bool:
-    """Whether the messages are valid as they are: each reply with content, and the results of its calls behind it."""
-    waiting: list[str] = []  # the calls whose results must come next, in this order
-    for message in messages:
-        if type(message) is ToolResultMessage:
-            if not waiting or waiting.pop(0) != message.tool_call_id:
-                return False
-        elif waiting:
-            return False
-        elif type(message) is AssistantMessage:
-            waiting = [block.id for block in message.content if type(block) is ToolCall]
-            if message.stop_reason in FAILURES or (not waiting and is_empty(message)):
-                return False
-            if len(waiting) > 1 and len(set(waiting)) < len(waiting):
-                return False
-    return not waiting
 
 
 def _is_answered(reply: LlmMessage, result: LlmMessage) -> bool:
