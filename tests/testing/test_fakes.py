@@ -208,6 +208,12 @@ def claude(*messages: Body, **fields: Any) -> Body:
         changed(CLAUDE_TURN, model="claude-sonnet-4-6", thinking={"type": "adaptive"}),
     ),
     Rule(
+        "thinking is not disabled for Sonnet 5.5",
+        changed(CLAUDE, model="claude-sonnet-5-5", thinking={"type": "disabled"}),
+        "'disabled' is not one of enabled, adaptive, between_tools",
+        changed(CLAUDE, model="claude-sonnet-5-5", thinking={"type": "between_tools"}),
+    ),
+    Rule(
         "no budget for the newest",
         changed(CLAUDE, model="claude-opus-4-7", thinking=THINKING),
         "'enabled' is not supported by claude-opus-4-7",

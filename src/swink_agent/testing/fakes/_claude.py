@@ -49,8 +49,9 @@ def check_thinking(
 ) -> None:
     """Checks the request's thinking settings."""
     kind, version = thinking.get("type"), version_of(model)
-    if kind not in ("enabled", "adaptive", "disabled"):
-        found.append(f"thinking.type: {kind!r} is not one of enabled, adaptive, disabled")
+    off = "between_tools" if "sonnet" in model and version >= (5, 5) else "disabled"
+    if kind not in ("enabled", "adaptive", off):
+        found.append(f"thinking.type: {kind!r} is not one of enabled, adaptive, {off}")
     if kind == "enabled":
         _check_budget(thinking.get("budget_tokens"), max_tokens, found)
         if version >= (4, 7):
