@@ -82,6 +82,17 @@ async def test_a_person_begins_a_session_and_sees_the_reply(folder: Path) -> Non
         await expect(articles.nth(1).locator("strong")).to_have_text("four")
 
 
+@pytest.mark.parametrize("command", ["/info", "#info"])
+async def test_a_command_with_either_sign_is_not_sent_to_the_model(command: str, folder: Path) -> None:
+    async with running(folder, text("never asked")) as client, browsing(client) as page:
+        await page.get_by_role("button", name="New session").click()
+        await expect(page.get_by_role("status", name="Connection")).to_have_text("connected")
+        await page.get_by_role("textbox", name="Message").fill(command)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text(str(folder))).to_be_visible()
+        await expect(page.get_by_role("log", name="Conversation").get_by_role("article")).to_have_count(0)
+
+
 async def test_sessions_are_searched_renamed_forked_exported_and_deleted(folder: Path) -> None:
     async with running(folder, text("x")) as client:
         first, other = filled(folder, 4, "Apples"), filled(folder, 2, "Pears")

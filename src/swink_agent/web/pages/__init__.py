@@ -259,9 +259,11 @@ def _at(entry: Entry) -> int | None:
 
 
 def _commands() -> list[str]:
-    from swink_agent.app.talk.commands import COMMANDS
+    """What the page sends as a command, with either sign, and the commands of the user's own."""
+    from swink_agent.app.talk.commands import COMMANDS, own_commands
 
-    return [command.name for command in COMMANDS]
+    names = [command.name[1:] for command in COMMANDS]
+    return [*[f"{sign}{name}" for name in names for sign in "/#"], *[command.name for command in own_commands(None)]]
 
 
 async def _static(request: web.Request) -> web.StreamResponse:
