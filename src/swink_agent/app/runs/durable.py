@@ -40,6 +40,16 @@ def durable_at(url: str | None) -> Durable:
         raise UsageProblem(str(error)) from error
 
 
+def existing_at(url: str | None) -> Durable:
+    """The same; a file that the address names must exist, so that a misspelt address does not make a new store."""
+    from swink_agent.durable.urls import store_address
+
+    durable = durable_at(url)
+    if url is not None and (path := store_address(url).path) is not None and not path.exists():
+        raise UsageProblem(f"there is no store at {durable.url}: swink worker and swink submit make one")
+    return durable
+
+
 def store_option(durable: Durable, app: str | None) -> str:
     """What `swink runs` must be given to use this store, with a space before it; nothing for the usual store."""
     from swink_agent.durable import Durable

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
-from swink_agent.app.runs.durable import durable_at, durable_named, durable_problems, store_option
+from swink_agent.app.runs.durable import durable_named, durable_problems, existing_at, store_option
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.approval import PendingCall
 from swink_agent.core.types import AssistantMessage
@@ -71,7 +71,7 @@ def _use(ctx: click.Context, url: str | None, app: str | None, work: Callable[[D
     url, app = _given(ctx, url, app)
     if url is not None and app is not None:
         raise UsageProblem("--url and --app both name a store: give one of them")
-    durable = durable_at(url) if app is None else durable_named(app, Path.cwd())
+    durable = existing_at(url) if app is None else durable_named(app, Path.cwd())
 
     async def worked() -> T:
         async with durable:
