@@ -250,12 +250,13 @@ async def test_a_server_over_http_that_asks_without_end_is_not_answered_without_
     assert 0 < answers < 200
 
 
-@pytest.mark.sweep  # fifty thousand messages
+@pytest.mark.sweep  # sixty thousand messages
 async def test_a_server_over_http_that_floods_a_call_is_heard_in_the_end() -> None:
     unasked = (
         b'data: {"jsonrpc":"2.0","id":"a","method":"ping"}\n\n',
         b'data: {"jsonrpc":"2.0","method":"notifications/message",\r\ndata: "params":{}}\r\n\r\n',
         b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n',
+        b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"x","progress":1}}\n\n',
         b"event: other\ndata: {}\n\n",
         b": still here\r\r",
     )

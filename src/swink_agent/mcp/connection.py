@@ -46,7 +46,7 @@ from pydantic import ValidationError
 
 from swink_agent.core.values.decoders import json_decoder
 
-from .flood import HEARD, LIST_CHANGED, TOO_MANY, Flood
+from .flood import LIST_CHANGED, TOO_MANY, Flood
 from .process import ServerProcess
 
 _LARGEST_BATCH = 1024 * 1024
@@ -274,7 +274,7 @@ class _Incoming(_Stream):
         if isinstance(message, JSONRPCNotification):
             if message.method == LIST_CHANGED:
                 self._on_list_changed()
-            return message.method not in HEARD
+            return not self._flood.hears(message.method)
         if not isinstance(message, JSONRPCRequest):
             return False
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id}

@@ -6,8 +6,10 @@ import time
 
 LIST_CHANGED = "notifications/tools/list_changed"
 """What the transports tell their server of directly."""
-HEARD = frozenset({"notifications/progress", "notifications/cancelled"})
+_HEARD = frozenset({"notifications/progress", "notifications/cancelled"})
 """The other notifications that are not dropped."""
+_MOST_HEARD = 500
+"""How many of them in a second: the package takes much longer for each than a server that sends it."""
 MOST_IN_A_MINUTE = 300_000
 TOO_MANY = f"it sent more than {MOST_IN_A_MINUTE:,} messages within a minute"
 
@@ -16,8 +18,8 @@ class Flood:
     """Counts the messages of one connection."""
 
     def __init__(self) -> None:
-        self._since = time.monotonic()
-        self._count = 0
+        self._since = self._second = time.monotonic()
+        self._count = self._heard = 0
 
     def grows(self) -> bool:
         """Counts one more. Returns whether these are too many."""
@@ -29,3 +31,13 @@ class Flood:
             return True
         self._since, self._count = now, 0
         return False
+
+    def hears(self, notification: str) -> bool:
+        """Whether a notification is taken. Those that come too fast are dropped like those that do not matter."""
+        if notification not in _HEARD:
+            return False
+        now = time.monotonic()
+        if now - self._second >= 1:
+            self._second, self._heard = now, 0
+        self._heard += 1
+        return self._heard <= _MOST_HEARD

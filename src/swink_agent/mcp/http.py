@@ -20,7 +20,7 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 
 from swink_agent.core.values.decoders import json_decoder
 
-from .flood import HEARD, LIST_CHANGED, TOO_MANY, Flood
+from .flood import LIST_CHANGED, TOO_MANY, Flood
 from .process import LONGEST_LINE
 
 _MOST_OWED = 32
@@ -122,7 +122,7 @@ class _Sieve:
         if head.id is msgspec.UNSET:
             if head.method == LIST_CHANGED:
                 self._on_list_changed()
-            return head.method in HEARD
+            return self._flood.hears(head.method)
         if self.owed >= _MOST_OWED:
             return False
         self.owed += 1
