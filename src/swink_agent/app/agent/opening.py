@@ -26,8 +26,8 @@ from ..runs.input_files import added_folder, folder_of
 from ..runs.sessions import RunSession, WantedSession
 from ..settings.mcp_servers import ServerSettings
 from ..settings.settings import load_settings
-from ..trust.extras import import_nothing_from
 from ..trust.folder_rules import FolderRules
+from ..trust.foreign_code import import_nothing_from
 from ..trust.trust import TrustStore, find_project
 from .standard import AgentOptions, StandardAgent, redactor_for, standard_agent
 

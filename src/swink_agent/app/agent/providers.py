@@ -69,7 +69,7 @@ def _installed(name: str) -> Provider | None:
     try:
         return description_of(name) or Provider(name=name, make=lambda _: ProviderStreamFn(), needs_key=False)
     except Exception as error:  # loading runs another package's code, which may raise anything
-        from ..trust.extras import why_not_loaded
+        from ..trust.foreign_code import why_not_loaded
 
         package = point.dist.name if point.dist is not None else point.value
         raise UsageProblem(

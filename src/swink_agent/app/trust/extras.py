@@ -1,26 +1,23 @@
 """Code of installed packages: tools and policies that the user's settings turn on by name.
 
 Owns the entry-point groups `swink_agent.tools` and `swink_agent.policies`, the errors about one that cannot be used,
-and that nothing is imported from a folder that the agent works in, as a model may have written it. A package that is
-installed from there with `pip install -e .` cannot be loaded, and gets an explanation. Installing a package loads
-nothing: only `extra_tools` and `extra_policies` do, and a folder's own file may not set these. If a named one is
-missing, the run stops: a missing policy must not go unnoticed.
+and that nothing is imported from a folder that the agent works in. Installing a package loads nothing: only
+`extra_tools` and `extra_policies` do, and a folder's own file may not set these. If a named one is missing, the run
+stops: a missing policy must not go unnoticed.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.values.value import Value
-from swink_agent.sandbox.programs import importable
 
 from ..errors import UsageProblem
 from ..settings.definitions import STANDARD_TOOLS, TOOLS_OF_BASH
+from .foreign_code import why_not_loaded
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -166,39 +163,3 @@ def _named(kind: ExtraKind, point: EntryPoint) -> str:
 
 def _remedy(kind: ExtraKind) -> str:
     return f"mend the package, or take it out of the setting {_SETTINGS[kind]}"
-
-
-def import_nothing_from(folders: Iterable[Path]) -> None:
-    """From now on the process imports nothing from these folders, except the program itself."""
-    sys.path[:] = importable(sys.path, [str(folder) for folder in folders])
-
-
-def import_nothing_from_here() -> None:
-    """The same for the working folder: what a run here would not load is not listed either."""
-    with suppress(FileNotFoundError):  # the folder was deleted
-        import_nothing_from([Path.cwd()])
-
-
-def why_not_loaded(point: EntryPoint, error: Exception, remedy: str) -> str:
-    """The error and a remedy. A package in a folder from which nothing is imported gets its own explanation."""
-    place = _lies_at(point)
-    if not place or not isinstance(error, ModuleNotFoundError) or error.name != point.module.partition(".")[0]:
-        return f"{repr(error)[:300]}: {remedy}"
-    return (
-        f"it is installed with -e, as it lies in {place}, and nothing is imported from the folder that the agent works "
-        "in or that swink is started in, as a model may have written it: start swink in another folder, and work in "
-        "another, or install the package without -e"
-    )
-
-
-def _lies_at(point: EntryPoint) -> str:
-    """The folder of a package that was installed with `-e`; empty for any other."""
-    import json  # on use: most packages can be loaded
-    from urllib.parse import unquote, urlsplit
-
-    text = None if point.dist is None else point.dist.read_text("direct_url.json")
-    try:
-        about: Any = json.loads(text or "{}")
-        return unquote(urlsplit(str(about["url"])).path) if about["dir_info"]["editable"] else ""
-    except (ValueError, KeyError, TypeError):
-        return ""

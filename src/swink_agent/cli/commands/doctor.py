@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from swink_agent.app.doctor import Finding, examine
-from swink_agent.app.trust.extras import import_nothing_from_here
+from swink_agent.app.trust.foreign_code import import_nothing_from_here
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text

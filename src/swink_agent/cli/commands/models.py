@@ -14,7 +14,7 @@ from swink_agent.app.errors import NoModel, UsageProblem
 from swink_agent.app.keys.credentials import Credentials
 from swink_agent.app.runs.telling import size_of
 from swink_agent.app.settings.settings import load_settings
-from swink_agent.app.trust.extras import import_nothing_from_here
+from swink_agent.app.trust.foreign_code import import_nothing_from_here
 
 from ..process.groups import also_called, offered
 from ..process.interrupts import interruptible
