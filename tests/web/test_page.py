@@ -392,6 +392,21 @@ async def test_a_picture_is_attached_and_refused_text_is_an_alert(folder: Path) 
             await expect(page.get_by_role("article").nth(1)).to_contain_text("A dot.")
 
 
+async def test_a_pdf_is_attached(folder: Path) -> None:
+    async with running(folder, text("It is a report.")) as client:
+        session = await client.new()
+        async with browsing(client, f"/sessions/{session}") as page:
+            await page.get_by_label("Attach files").set_input_files(
+                {"name": "report.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.4\n%%EOF\n"}
+            )
+            await page.get_by_role("textbox", name="Message").fill("what is it?")
+            await page.get_by_role("button", name="Send").click()
+            await expect(page.get_by_role("article").nth(1)).to_contain_text("It is a report.")
+        first = store_of(folder).load(session).messages[0]
+        assert isinstance(first, UserMessage)
+        assert [type(block).__name__ for block in first.content] == ["Text", "Document"]
+
+
 async def test_a_long_session_begins_at_its_end_and_stays_where_it_was_scrolled(folder: Path) -> None:
     async with running(folder, text("The newest.")) as client:
         session = filled(folder, 5000)

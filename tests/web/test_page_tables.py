@@ -77,3 +77,27 @@ async def test_a_durable_run_is_followed_answered_and_cancelled(tmp_path: Path) 
             await waits.get_by_role("button", name="Approve").click()
             await expect(page.get_by_role("log", name="Conversation")).to_contain_text("It is paid.", timeout=15_000)
             await expect(page.get_by_role("main")).to_contain_text("done")
+
+
+async def test_a_run_that_failed_is_tried_again(tmp_path: Path) -> None:
+    pytest.importorskip("dbos")
+    from swink_agent.durable import Durable
+
+    durable = Durable(f"sqlite:///{tmp_path / 'runs.db'}")
+    mended: list[bool] = []
+
+    @durable.agent("writer")
+    def writer() -> Agent:
+        if not mended:
+            raise RuntimeError("the ink is missing")
+        return Agent(model="anthropic:claude-sonnet-4-6", stream_fn=scripted(text("It is written.")))
+
+    inner = app(lambda _: writer(), authorize=lambda *_: "ada", store=store_at(tmp_path), durable=durable)
+    async with durable, mounted(inner) as base, browser() as opened, durable.worker(poll=0.05):
+        await durable.submit("writer", "write", id="letter")
+        page = await opened.new_page()
+        await page.goto(f"{base}/runs/letter")
+        await expect(page.get_by_role("main")).to_contain_text("the ink is missing", timeout=15_000)
+        mended.append(True)
+        await page.get_by_role("button", name="Retry run").click()
+        await expect(page.get_by_role("log", name="Conversation")).to_contain_text("It is written.", timeout=15_000)

@@ -552,8 +552,10 @@ if (run) {
   main.addEventListener("submit", (event) => event.preventDefault());
   main.addEventListener("click", async (event) => {
     const { operate, answer } = event.target.closest("button")?.dataset || {};
-    if (operate) await ask("POST", `${path}/${operate}`, {});
-    else if (answer) {
+    if (operate) {
+      const done = await ask("POST", `${path}/${operate}`, {});
+      if (done && operate === "retry") return location.reload(); // a run that was over is followed anew
+    } else if (answer) {
       const call = event.target.closest("[data-call]");
       const { reason, result } = call.querySelector("form").elements;
       const body = { call: call.dataset.call, choice: answer };
