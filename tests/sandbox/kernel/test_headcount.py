@@ -82,8 +82,8 @@ def test_ended_processes_that_the_root_has_to_reap_do_not_count() -> None:
 import os, sys
 from swink_agent.sandbox.kernel.headcount import Headcount
 for _ in range(5):
-    if not os.fork(): os._exit(0)
-for _ in range(5): os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    if not (pid := os.fork()): os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 print(Headcount(os.getpid(), 3).is_exceeded(), Headcount(os.getpid(), 3, root_reaps=True).is_exceeded())
 """
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
@@ -98,8 +98,8 @@ ready, told = os.pipe()
 command = os.fork()
 if not command:
     for _ in range(5):
-        if not os.fork(): os._exit(0)
-    for _ in range(5): os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        if not (pid := os.fork()): os._exit(0)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     os.write(told, b"x")
     signal.pause()
 os.read(ready, 1)
