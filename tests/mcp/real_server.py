@@ -63,8 +63,14 @@ def over_http(server: Any, **options: Any) -> Iterator[str]:
     """The server behind an address of this machine, in a thread."""
     import uvicorn
 
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: Any = None) -> None:
+            for connection in list(self.server_state.connections):  # from Python 3.12 on it waits for all of them
+                connection.transport.abort()
+            await super().shutdown(sockets)
+
     config = uvicorn.Config(server.streamable_http_app(**options), host="127.0.0.1", port=0, log_level="critical")
-    web = uvicorn.Server(config)
+    web = Server(config)
     thread = threading.Thread(target=web.run)
     thread.start()
     try:
