@@ -338,7 +338,7 @@ def _words(error: Exception) -> str:
 
 
 def _origin(error: Exception) -> str:
-    """The kind of an error, and the line that raised it, for whoever wrote the factory."""
+    """The type of an error and the line that raised it, for the author of the factory."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f", {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{where}"

@@ -111,6 +111,26 @@ os.kill(command, 9)
 
 
 @pytest.mark.sweep
+def test_threads_are_counted_beside_ended_processes() -> None:
+    script = """
+import os, threading, time
+from swink_agent.sandbox.kernel import headcount
+machine = [(1, 100), (1, 1000)]
+headcount.tasks_of_machine = lambda: machine.pop(0)
+counted = headcount.Headcount(os.getpid(), 3, root_reaps=True)
+before = counted.is_exceeded()
+for _ in range(5):
+    if not (pid := os.fork()): os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+for _ in range(60): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+time.sleep(0.6)  # until the threads are counted again
+print(before, counted.is_exceeded(), flush=True)
+os._exit(0)
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout == "False True\n"
+
+
 def test_a_process_with_more_children_than_fit_in_a_page_is_counted_whole() -> None:
     script = """
 import os

@@ -1,6 +1,6 @@
 """The types of what an application gives to an agent and to its runs.
 
-For annotations alone: `hints` loads them when type checkers, or whoever evaluates the hints, need them.
+For annotations only: `hints` loads them when a type checker reads them or a program evaluates the hints.
 """
 
 from __future__ import annotations

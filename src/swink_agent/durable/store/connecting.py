@@ -49,7 +49,7 @@ _OF_CLIENT = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-"""So that we notice soon when the machine of the server is gone: else a statement waits for a quarter of an hour."""
+"""A lost server is noticed within seconds. By default, a statement would wait for a quarter of an hour."""
 
 Lock = Callable[[], None]
 """Releases a lock."""

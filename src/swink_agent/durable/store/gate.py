@@ -50,7 +50,7 @@ class Gate:
         self._now = database.now
 
     def has_any(self, connection: sa.Connection, entries: Mapping[str, AgentEntry]) -> bool:
-        """Whether there is a run to take. Most looks find none, and this one keeps nobody from writing."""
+        """Whether there is a run to take. Only reads, so other processes can write meanwhile: most looks find none."""
         return bool(self._chosen(connection, entries, 1))
 
     @property
@@ -73,8 +73,10 @@ class Gate:
         return [self._take(connection, seq, worker) for seq in chosen]
 
     def _locked(self, connection: sa.Connection, chosen: Sequence[int]) -> list[int]:
-        """Those of these runs that are still queued and that nobody is changing, locked. The search itself locks
-        nothing, so that it needs the index alone."""
+        """Locks the chosen runs that are still queued and not locked by another process, and returns them.
+
+        The search itself locks nothing, so it needs only the index.
+        """
         statement = sql(
             "SELECT seq FROM swink_runs WHERE seq IN :chosen AND status = 'queued' ORDER BY priority, seq "
             f"{self._database.for_update} SKIP LOCKED"

@@ -526,7 +526,7 @@ class Store:
     def prune(self, days: float) -> int:
         """Deletes the runs that have been over for so many days, a few at a time; returns how many."""
         deleted = 0
-        # It is looked for in a transaction that only reads, which keeps nobody from writing.
+        # The search only reads, so other processes can write meanwhile.
         while self.read(lambda connection: self._old(connection, days, 1)):
             some = self.write(lambda connection: self._prune_some(connection, days))
             names = [name for run_id, ticket in some for name in tickets_of(run_id, ticket)]

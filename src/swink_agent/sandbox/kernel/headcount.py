@@ -82,9 +82,13 @@ class Headcount:
             (has_grown and now >= self._glance_at, _children_of_first_thread),
             (now >= self._count_at, _children_of_all_threads),
         ):
-            if is_due and self._are_too_many(children):
-                # It does not reap first: a bomb's processes can end as fast as they are reaped.
-                return not self._root_reaps or self._are_too_many(children, is_exact=True)
+            # It does not reap before it counts again: a bomb's processes can end as fast as they are reaped.
+            if (
+                is_due
+                and self._are_too_many(children)
+                and (not self._root_reaps or self._are_too_many(children, is_exact=True))
+            ):
+                return True
         return False
 
     def _look_at_machine(self, most: int) -> bool:
