@@ -110,7 +110,6 @@ os.kill(command, 9)
     assert told.stdout == "[True, False]\n"
 
 
-@pytest.mark.sweep
 def test_threads_are_counted_beside_ended_processes() -> None:
     script = """
 import os, threading, time
@@ -131,6 +130,7 @@ os._exit(0)
     assert told.stdout == "False True\n"
 
 
+@pytest.mark.sweep
 def test_a_process_with_more_children_than_fit_in_a_page_is_counted_whole() -> None:
     script = """
 import os
