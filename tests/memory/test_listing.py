@@ -186,6 +186,39 @@ def test_a_short_list_reads_few_logs(kind: Kind, tmp_path: Path, store: SessionS
     assert [info.id for info in store.list(limit=3)] == ["s199", "s198", "s197"]
 
 
+@pytest.mark.parametrize("later", [0, 60_000, -1_000])
+def test_a_short_list_of_copies_reads_few_logs(
+    kind: Kind, tmp_path: Path, store: SessionStore, opened: list[str], later: int
+) -> None:
+    """Copies were all written after their last use, perhaps in the opposite order."""
+    for number in range(100):
+        at = 1_700_000_000_000 + number * 60_000
+        written(kind, tmp_path, f"s{number:03}", at, 1_750_000_000_000 + number * later, cwd=f"/{number % 2}")
+    assert [info.id for info in store.list(limit=3)] == ["s099", "s098", "s097"]
+    assert len(opened) <= 2 * 3
+    opened.clear()
+    assert [info.id for info in store.list("/0", 2)] == ["s098", "s096"]
+    assert len(opened) <= 4 * 2
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(*[st.integers(0, 9)] * 3, st.sampled_from([1, 20_000])), min_size=2, max_size=5))
+def test_a_short_list_of_copies_has_the_sessions_that_were_used_last(logs: list[tuple[int, int, int, int]]) -> None:
+    """However long their logs are, and if the clock was set back between records."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = JsonlSessionStore(folder, sync=False)
+        for number, (first, second, third, size) in enumerate(logs):
+            times = [1_700_000_000_000 + seconds * 1_000 for seconds in (first, second, third)]
+            lines = encode_line(0, times[0], SessionStarted(id=f"s{number}", created=times[0], cwd="/a"))
+            lines += encode_line(1, times[1], MessageAdded(UserMessage("x" * size), "prompt"))
+            lines += encode_line(2, times[2], Summary(messages=1, first="x", first_number=1, updated=max(times[:2])))
+            lines += encode_line(3, times[2], MessageAdded(UserMessage("y"), "prompt"))
+            Files().write(store.folder, f"s{number}", lines, 1_750_000_000_000)
+        whole = store.list()
+        for limit in range(1, 3):
+            assert store.list(limit=limit) == whole[:limit]
+
+
 @settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(-2, 40), st.sampled_from(["/a", "/b"])), max_size=12),

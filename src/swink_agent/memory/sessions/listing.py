@@ -16,10 +16,11 @@ import msgspec
 
 from swink_agent.core.types import CustomMessage
 
+from ..errors import SessionError
 from ..log.fold import Fold
 from ..log.reading import problems_of_version, read_records
 from ..log.records import SessionStarted, Summary
-from ..storage.protocols import LogReader, Storage
+from ..storage.protocols import NEWEST, LogReader, Storage
 from .info import SessionInfo
 from .opening import read_contents
 from .session import info_of
@@ -28,9 +29,11 @@ _HEAD = 16 * 1024
 _TAIL = 16 * 1024
 _AHEAD = 5 * 60_000
 """Milliseconds by which the clocks of machines that share sessions may differ."""
-_FOLDER = re.compile(
-    rb'\{"seq":0,"at":\d+,"type":"session","id":"[\w-]*","version":\d+,"created":-?\d+,"cwd":("(?:[^"\\\x00-\x1f]|\\.)*"),'
-)
+_START = rb'\{"seq":0,"at":\d{1,18},"type":"session","id":"[\w-]*","version":\d+,"created":(-?\d{1,18}),'
+_CREATED = re.compile(_START)
+_FOLDER = re.compile(_START + rb'"cwd":("(?:[^"\\\x00-\x1f]|\\.)*"),')
+_TIME = re.compile(rb'^\{"seq":\d{1,18},"at":(\d{1,18}),', re.MULTILINE)
+_UPDATED = re.compile(rb'"updated":(\d{1,18})[,}]')
 _MARK = b',"type":"summary",'
 _SUMMARY_LINE = re.compile(rb'\{"seq":\d+,"at":\d+,"type":"summary",')
 
@@ -87,6 +90,25 @@ def info_from_log(
     return info if wanted.includes(info.cwd, info.metadata) else None
 
 
+def not_used_after(reader: LogReader, session_id: str) -> int:
+    """A time after which a session was not used, in milliseconds; `NEWEST` if the ends of its log do not tell one."""
+    try:
+        with reader.glance(session_id) as log:
+            created, tail, is_all = _CREATED.match(log.head(_HEAD)), log.tail(_TAIL), log.size <= _TAIL
+    except (OSError, SessionError):
+        return NEWEST  # the attempt to read the log will report the error
+    begin = 0 if is_all else _last_summary(tail)
+    if created is None or begin is None or not tail.endswith(b"\n"):
+        return NEWEST
+    tail = tail[begin:]
+    times = _TIME.findall(tail)
+    if len(times) != tail.count(b"\n"):  # another program wrote or damaged a line
+        return NEWEST
+    if not is_all:
+        times += _UPDATED.findall(tail, 0, tail.index(b"\n"))
+    return max(int(created[1]), *map(int, times))
+
+
 def used_last(written: int, info: SessionInfo, now: int) -> int:
     """When a session was used last, in milliseconds, to sort a list.
 
@@ -102,7 +124,7 @@ def _is_of_another_folder(head: bytes, cwd: str) -> bool:
     """Whether the first line names another folder. A quick look, for a list of one folder among many."""
     found = _FOLDER.match(head)
     try:
-        return found is not None and msgspec.json.decode(found[1], type=str) != cwd
+        return found is not None and msgspec.json.decode(found[2], type=str) != cwd
     except (msgspec.MsgspecError, UnicodeError):
         return False
 

@@ -15,6 +15,7 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,7 +30,7 @@ from ..storage.folder import FolderStorage
 from ..storage.protocols import LogReader, LogState, Storage, is_id
 from .forking import copy_into
 from .info import SearchHit, SessionInfo, folder_name
-from .listing import Wanted, info_from_log, used_last
+from .listing import Wanted, info_from_log, not_used_after, used_last
 from .opening import SessionOnDisk, create_log, open_log, read_contents
 from .session import LoadedSession, Session, checked_json, checked_text
 
@@ -212,7 +213,8 @@ class SessionStore:
         too, the session comes last. So a clock that was once wrong does not change the order permanently.
 
         With a `limit`, the most recently written logs are read first, and only as many as necessary: a log is not
-        written earlier than the last use that it records, unless a user set a file's time back.
+        written earlier than the last use that it records, unless a user set a file's time back. Of a log that was
+        written later than it was used, such as a copy, only the times at its ends are read.
 
         Logs without any readable record are left out. Raises `SessionError` if the sessions cannot be read.
         """
@@ -223,9 +225,19 @@ class SessionStore:
         places: list[int] = []
         """The negated times of last use of the sessions found so far, sorted."""
         with self._storage.reading() as reader:
-            for written, session_id in reader.by_time(wanted.cwd):
-                if most is not None and len(found) >= most and (not most or -places[most - 1] > written + _CLOCK):
+            # The session that may have been used last comes first. What is known of it at first is when it was written.
+            left = [
+                (-written - _CLOCK, written, session_id, False) for written, session_id in reader.by_time(wanted.cwd)
+            ]
+            heapify(left)
+            while left:
+                latest, written, session_id, is_looked_at = heappop(left)
+                is_full = most is not None and len(found) >= most
+                if is_full and (not most or places[most - 1] < latest):
                     break
+                if is_full and not is_looked_at:
+                    heappush(left, (max(latest, -not_used_after(reader, session_id)), written, session_id, True))
+                    continue
                 info = self._info(reader, session_id, wanted)
                 if info is not None:
                     found.append((used_last(written, info, now), info.updated, info.id, info))

@@ -28,8 +28,8 @@ from typing import Any
 from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound
 from .connections import PATIENCE, Database, close_while_forking, never_while_forking
 from .files import FileOperations, close_quietly
-from .folder import INDEX_NAME, NEWEST, lock_file, make_folder
-from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog, is_id
+from .folder import INDEX_NAME, lock_file, make_folder
+from .protocols import NEWEST, LogGlance, LogName, LogReader, LogState, NewLog, OpenLog, is_id
 
 _ABANDONED = 3_600_000
 """Milliseconds after which an unfinished session counts as left by a process that died."""

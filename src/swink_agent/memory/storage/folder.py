@@ -25,7 +25,7 @@ from pathlib import Path
 from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound, reason_of
 from ..log.reading import instead_of_records, read_records
 from .files import FileOperations, close_quietly, is_file
-from .protocols import LogGlance, LogName, LogReader, LogState, NewLog, OpenLog
+from .protocols import NEWEST, LogGlance, LogName, LogReader, LogState, NewLog, OpenLog
 
 _SUFFIX = ".jsonl"
 INDEX_NAME = "search-index.sqlite3"
@@ -35,8 +35,6 @@ _ABANDONED = 3600.0
 _GLANCE = 0.002
 """Seconds that the write of one record usually takes at most."""
 _MOST_GLANCES = 5
-NEWEST = 2**63
-"""For a log of which it is unknown when it was written."""
 _SESSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
 _OWN_ID = re.compile(r"\d{8}-\d{6}-\d{3}-[0-9a-f]{6}")
 
