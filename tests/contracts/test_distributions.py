@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -55,3 +56,45 @@ def test_the_source_has_what_readme_links_and_the_page_of_the_wheel_links_nothin
     assert [link for link in LINK.findall(page) if not link.startswith("https://")] == []
     assert "swink -p" in page
     assert "docs/cli.md" in page, "the text of a link stays"
+
+
+def urls_of(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return HeaderParser().parsestr(archive.read(name).decode()).get_all("Project-URL", [])
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("remote", "page"),
+    [
+        ("https://code.example/team/agent.git", "https://code.example/team/agent"),
+        ("https://ann:s3cret@code.example:8443/team/agent/", "https://code.example/team/agent"),
+        ("git@code.example:team/agent.git", "https://code.example/team/agent"),
+        ("ssh://git@code.example:2222/team/agent.git", "https://code.example/team/agent"),
+        ("/srv/git/agent", None),
+        ("../agent", None),
+        ("file:///srv/git/agent", None),
+        (None, None),
+    ],
+)
+def test_a_wheel_names_the_host_that_its_clone_came_from(tmp_path: Path, remote: str | None, page: str | None) -> None:
+    """Also if it is built from the source distribution, inside of somebody else's repository."""
+    pytest.importorskip("hatchling")
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    project, other = tmp_path / "project", tmp_path / "other"
+    (project / "src/swink_agent").mkdir(parents=True)
+    (project / "src/swink_agent/__init__.py").touch()
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, project)
+    for clone, address in ((project, remote), (other, "https://code.example/other/thing")):
+        subprocess.run(["git", "init", "-q", str(clone)], check=True)
+        if address is not None:
+            subprocess.run(["git", "-C", str(clone), "remote", "add", "origin", address], check=True)
+    expected = [] if page is None else [f"Source, {page}", f"Issues, {page}/issues"]
+    assert urls_of(built("wheel", project, tmp_path)) == expected
+    with tarfile.open(built("sdist", project, tmp_path)) as archive:
+        archive.extractall(other, filter="data")
+    (unpacked,) = [place for place in other.iterdir() if place.name.startswith("swink")]
+    assert urls_of(built("wheel", unpacked, other)) == expected
