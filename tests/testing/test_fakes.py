@@ -1532,6 +1532,11 @@ def test_an_api_that_is_not_faked_is_an_error_that_names_those_that_are() -> Non
         FakeProvider("cohere")
 
 
+def test_a_reply_of_another_kind_is_an_error_before_any_request() -> None:
+    with pytest.raises(TypeError, match=r"a FakeReply, a FakeFailure or a text, not a tuple"):
+        FakeProvider("anthropic", [("weather", {})])  # pyright: ignore[reportArgumentType]
+
+
 def test_the_check_of_signed_requests_agrees_with_amazons_example() -> None:
     def request(signature: str = "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31") -> ReceivedRequest:
         credential = "AKIDEXAMPLE/20150830/us-east-1/service/aws4_request"

@@ -44,7 +44,7 @@ class FakeProvider:
     gets the provider's error, and `rejections` lists everything that is wrong with it; so does a request when no reply
     is left. `bodies` lists the received bodies. The key is `key`; for Bedrock it is the secret of a signature or a
     bearer token. `api` is one of `APIS`, or your own `FakeApi`, made with `fakes.kit`. Raises `ValueError` for any
-    other name.
+    other name, and `TypeError` for any other kind of reply.
     """
 
     def __init__(
@@ -57,6 +57,10 @@ class FakeProvider:
         self.key = key
         self.replies: list[FakeReply | FakeFailure | str] = [replies] if isinstance(replies, str) else list(replies)
         """The replies that are left; more may be added at any time."""
+        for reply in self.replies:
+            if not isinstance(reply, FakeReply | FakeFailure | str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                kind = type(reply).__name__
+                raise TypeError(f"a reply of FakeProvider is a FakeReply, a FakeFailure or a text, not a {kind}")
         self.bodies: list[dict[str, Any]] = []
         self.rejections: list[str] = []
         self._api = _APIS[api] if isinstance(api, str) else api
