@@ -78,6 +78,18 @@ async def test_a_write_outside_the_folder_is_told(shell: BashTool, places: tuple
     assert (places[1] / "file").read_text() == "as it was"
 
 
+@pytest.mark.parametrize(("folder", "is_for_all"), [("/var/tmp", True), ("beside", False)])
+def test_who_meant_a_temporary_file_is_told_where_they_go(
+    places: tuple[Path, Path], folder: str, is_for_all: bool
+) -> None:
+    """So that nobody is asked for a folder that the command can do without."""
+    outside = os.path.realpath(folder) if is_for_all else str(places[1])
+    said = f"bash: line 1: {outside}/a-new-file: Permission denied\n"
+    (met,) = limits_met(said, SandboxProfile(write=(str(places[0]),)), str(places[0]), Asking({}, lambda _: True))
+    assert met.access == {"write": [outside]}
+    assert ("(temporary files go to $TMPDIR); to ask for it:" in str(met)) is is_for_all
+
+
 async def test_a_host_that_cannot_be_reached_is_told(shell: BashTool) -> None:
     result = await run(shell, "bash -c 'exec 3<>/dev/tcp/192.0.2.1/80'; exit 7")
     assert extract_text(result.content).endswith(f"[exit code 7]\n{NETWORK}"), extract_text(result.content)

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -59,6 +60,7 @@ class SandboxedProcess:
         self._reached = reached or ReachedLog()
         self._exited = exited
         self._kill = kill
+        self._is_killed = False
         self._look: Callable[[bool], Awaitable[list[str]]] | None = None
 
     @property
@@ -104,7 +106,13 @@ class SandboxedProcess:
 
     def kill(self) -> None:
         """Kills the command and all that it started, also what left its process group or session. Idempotent."""
+        self._is_killed = True
         self._kill()
+
+    @property
+    def is_over(self) -> bool:
+        """For back ends: whether all that it started has ended for certain: it was killed, and its output was read."""
+        return self._is_killed and self.output.at_eof()
 
     def __repr__(self) -> str:
         state = f"exit={self._exited.result()}" if _has_result(self._exited) else "running"
@@ -207,6 +215,8 @@ class Sandbox(ABC):
         """For back ends: makes the process check what it left behind at its end."""
         if look is not None and self._watch_behind is not None:
             look.held = frozenset(held)
+            found = weakref.ref(process)
+            look.is_over = lambda: (watched := found()) is None or watched.is_over
             process.look_with(partial(self._watch_behind.end, look))
         return process
 

@@ -22,6 +22,7 @@ NO_NETWORK = "no network"
 READ_ONLY_OUTSIDE = "read-only outside the folder"
 _NOT_AMONG = "is not among the hosts that may be reached"
 _BESIDE_THE_PROXY = "the network is reached through the proxy alone that HTTPS_PROXY names"
+_FOR_ALL_PROGRAMS = frozenset(map(os.path.realpath, ("/tmp", "/var/tmp")))
 _MOST_HOSTS = 8
 _LONGEST_ASKED = 200
 
@@ -201,7 +202,8 @@ def _read_only(place: str, asking: Asking) -> LimitMet:
     access = asking.more("write", place)
     if access is None:
         return LimitMet(READ_ONLY_OUTSIDE)
-    return LimitMet(f"{place} is not among the folders that may be written", access)
+    instead = " (temporary files go to $TMPDIR)" if place in _FOR_ALL_PROGRAMS else ""
+    return LimitMet(f"{place} is not among the folders that may be written{instead}", access)
 
 
 def _unseen(lines: Sequence[str], profile: SandboxProfile, folder: str, asking: Asking) -> list[LimitMet]:

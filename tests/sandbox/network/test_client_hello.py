@@ -58,6 +58,32 @@ def test_a_second_hello_is_checked_too() -> None:
     assert gate.is_open
 
 
+@pytest.mark.parametrize("read", [1, 7, 5000])
+@pytest.mark.parametrize(
+    "encrypted",
+    [
+        *(b"\1\xff\xff\xff" + bytes(36), b"\1" + bytes(3) + b"\xff" * 60, b"\1\0\x20\0" + b"\x80" * 36),
+        *(b"\2" * 40, b"\xff" * 32),
+    ],
+)
+def test_the_end_of_a_handshake_that_goes_on_with_a_session_passes(encrypted: bytes, read: int) -> None:
+    """Of TLS 1.2: encrypted, so that it may begin with any byte."""
+    data = hello_of("example.org") + record(b"\1", 20) + record(encrypted) + record(b"data", 23)
+    gate = HelloGate("example.org")
+    assert feed(gate, data, read) == data
+    assert gate.is_open
+
+
+def test_a_second_hello_that_is_too_long_to_be_read_does_not_pass() -> None:
+    hello = hello_of("evil.test")[5:]
+    padded = b"\1" + (100_000).to_bytes(3, "big") + hello[4:] + bytes(100_000 - len(hello) + 4)
+    data = b"".join(record(padded[at : at + 16000]) for at in range(0, len(padded), 16000))
+    gate = HelloGate("example.org")
+    gate.feed(hello_of("example.org"))
+    with pytest.raises(OtherHost):
+        feed(gate, data, 65536)
+
+
 def test_a_name_inside_a_tunnel_to_an_address_is_another_host() -> None:
     address = read_address("93.184.216.34")
     assert address is not None

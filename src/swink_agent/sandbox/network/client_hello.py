@@ -13,6 +13,9 @@ _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 1, 0, 0
 _RECORD_HEAD, _MESSAGE_HEAD = 5, 4
 _LONGEST_RECORD = 16384 + 2048
 _LONGEST_HELLO = 16 * 1024
+_LONGEST_ANYWHERE = 256 * 1024
+"""Longer than any server takes a hello."""
+_AT_SESSION, _LONGEST_SESSION = _MESSAGE_HEAD + 2 + 32, 32
 
 
 class OtherHost(Exception):
@@ -60,7 +63,7 @@ class HelloGate:
             return 0
         if len(held) <= _RECORD_HEAD:
             return 0
-        if self._hellos and held[_RECORD_HEAD] != _CLIENT_HELLO:
+        if self._hellos and self._is_not_a_hello():
             self.is_open = True
             return 0
         if not self._has_hello():
@@ -71,6 +74,19 @@ class HelloGate:
         self._hellos += 1
         self.is_open = self._hellos > 1
         return end
+
+    def _is_not_a_hello(self) -> bool:
+        """Whether the next record does not begin a hello for any server.
+
+        Where a session of TLS 1.2 goes on, it is encrypted: its first byte may be the one that begins a hello.
+        """
+        size = int.from_bytes(self._held[_RECORD_HEAD - 2 : _RECORD_HEAD])
+        message = self._held[_RECORD_HEAD : _RECORD_HEAD + size]
+        if message[0] != _CLIENT_HELLO:
+            return True
+        if len(message) >= _MESSAGE_HEAD and int.from_bytes(message[1:_MESSAGE_HEAD]) > _LONGEST_ANYWHERE:
+            return True
+        return len(message) > _AT_SESSION and message[_AT_SESSION] > _LONGEST_SESSION
 
     def _has_hello(self) -> bool:
         """Reads the records that have come since the last time. They may contain a part of a hello each."""

@@ -67,11 +67,12 @@ _STARTS_BY_ITSELF = re.compile(r"runOn|\\u", re.IGNORECASE)
 
 
 class Look:
-    """One command under watch: when it began, and which paths are read-only for it."""
+    """One command under watch: when it began, which paths are read-only for it, and whether it can change no more."""
 
     def __init__(self) -> None:
         self.since = 0
         self.held: frozenset[str] = frozenset()
+        self.is_over: Callable[[], bool] = lambda: False
 
 
 class Leftovers:
@@ -110,6 +111,8 @@ class Leftovers:
         """When the first command was about to begin: content that repositories held before that is the user's."""
         self._slow: frozenset[str] = frozenset()
         self._noted = 0
+        self._mentioned: dict[str, Signature | None] = {}
+        """The files that were told about, as they were: while another command runs, they stay changed."""
 
     @property
     def is_needed(self) -> bool:
@@ -153,6 +156,8 @@ class Leftovers:
 
     def _begin(self) -> Look:
         look = Look()
+        for other in [other for other in self._running if other.is_over()]:
+            self._running.discard(other)  # nobody has looked for the last time what it left
         if not self._running:  # else a running command may have made the changes
             self._note_known()
         look.since = time.time_ns() - _COARSE
@@ -166,7 +171,8 @@ class Leftovers:
     def end(self, look: Look, *, is_last: bool = True) -> list[str]:
         """Judges what the command left. Returns a sentence for each problem. Call it when all processes have ended."""
         with self._lock:
-            running = [*self._running, look]
+            others = [other for other in self._running if other is not look]
+            running = [look, *others]
             self._since = min(one.since for one in running)
             self._held = frozenset[str].intersection(*(one.held for one in running))
             self._told: list[str] = []
@@ -176,8 +182,9 @@ class Leftovers:
             self._judge(new | self._list_roots(deadline))
             if is_last:
                 self._running.discard(look)
-            if len(running) - 1 <= 1:
+            if not others:
                 self._note_known()
+                self._mentioned.clear()
             return self._told[:_MOST_TOLD]
 
     # -- the walk ------------------------------------------------------------------------------------------------
@@ -390,7 +397,8 @@ class Leftovers:
             self._move_aside(file, "an editor would run its commands when a file in its folder is opened")
         elif name == "tasks.json" and _STARTS_BY_ITSELF.search(self._text(file) or ""):
             self._move_aside(file, "an editor would run its tasks when the folder is opened")
-        elif not is_aside(name):
+        elif not is_aside(name) and self._mentioned.get(file) != (now := signature_of(file)):
+            self._mentioned[file] = now
             self._told.append(f"{file!r} is new or changed: look at it before you open its folder in an editor")
 
     def _hooks_in_trees(self) -> list[str]:
