@@ -84,8 +84,8 @@ async def test_a_server_over_http_that_is_gone_fails_its_calls() -> None:
 
 
 @asynccontextmanager
-async def answering(answer: Callable[[bytes], bytes | None]) -> AsyncIterator[str]:
-    """An address that gives these bytes to each request; `None` is no answer at all."""
+async def answering(answer: Callable[[bytes], Any]) -> AsyncIterator[str]:
+    """An address that gives these bytes to each request, or those of a coroutine; `None` is no answer at all."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -93,6 +93,8 @@ async def answering(answer: Callable[[bytes], bytes | None]) -> AsyncIterator[st
             size = [int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
             body = await reader.readexactly(size[0] if size else 0)
             said = answer(head + body)
+            if asyncio.iscoroutine(said):
+                said = await said
             if said is None:
                 await reader.read()
             writer.write(said or b"")
@@ -148,7 +150,8 @@ async def test_nothing_at_the_address() -> None:
         await McpServer.http(url, name="real", start_timeout=10).__aenter__()
 
 
-async def test_a_session_that_the_server_forgot_is_begun_anew() -> None:
+@pytest.mark.parametrize("refusal", ["404 Not Found", "400 Bad Request"])
+async def test_a_session_that_the_server_forgot_is_begun_anew(refusal: str) -> None:
     sessions = 0
 
     def answer(request: bytes) -> bytes:
@@ -163,7 +166,7 @@ async def test_a_session_that_the_server_forgot_is_begun_anew() -> None:
             case "tools/list":
                 result, more = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}, ""
             case "tools/call" if b"mcp-session-id: 1" in head.lower():
-                return _http("404 Not Found")
+                return _http(refusal)
             case "tools/call":
                 result, more = {"content": [{"type": "text", "text": "here"}]}, ""
             case _:
@@ -175,6 +178,40 @@ async def test_a_session_that_the_server_forgot_is_begun_anew() -> None:
         assert (await call(server, "t")).is_error
         assert extract_text((await call(server, "t")).content) == "here"
         assert sessions == 2
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (b"", "did not answer: RemoteProtocolError"),
+        (_http("200 OK", b"{}", "application/json")[:-1], "did not answer: RemoteProtocolError"),
+        (_http("200 OK", _LARGE, "application/json"), "16 MiB"),
+        (_http("200 OK", b"\x1f\x8b", "application/json", "content-encoding: gzip\r\n"), "compressed"),
+        (_http("400 Bad Request", b"{", "application/json"), "HTTP 400"),
+    ],
+    ids=["nothing", "cut off", "large", "compressed", "refused"],
+)
+async def test_an_answer_that_breaks_off_ends_no_other_call(broken: bytes, why: str) -> None:
+    may_answer = asyncio.Event()
+
+    async def slow(message: dict[str, Any]) -> bytes:
+        await may_answer.wait()
+        return _of_a_server(message)
+
+    def answer(request: bytes) -> Any:
+        message = _message(request)
+        if message.get("method") != "tools/call":
+            return _of_a_server(message)
+        return broken if message["params"]["arguments"] else slow(message)
+
+    async with answering(answer) as url, McpServer.http(url, name="real", timeout=20) as server:
+        other = asyncio.create_task(call(server, "one"))
+        await asyncio.sleep(0.1)
+        failed = await call(server, "one", now=True)
+        assert why in extract_text(failed.content)
+        may_answer.set()
+        assert extract_text((await other).content) == "called"
+        assert extract_text((await call(server, "one")).content) == "called"
 
 
 async def test_headers_are_sent_and_never_shown() -> None:

@@ -75,9 +75,15 @@ def test_structured_content_is_text_where_there_is_no_other() -> None:
 
 
 @pytest.mark.table
-@pytest.mark.parametrize("answer", [{}, {"content": []}, {"content": None}, {"content": "text"}, {"content": [1, "a"]}])
+@pytest.mark.parametrize("answer", [{}, {"content": []}, {"content": None}])
 def test_nothing_is_said_to_be_nothing(answer: dict[str, Any]) -> None:
     assert extract_text(_result(answer).content) == "(no content)"
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("content", ["bare", 5, {}, ["bare"], [[]], [{"type": "text", "text": 5}]])
+def test_content_of_a_wrong_shape_is_not_said_to_be_nothing(content: object) -> None:
+    assert extract_text(_result({"content": content}).content).startswith("[content of an unknown kind: ")
 
 
 def test_text_is_masked_before_it_is_cut() -> None:

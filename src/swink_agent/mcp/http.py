@@ -16,7 +16,7 @@ import httpx2
 import msgspec
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCResponse
+from mcp_types import INTERNAL_ERROR, JSONRPCError, JSONRPCResponse
 
 from swink_agent.core.values.decoders import json_decoder
 
@@ -35,8 +35,13 @@ _LARGE = f"larger than the limit of {LONGEST_LINE // 1024**2} MiB"
 async def http_streams(
     url: str, headers: Mapping[str, str], on_status: Callable[[int], None], on_list_changed: Callable[[], None]
 ) -> AsyncGenerator[tuple[Any, Any]]:
-    """The messages of a server behind an address. `on_status` is told the status of each response."""
+    """The messages of a server behind an address. `on_status` is told the status of each response, 0 if none came."""
     sieve = _Sieve(on_list_changed)
+
+    def broke(error: httpx2.HTTPError, request: httpx2.Request) -> bytes:
+        on_status(0)
+        problem = {"code": INTERNAL_ERROR, "message": f"{type(error).__name__}: {error}"}
+        return msgspec.json.encode({"jsonrpc": "2.0", "id": _id_of(request.content), "error": problem})
 
     async def look(response: httpx2.Response) -> None:
         if response.request.method == "POST":  # the others only listen, and a server need not take them
@@ -45,16 +50,20 @@ async def http_streams(
             raise httpx2.DecodingError("the answer is compressed, which was not asked for", request=response.request)
         kind = response.headers.get("content-type", "")
         are_events = kind.lower().startswith("text/event-stream")
-        response.stream = _Events(response.stream, sieve) if are_events else _Bounded(response.stream)
+        if are_events:
+            response.stream = _Events(response.stream, sieve)
+        else:
+            response.stream = _Bounded(response.stream, lambda error: broke(error, response.request))
 
     async def limit(request: httpx2.Request) -> None:
         # Notices and answers are sent one after the other, so one that is never taken would hold up all calls.
-        if request.method == "POST" and not _is_request(request.content):
+        if request.method == "POST" and _id_of(request.content) is None:
             limits = request.extensions.get("timeout", {})
             request.extensions = {**request.extensions, "timeout": {**limits, "read": _NOTICE_TAKEN}}
 
     async with (
-        httpx2.AsyncClient(
+        _Client(
+            broke,
             headers={"accept-encoding": "identity", **headers},
             timeout=httpx2.Timeout(30, read=None),  # the limits of calls are kept elsewhere
             event_hooks={"request": [limit], "response": [look]},
@@ -62,6 +71,24 @@ async def http_streams(
         streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST_LINE) as (read, write),
     ):
         yield read, _Answers(write, sieve)
+
+
+class _Client(httpx2.AsyncClient):
+    """A client that answers a message itself if the server does not: else the package would end all other calls too."""
+
+    def __init__(self, broke: Callable[[httpx2.HTTPError, httpx2.Request], bytes], **given: Any) -> None:
+        super().__init__(**given)
+        self._broke = broke
+
+    async def send(self, request: httpx2.Request, **given: Any) -> httpx2.Response:
+        try:
+            return await super().send(request, **given)
+        except httpx2.HTTPError as error:
+            if request.method != "POST":
+                raise
+            said = self._broke(error, request)
+            status = 202 if _id_of(request.content) is None else 200
+            return httpx2.Response(status, headers={"content-type": "application/json"}, content=said, request=request)
 
 
 class _Head(msgspec.Struct):
@@ -72,12 +99,10 @@ class _Head(msgspec.Struct):
 _HEAD = json_decoder(_Head)
 
 
-def _is_request(body: bytes) -> bool:
-    try:
-        head = _HEAD.decode(body)
-    except (ValueError, RecursionError):
-        return True
-    return head.id is not msgspec.UNSET and head.method is not msgspec.UNSET
+def _id_of(body: bytes) -> msgspec.Raw | None:
+    """The id of a request of ours; `None` for notices and answers."""
+    head = _HEAD.decode(body)
+    return None if head.id is msgspec.UNSET or head.method is msgspec.UNSET else head.id
 
 
 class _Sieve:
@@ -161,18 +186,23 @@ class _Events(httpx2.AsyncByteStream):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A response that is one message."""
+    """A response that is one message. If it does not come whole, `broke` says what is read instead."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, broke: Callable[[httpx2.HTTPError], bytes]) -> None:
         self._stream = stream
+        self._broke = broke
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
-        left = LONGEST_LINE
-        async for chunk in self._stream:
-            left -= len(chunk)
-            if left < 0:
-                raise httpx2.ReadError(f"the answer is {_LARGE}")
-            yield chunk
+        whole = bytearray()
+        try:
+            async for chunk in self._stream:
+                whole += chunk
+                if len(whole) > LONGEST_LINE:
+                    raise httpx2.ReadError(f"the answer is {_LARGE}")
+        except httpx2.HTTPError as error:
+            yield self._broke(error)
+        else:
+            yield bytes(whole)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -353,6 +353,8 @@ def _in_tmp(command: Command, folder: str) -> list[str]:
             if not is_beneath(path, _TMP) or path == _TMP:
                 continue
             beside = path if os.path.isdir(path) else os.path.dirname(path)
+            above, packages, _ = f"{beside}/".partition("/node_modules/")
+            beside = (above + packages).rstrip("/")  # a package of Node, with those that it uses
             if word == command.program and os.path.basename(beside) in ("bin", ".bin"):
                 beside = os.path.dirname(beside)  # an environment with its packages
             found[path if beside == _TMP else beside] = None

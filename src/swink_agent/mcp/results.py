@@ -48,9 +48,9 @@ def result_of(
     if answer.get("resultType") == "input_required":
         return AgentToolResult.error("the server asks for input, which is not offered", details)
     content = answer.get("content")
-    items = cast("list[object]", content) if isinstance(content, list) else []
+    items = cast("list[object]", content) if isinstance(content, list) else [] if content is None else [content]
     parts = items[:_MOST_PARTS] if own is None else own.redact_value(items[:_MOST_PARTS])
-    blocks: list[UserBlock] = [_block(cast("dict[str, Any]", item)) for item in parts if isinstance(item, dict)]
+    blocks: list[UserBlock] = [_block(cast("dict[str, Any]", part) if isinstance(part, dict) else {}) for part in parts]
     if not blocks and structured is not None:
         blocks = [Text(encoded.decode())]
     kept = _within_limit(blocks, redactor) or [Text("(no content)")]

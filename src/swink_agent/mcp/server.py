@@ -90,6 +90,8 @@ class McpServer:
         self._process: ServerProcess | None = None
         self._connection: Connection | None = None
         self._status = 0
+        self._open_calls = 0
+        self._may_be_over = False
         self._starting: asyncio.Task[Connection] | None = None
         self._listing = Listing()
         self._relisting: asyncio.Task[None] | None = None
@@ -262,7 +264,11 @@ class McpServer:
         """Starts the server anew if it ended. Raises `ToolError` if it does not run."""
         if not self._is_inside:
             raise ToolError(f"the MCP server {self.name} is not running")
-        if self._connection is not None and self._connection.is_open:
+        if (
+            self._connection is not None
+            and self._connection.is_open
+            and not (self._may_be_over and not self._open_calls)
+        ):
             return
         left = self._not_before - self._clock()
         if self._starting is None and left > 0:
@@ -292,6 +298,7 @@ class McpServer:
             ctx.update(progress_text(progress, total, message))
 
         task = connection.start("tools/call", {"name": true_name, "arguments": arguments}, told)
+        self._open_calls += 1
         try:
             while not task.done():
                 left = deadline - loop.time()
@@ -309,6 +316,7 @@ class McpServer:
         except Exception as error:
             raise ToolError(await self._reason(error, connection, process)) from error
         finally:
+            self._open_calls -= 1
             task.cancel()
 
     async def _reason(self, error: Exception, connection: Connection, process: ServerProcess | None) -> str:
@@ -316,10 +324,8 @@ class McpServer:
         if not connection.is_open:
             why = await self._why(error, connection, process)
             return f"the MCP server {self.name} ended: {why}\nThe next call starts it anew."
-        why = self._of_status(self._told(error))
-        if self._status == 404 and self._connection is connection:  # the session is over: the next call begins another
-            await self._disconnect()
-        return f"the MCP server {self.name} answered with an error: {why}"
+        said = "answered with an error" if self._status or process is not None else "did not answer"
+        return f"the MCP server {self.name} {said}: {self._of_status(self._told(error))}"
 
     # -- starting ------------------------------------------------------------------------------------------------
 
@@ -356,6 +362,7 @@ class McpServer:
             await self._failed(str(McpError(self.name, why)))
             raise McpError(self.name, why) from error
         self._failures, self._not_before, self.problem = 0, 0.0, ""
+        self._may_be_over = False
         return connection
 
     async def _connect(self) -> Connection:
@@ -379,6 +386,8 @@ class McpServer:
 
     def _saw_status(self, status: int) -> None:
         self._status = status
+        # A server that was started anew does not know our session. The next call that is alone begins another.
+        self._may_be_over = self._may_be_over or status in (0, 400, 404)
 
     async def _failed(self, problem: str) -> None:
         """Ends what was started, and says when it may be tried again."""

@@ -375,6 +375,12 @@ async def test_a_page_that_cannot_be_converted_in_time_comes_as_plain_text(monke
         assert "\nHead\nwords\n" in said(await run(site.tool(), site.url()))
 
 
+async def test_a_page_that_is_nested_too_deep_to_be_converted_comes_as_plain_text() -> None:
+    async with open_site() as site:
+        site.answers["/"] = lambda: web.Response(text="<div>" * 30_000 + "words", content_type="text/html")
+        assert "\nwords\n" in said(await run(site.tool(), site.url()))
+
+
 @pytest.mark.table
 @pytest.mark.parametrize(
     ("page", "text"),
