@@ -41,13 +41,13 @@ class CannotRun(ApplicationError):
 @contextmanager
 def _problems() -> Generator[None]:
     """Turns an error in a set or a result into one line and an exit code."""
-    from swink_agent.evals import EvalSetError, EvalStoreError
+    from swink_agent.evals import EvalSetError, EvalStoreError, NotMeasured
 
     try:
         yield
     except EvalSetError as error:
         raise UsageProblem(str(error)) from error
-    except EvalStoreError as error:
+    except (EvalStoreError, NotMeasured) as error:
         raise CannotRun(str(error)) from error
 
 
@@ -341,7 +341,7 @@ def compare_command(
         else:
             click.echo(f"judge: no case could be judged (${preference.cost:.4f})")
         if preference.not_judged:
-            _row("not judged (in one result alone, or no readable answer):", ", ".join(preference.not_judged))
+            _row("not judged (in one result alone, or no answer that can be read):", ", ".join(preference.not_judged))
 
 
 def _row(word: str, text: str) -> None:
