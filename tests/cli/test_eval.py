@@ -597,6 +597,20 @@ async def test_a_scripted_judge_judges_a_real_agent(swink: Any, project: Path) -
     (project / "empty.yaml").write_text("replies: {}\n")
     done = await swink(*RUN, "--agent", "agents:steady", "--judge-script", "empty.yaml")
     assert (done.code, "has no judge" in done.stderr) == (2, True)
+    (project / "winner.yaml").write_text("judge: {winner: tie, reasoning: Both.}\n")
+    done = await swink(*RUN, "--agent", "agents:steady", "--judge-script", "winner.yaml")
+    assert (done.code, "gives no score from 0 to 1" in done.stderr, done.stdout) == (2, True, "")
+    down = ("--judge", "openai:any")
+    swink.environ |= {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    compared = await swink("eval", "compare", found[1], found[1], "--store", "results", *down)
+    assert (compared.code, compared.stdout) == (3, "")
+    assert compared.stderr.startswith("error: the judge openai:any could not be asked"), compared
+
+
+async def test_a_judge_that_cannot_be_read_stops_a_run_without_rubrics_too(swink: Any, project: Path) -> None:
+    done = await swink(*RUN, "--script", "good.yaml", "--judge-script", "nowhere.yaml")
+    assert (done.code, done.stdout) == (2, "")
+    assert "nowhere.yaml: cannot be read" in done.stderr
 
 
 @pytest.mark.sweep

@@ -37,7 +37,7 @@ from swink_agent.evals import (
     rescore,
 )
 from swink_agent.evals.reports import FORMATS
-from swink_agent.testing import assert_eval, fail, scripted
+from swink_agent.testing import assert_eval, fail, scripted, stall
 
 RECORDED = Path(__file__).parent / "recorded" / "run-of-version-1.json"
 SET = EvalSet(
@@ -288,6 +288,12 @@ async def test_a_judge_whose_provider_fails_says_nothing_about_the_agent() -> No
         await JudgeEvaluator("t:j", 1, throttled).evaluate(case, Invocation())
 
 
+async def test_a_difference_over_few_cases_is_not_called_noise() -> None:
+    few = EvalSet("s", "S", SET.cases[1:4])
+    told = report(await EvalRunner({"right": right, "wrong": wrong}).run_grid(few))
+    assert "mean score -1.000 (-1.000 to -1.000) over 3 cases, too few cases to tell it from noise" in told
+
+
 async def pairwise(*answers: str) -> Any:
     one = EvalSet("s", "S", SET.cases[:1])
     before, after = await EvalRunner(wrong).run(one), await EvalRunner(right).run(one)
@@ -315,6 +321,53 @@ async def test_an_answer_of_the_judge_that_cannot_be_read_is_no_verdict() -> Non
     found, _ = await pairwise("nobody", "nobody", "nobody", "nobody")
     assert (found.pairs, found.not_judged, found.win_rate) == ((), ("c0",), 0.5)
     assert found.cost == 1.0  # four answers were paid for
+
+
+async def test_a_judge_whose_provider_fails_halfway_keeps_the_pairs_that_were_judged() -> None:
+    two = EvalSet("s", "S", SET.cases[:2])
+    before, after = await EvalRunner(wrong).run(two), await EvalRunner(right).run(two)
+
+    def judge(request: Any) -> Any:
+        is_first = "Case 0" in extract_text(request.messages[-1].content)
+        down = fail(ErrorKind.THROTTLED, "down", retry_after=0.0)
+        return json.dumps({"reasoning": "r", "winner": "tie"}) if is_first else down
+
+    asked = [replace(case, user_messages=(case.name,)) for case in two.cases]
+    runs = [
+        replace(
+            run,
+            results=tuple(
+                [
+                    replace(one, attempts=(replace(one.attempts[0], case=case),))
+                    for one, case in zip(run.results, asked, strict=True)
+                ]
+            ),
+        )
+        for run in (before, after)
+    ]
+    found = await PairwiseJudge("t:j", scripted(*[judge] * 99)).compare(*runs)
+    assert ([pair.case_id for pair in found.pairs], found.not_judged) == (["c0"], ("c1",))
+
+
+async def test_a_judge_that_cannot_be_asked_leaves_nothing_running() -> None:
+    one = EvalSet("s", "S", SET.cases[:3])
+    before, after = await EvalRunner(wrong).run(one), await EvalRunner(right).run(one)
+    tasks = asyncio.all_tasks()
+    throttled = [fail(ErrorKind.THROTTLED, "down", retry_after=0.0)] * 999
+    with pytest.raises(NotMeasured, match="t:j could not be asked"):
+        await PairwiseJudge("t:j", scripted(*throttled)).compare(before, after)
+    assert asyncio.all_tasks() == tasks
+    with pytest.raises(NotMeasured, match="t:j could not be asked: no key"):
+        await PairwiseJudge("t:j", scripted(*[fail(ErrorKind.AUTH, "no key")] * 99)).compare(before, after)
+    rubrics = [{"name": "a", "rubric": "Is it kind?"}, {"name": "b", "rubric": "Is it right?"}]
+
+    def judge(request: Any) -> Any:
+        return stall() if "right" in extract_text(request.messages[-1].content) else throttled[0]
+
+    case = EvalCase("a", "A", ["?"], judge={"rubrics": rubrics})
+    with pytest.raises(NotMeasured):
+        await JudgeEvaluator("t:j", 2, scripted(*[judge] * 99)).evaluate(case, Invocation())
+    assert asyncio.all_tasks() == tasks
 
 
 # -- assert_eval -------------------------------------------------------------------------------------------------

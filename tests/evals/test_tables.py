@@ -248,6 +248,25 @@ def test_similarity_is_what_its_measure_says(reply: str, measure: str, value: fl
 
 @pytest.mark.table
 @pytest.mark.parametrize(
+    ("wanted", "reply", "value"),
+    [
+        ("Caf\u00e9 open", "cafe\u0301 OPEN", 1.0),  # two spellings of one letter
+        ("\u732b\u304c\u597d\u304d", "\u732b\u304c\u597d\u304d\u3067\u3059\u3002", 0.8),  # no spaces between words
+    ],
+)
+def test_similarity_knows_words_of_other_writing_systems(wanted: str, reply: str, value: float) -> None:
+    assert score(reply, similar=wanted) == pytest.approx(value)
+
+
+def test_an_expected_number_is_shown_with_all_its_digits() -> None:
+    case = EvalCase("a", "A", ["?"], expected_response={"number": 1234567, "tolerance": 0.5})
+    found = ResponseEvaluator().evaluate(case, Invocation(response="1234568"))
+    assert found is not None
+    assert "last number is 1234567 ± 0.5" in found.reason
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
     "criteria",
     [
         {"number": 1, "contains": "1"},

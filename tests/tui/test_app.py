@@ -25,6 +25,7 @@ from swink_agent.sandbox import probe_backends
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import standard_tools
 from swink_agent.tui.app import SwinkApp
+from swink_agent.tui.attention import Attention, title
 from swink_agent.tui.widgets.completion_list import CompletionList
 from swink_agent.tui.widgets.question_panel import QuestionPanel
 from swink_agent.tui.widgets.search_bar import SearchBar
@@ -323,6 +324,20 @@ async def test_the_first_prompt_is_never_a_command(made: Made, tmp_path: Path) -
     async def work(pilot: Pilot[int]) -> None:
         await until(pilot, lambda: "I see." in app.talk.answer)
         assert not (tmp_path / "work" / "ran").exists()
+
+    await in_app(app, work)
+
+
+async def test_the_title_says_that_a_question_waits_even_if_the_model_asks_at_once(made: Made) -> None:
+    app = made(call("bash", command="make one"), text("As you wish."))
+    titles: list[str] = []
+    app._attention = Attention("auto", titles.append, titles.append, is_focused=lambda: True, environ={})
+
+    async def work(pilot: Pilot[int]) -> None:
+        app.composer.insert("go")
+        await pilot.press("enter")
+        await until(pilot, lambda: "waits for you" in rows_of(app)[-1] and app._was_running)
+        assert titles[-1] == title("swink: waits for you: bash")
 
     await in_app(app, work)
 

@@ -244,7 +244,7 @@ class SwinkApp(TerminalApp[int]):
         was_running, self._was_running = self._was_running, is_running
         if was_running and not is_running and self.talk.elapsed >= self._long_run and self.talk.state != "aborted":
             self._attention.call("failed" if self.talk.state == "error" else "done")
-        elif is_running and not was_running:
+        elif is_running and not was_running and self._question is None:
             self._attention.calm()
 
     def _write_terminal(self, text: str) -> None:

@@ -99,10 +99,16 @@ class StandInModel:
 
 
 def scripted_judge(script: Script) -> JudgeEvaluator:
-    """A judge that gives the script's answer, whatever model the agent uses. Raises `UsageProblem` if it has none."""
+    """A judge that gives the script's answer, whatever model the agent uses. Raises `UsageProblem` if that is not a
+    score."""
     from swink_agent.evals import JudgeEvaluator
+    from swink_agent.evals.scoring.judge import gives_score
 
-    return JudgeEvaluator(STAND_IN_MODEL, stream_fn=scripted_judge_model(script))
+    stream_fn = scripted_judge_model(script)
+    if not gives_score(script.judge or ""):
+        told = "the script's judge gives no score from 0 to 1: write judge: {score: 1, reasoning: Right.}"
+        raise UsageProblem(told)
+    return JudgeEvaluator(STAND_IN_MODEL, stream_fn=stream_fn)
 
 
 def scripted_judge_model(script: Script) -> StreamFn:

@@ -41,13 +41,13 @@ class CannotRun(ApplicationError):
 @contextmanager
 def _problems() -> Generator[None]:
     """Turns an error in a set or a result into one line and an exit code."""
-    from swink_agent.evals import EvalSetError, EvalStoreError
+    from swink_agent.evals import EvalSetError, EvalStoreError, NotMeasured
 
     try:
         yield
     except EvalSetError as error:
         raise UsageProblem(str(error)) from error
-    except EvalStoreError as error:
+    except (EvalStoreError, NotMeasured) as error:
         raise CannotRun(str(error)) from error
 
 
@@ -301,6 +301,7 @@ def compare_command(
 
     With --judge, a model also says which of the two answers to each case is better, asked in both orders."""
     from swink_agent.evals import compare
+    from swink_agent.evals.reports.words import noise
 
     from .eval_run import preferred
 
@@ -328,10 +329,9 @@ def compare_command(
     for case_id in found.only_after:
         _row("new   ", case_id)
     interval = f"{found.difference:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
-    verdict = "more than noise" if found.is_significant else "no more than noise" if found.difference else "the same"
     cases = f"{found.cases} {'case' if found.cases == 1 else 'cases'} of both"
     click.echo(f"{len(found.better)} better, {len(found.worse)} worse, {len(found.same)} the same")
-    click.echo(f"mean score {interval} over {cases}: {verdict}")
+    click.echo(f"mean score {interval} over {cases}: {noise(found)}")
     if preference is not None:
         for pair in preference.pairs:
             _row(f"{pair.winner:6}", f"{pair.case_id}: {pair.reason}")
@@ -341,7 +341,7 @@ def compare_command(
         else:
             click.echo(f"judge: no case could be judged (${preference.cost:.4f})")
         if preference.not_judged:
-            _row("not judged (in one result alone, or no readable answer):", ", ".join(preference.not_judged))
+            _row("not judged (in one result alone, or no answer that can be read):", ", ".join(preference.not_judged))
 
 
 def _row(word: str, text: str) -> None:

@@ -78,8 +78,9 @@ def score_result(store: EvalStore, run: EvalRun, options: dict[str, Any]) -> int
 
 
 def preferred(before: EvalRun, after: EvalRun, judge: str | None, judge_script: str | None) -> Preference | None:
-    """Asks the judge which of two results is better; `None` without a judge."""
-    from swink_agent.evals import NotMeasured, PairwiseJudge, load_script
+    """Asks the judge which of two results is better; `None` without a judge. Raises `NotMeasured` if it cannot be
+    asked."""
+    from swink_agent.evals import PairwiseJudge, load_script
     from swink_agent.evals.scoring.pairwise import names_winner
 
     if judge is None and judge_script is None:
@@ -95,12 +96,9 @@ def preferred(before: EvalRun, after: EvalRun, judge: str | None, judge_script: 
             )
         asked = PairwiseJudge(STAND_IN_MODEL, scripted_judge_model(script))
     else:
-        spec = named_model(str(judge))
+        spec = named_model(str(judge), load_settings().aliases())
         asked = PairwiseJudge(spec, judge_stream_fn(spec, Credentials()))
-    try:
-        return asyncio.run(asked.compare(before, after))
-    except NotMeasured as error:
-        raise UsageProblem(str(error)) from error
+    return asyncio.run(asked.compare(before, after))
 
 
 def _given_judge(options: dict[str, Any]) -> JudgeEvaluator | None:
@@ -250,11 +248,9 @@ class _Run:
 
         Raises `UsageProblem` if there is a rubric and no judge.
         """
-        case = next((case for case in self._set.cases if case.judge is not None), None)
-        if case is None:
-            return None
         given = _given_judge(self._options)
-        if given is not None:
+        case = next((case for case in self._set.cases if case.judge is not None), None)
+        if given is not None or case is None:
             return given
         judge = None if self._stands_in is None else self._stands_in.judge
         if judge is not None:

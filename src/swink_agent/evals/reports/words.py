@@ -10,6 +10,7 @@ import math
 
 from swink_agent.evals.cases.cases import Verdict
 from swink_agent.evals.errors import EvalStoreError
+from swink_agent.evals.runs.comparing import Comparison
 from swink_agent.evals.types import Attempt, CaseResult, EvalRun, Invocation, Summary
 from swink_agent.rendering.characters import one_line
 from swink_agent.rendering.turns import moment
@@ -116,6 +117,15 @@ def invocation_of(attempt: Attempt) -> tuple[Invocation, str]:
         return attempt.invocation, ""
     except EvalStoreError as error:
         return Invocation(), f"the trajectory cannot be read: {error}"
+
+
+def noise(found: Comparison) -> str:
+    """Whether a difference may be chance."""
+    if found.is_significant:
+        return "more than noise"
+    if not found.difference:
+        return "the same"
+    return "too few cases to tell it from noise" if found.low > 0 or found.high < 0 else "no more than noise"
 
 
 # -- figures -------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Container, Coroutine, Iterable
 from itertools import islice
 from statistics import median
 from typing import Any, TypeVar, cast
@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from swink_agent.core.agent.agent import Agent
+from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import AgentResult, ModelSpec
 from swink_agent.core.values.value import Value
@@ -101,7 +102,7 @@ class JudgeEvaluator:
         count = judge.votes or self.votes
         if not judge.rubrics:
             return _verdict(await self._votes(judge.rubric, record, count), judge.threshold)
-        parts = await asyncio.gather(*[self._votes(one.rubric, record, count) for one in judge.rubrics])
+        parts = await together([self._votes(one.rubric, record, count) for one in judge.rubrics])
         return _weighted(
             judge, [_verdict(votes, one.threshold or 0.0) for one, votes in zip(judge.rubrics, parts, strict=True)]
         )
@@ -110,7 +111,7 @@ class JudgeEvaluator:
         marker = unused_marker(self._new_marker, record, rubric)
         system = _INSTRUCTIONS.format(marker=marker)
         question = f"The rubric:\n{rubric.strip()}\n\nThe record:\n{marker}\n{record}\n{marker}\n\nYour verdict:"
-        return await asyncio.gather(*[self._vote(system, question) for _ in range(count)])
+        return await together([self._vote(system, question) for _ in range(count)])
 
     async def _vote(self, system: str, question: str) -> Vote:
         model = cast("str | ModelSpec", self.model)
@@ -125,11 +126,12 @@ async def asked(
     question: str,
     shape: str,
     read: Callable[[AgentResult], tuple[T | None, str]],
+    excused: Container[ErrorKind | None] = PROVIDER_FAILURES,
 ) -> tuple[T | None, str, float, int]:
     """Asks a judge; returns the answer, its text, the cost and the tokens. An unreadable answer is `None`, with the
     reason as text.
 
-    Raises `NotMeasured` if the judge's provider is throttled, overloaded or out of reach.
+    Raises `NotMeasured` for errors of the `excused` kinds: the judge's provider is throttled, or out of reach.
     """
     agent = Agent(model, system_prompt=system, stream_fn=stream_fn)
     said, cost, tokens = "", 0.0, 0
@@ -137,7 +139,7 @@ async def asked(
         result = await agent.prompt(question)
         cost, tokens = cost + result.cost.amount, tokens + result.usage.tokens
         if result.error is not None:
-            if result.error_kind in PROVIDER_FAILURES:
+            if result.error_kind in excused:
                 raise NotMeasured(f"the judge {model} could not be asked: {result.error}")
             return None, result.error, cost, tokens  # the agent has retried already
         answer, said = read(result)
@@ -145,6 +147,17 @@ async def asked(
             return answer, said, cost, tokens
         question = _AGAIN.format(shape)
     return None, said, cost, tokens
+
+
+async def together(questions: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Asks all of them at once. If one raises, the others are cancelled and have ended before the error leaves."""
+    tasks = [asyncio.create_task(question) for question in questions]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def unused_marker(new_marker: Callable[[], str], *texts: str) -> str:
@@ -172,11 +185,20 @@ def _weighted(judge: JudgeRubric, parts: list[Score]) -> dict[str, Score]:
     return scores
 
 
+def gives_score(text: str) -> bool:
+    """Whether an answer of the judge gives a score."""
+    return _score_in(text)[0] is not None
+
+
 def _read(result: AgentResult) -> tuple[float | None, str]:
+    return _score_in(result.text)
+
+
+def _score_in(text: str) -> tuple[float | None, str]:
     """The score and the reasoning; else `None` and the reason."""
-    fields = object_at_the_end(result.text)
+    fields = object_at_the_end(text)
     if fields is None:
-        return None, f"it answered {result.text[:80]!r}, which does not end with a JSON object"
+        return None, f"it answered {text[:80]!r}, which does not end with a JSON object"
     score, reasoning = fields.get("score"), fields.get("reasoning", "")
     if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 1:
         return None, f"its score is {score!r}, which is not a number from 0 to 1"

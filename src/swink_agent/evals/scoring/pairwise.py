@@ -9,13 +9,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
+from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import AgentResult, ModelSpec
 from swink_agent.core.values.value import Value
 
 from ..cases.cases import EvalCase
+from ..errors import NotMeasured
 from ..types import Attempt, EvalRun
-from .judge import asked, new_marker, object_at_the_end, record_of, unused_marker
+from .judge import asked, new_marker, object_at_the_end, record_of, together, unused_marker
 
 Winner: TypeAlias = Literal["before", "after", "tie"]
 
@@ -49,7 +51,7 @@ class Preference(Value, frozen=True):
 
     pairs: tuple[Pair, ...] = ()
     not_judged: tuple[str, ...] = ()
-    """Ids of cases that only one run has measured, or for which the judge gave no readable answer."""
+    """Ids of cases that only one run has measured, or about which the judge gave no readable answer."""
     unread_cost: float = 0.0
     """US dollars for unreadable answers of the judge."""
 
@@ -102,7 +104,7 @@ class PairwiseJudge:
     async def compare(self, before: EvalRun, after: EvalRun) -> Preference:
         """Judges pairs of attempts of two runs with the same case and number.
 
-        Raises `NotMeasured` if the judge cannot be asked, `EvalStoreError` if what an agent did cannot be read.
+        Raises `NotMeasured` if the judge cannot be asked at all, `EvalStoreError` if what an agent did cannot be read.
         """
         earlier = {result.case_id: result for result in before.results}
         limit = asyncio.Semaphore(self._parallel)
@@ -120,20 +122,26 @@ class PairwiseJudge:
             missing += [] if found else [result.case_id]
         missing += list(earlier)
 
-        async def judged(case_id: str, case: EvalCase, one: Attempt, other: Attempt) -> Pair | float:
-            async with limit:
-                return await self._pair(case_id, case, one, other)
+        async def judged(case_id: str, case: EvalCase, one: Attempt, other: Attempt) -> Pair | float | NotMeasured:
+            try:
+                async with limit:
+                    return await self._pair(case_id, case, one, other)
+            except NotMeasured as problem:
+                return problem
 
-        pairs = await asyncio.gather(*[judged(*each) for each in work])
-        unread = [each[0] for each, pair in zip(work, pairs, strict=True) if not isinstance(pair, Pair)]
+        found = await together([judged(*each) for each in work])
+        pairs = tuple([pair for pair in found if isinstance(pair, Pair)])
+        failed = [problem for problem in found if isinstance(problem, NotMeasured)]
+        if failed and not pairs:
+            raise failed[0]
+        unread = [each[0] for each, pair in zip(work, found, strict=True) if not isinstance(pair, Pair)]
         told = dict.fromkeys([*missing, *unread])
-        lost = sum(pair for pair in pairs if not isinstance(pair, Pair))
-        return Preference(tuple([pair for pair in pairs if isinstance(pair, Pair)]), tuple(told), lost)
+        return Preference(pairs, tuple(told), sum(cost for cost in found if isinstance(cost, float)))
 
     async def _pair(self, case_id: str, case: EvalCase, before: Attempt, after: Attempt) -> Pair | float:
         """Which of the two is better; only the cost if the judge's answer is unreadable."""
         one, other = [record_of(case, attempt.invocation) for attempt in (before, after)]
-        straight, crossed = await asyncio.gather(self._ask(case, one, other), self._ask(case, other, one))
+        straight, crossed = await together([self._ask(case, one, other), self._ask(case, other, one)])
         cost, tokens = straight[2] + crossed[2], straight[3] + crossed[3]
         if straight[0] is None or crossed[0] is None:
             return cost
@@ -150,7 +158,7 @@ class PairwiseJudge:
         system = _INSTRUCTIONS.format(marker=marker)
         records = f"The first record:\n{marker}\n{first}\n{marker}\n\nThe second record:\n{marker}\n{second}\n{marker}"
         question = f"What is good:\n{_rubric(case)}\n\n{records}\n\nYour verdict:"
-        return await asked(self.model, self._stream_fn, system, question, _SHAPE, _read)
+        return await asked(self.model, self._stream_fn, system, question, _SHAPE, _read, frozenset(ErrorKind))
 
 
 def _rubric(case: EvalCase) -> str:

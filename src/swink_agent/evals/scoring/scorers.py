@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import msgspec
 
@@ -27,7 +28,9 @@ _LARGEST_FILE = 16 * 1024 * 1024
 _LONGEST_SHOWN = 200
 _FENCED = re.compile(r"```[a-zA-Z]*\n(.*)\n```", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?<=\d)(?:[eE][-+]?\d+)?(?!\w)")
-_WORD = re.compile(r"\w+")
+_ONE_BY_ONE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+"""Kana and Chinese characters, which are written without spaces: each counts as a word."""
+_WORD = re.compile(rf"[{_ONE_BY_ONE}]|[^\W{_ONE_BY_ONE}]+")
 _SIMILAR = 0.8
 _ROUNDING = 1e-12
 _CENT_FRACTION = 1e-9
@@ -200,7 +203,7 @@ def _response_score(expected: ResponseCriteria, response: str) -> Score:
 def _number_score(expected: float, tolerance: float, response: str) -> Score:
     """Whether the last number of the reply is near enough. Earlier numbers may be intermediate results."""
     found = _NUMBER.findall(response.replace("\u2212", "-"))
-    wanted = f"{expected:g}" + (f" ± {tolerance:g}" if tolerance else "")
+    wanted = f"{expected:.15g}" + (f" ± {tolerance:.15g}" if tolerance else "")
     if not found:
         return Score(0.0, reason=f"expected the number {wanted}, the reply has none: {_short(response)}")
     value = float(found[-1].replace(",", ""))
@@ -210,7 +213,7 @@ def _number_score(expected: float, tolerance: float, response: str) -> Score:
 
 def similarity(expected: str, given: str, measure: SimilarityMeasure) -> float:
     """The similarity of two texts, from 0 to 1: F1 over their words, or over their longest common subsequence."""
-    wanted, said = _WORD.findall(expected.casefold()), _WORD.findall(given.casefold())
+    wanted, said = [_WORD.findall(normalize("NFKC", text).casefold()) for text in (expected, given)]
     if not wanted or not said:
         return float(wanted == said)
     if measure is SimilarityMeasure.SEQUENCE:
