@@ -75,6 +75,7 @@ class Site:
 
     async def authorized(self, request: web.Request, action: Action, session: str | None) -> str:
         """Returns who asks. Raises 403 if they may not do this."""
+        by: Any
         try:
             name = self._authorize(request, action, session)
             by = await name if inspect.isawaitable(name) else name
@@ -82,7 +83,7 @@ class Site:
             raise
         except Exception:
             by = None
-        if by is None:
+        if not isinstance(by, str) or not by:  # `False` and an empty name are a no as well
             raise Problem(403, "forbidden", "you may not do this")
         return by
 

@@ -23,6 +23,7 @@ from swink_agent.rendering.turns import Entry, Reply, entries
 
 from ..problems import Problem, invalid
 from ..rooms import state_of
+from ..routes.sessions import hits_of, listed
 from ..streams import Event, Place, ShowFn
 from .live import Live, shown_state
 from .markup import base_of, home_html, html, listed_html, page_html, row_html, session_html, sidebar_html
@@ -36,6 +37,7 @@ _Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 _LIST = "*"
 _MOST_LISTED = 50
 _MOST_SEARCHED = 2000
+_MOST_HITS = 100
 _MOST_FOUND = 40
 _AT_ONCE = 40
 """Entries of a conversation that a page begins with, and that come with each step back."""
@@ -155,7 +157,8 @@ class Pages:
             name, _, given = part.partition(":")
             after = int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else -1
             if name == _LIST:
-                places.append(Place(site.listed, after, _LIST, self._row_for(request)))
+                if await site.may(request, "read", None):
+                    places.append(Place(site.listed, after, _LIST, self._row_for(request)))
                 continue
             await site.authorized(request, "read", name)
             try:
@@ -204,33 +207,19 @@ class Pages:
         return "idle" if room is None else room.word
 
     async def _list(self, request: web.Request, base: str, current: str = "", before: str = "") -> str:
-        site = self._site
-        shown: list[SessionInfo] = []
-        seen, limit = 0, _MOST_SEARCHED if before else _MOST_LISTED + 1
-        while True:  # not more of them than are shown, unless somebody may read only some
-            infos = await asyncio.to_thread(site.store.list, limit=limit)
-            if before:
-                seen = next((number + 1 for number, info in enumerate(infos) if info.id == before), len(infos))
-            for info in infos[seen:]:
-                if len(shown) <= _MOST_LISTED and await site.may(request, "read", info.id):
-                    shown.append(info)
-            if len(shown) > _MOST_LISTED or len(infos) < limit or limit >= _MOST_SEARCHED:
-                break
-            seen, limit = len(infos), _MOST_SEARCHED
-        more = shown[_MOST_LISTED - 1].id if len(shown) > _MOST_LISTED else ""
-        shown = shown[:_MOST_LISTED]
-        return listed_html(base, shown, self._state, {}, current, more)
+        shown, more = await listed(self._site, request, _MOST_LISTED, before)
+        return listed_html(base, shown, self._state, {}, current, more or "")
 
     async def _found(self, request: web.Request, base: str, query: str) -> str:
-        site = self._site
-        infos = await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED)
-        hits = await asyncio.to_thread(site.store.search, query, 100)
+        site, wanted = self._site, query.casefold()
+        found: dict[str, SessionInfo] = {}
+        for info in await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED):
+            if wanted in info.title.casefold() and await site.may(request, "read", info.id):
+                found[info.id] = info
+        hits = await hits_of(site, request, query, _MOST_HITS)
         snippets = {hit.session.id: hit.snippet for hit in reversed(hits)}
-        wanted = query.casefold()
-        found = {info.id: info for info in infos if wanted in info.title.casefold()}
-        found |= {hit.session.id: hit.session for hit in hits if hit.session.id not in found}
-        shown = [info for info in list(found.values())[:_MOST_FOUND] if await site.may(request, "read", info.id)]
-        return listed_html(base, shown, self._state, snippets)
+        found = {**found, **{hit.session.id: hit.session for hit in hits if hit.session.id not in found}}
+        return listed_html(base, list(found.values())[:_MOST_FOUND], self._state, snippets)
 
 
 def _nothing() -> None:
