@@ -267,17 +267,23 @@ class Rooms:
             self.forget(room.id)
 
 
-def state_of(room: Room, loaded: LoadedSession) -> State:
-    """The state of a session, also of one without a conversation: what it goes on with. Call it in a thread."""
+def state_of(room: Room, loaded: LoadedSession, usual: Callable[[], str | None]) -> State:
+    """The state of a session, also of one without a conversation: what it goes on with. Call it in a thread.
+
+    `usual` returns the model of new sessions.
+    """
     state, model = room.state, loaded.info.model
-    if room.talk is not None or model is None:
+    if room.talk is not None:
         return state
+    cost = loaded.info.cost.amount
+    if model is None:
+        return msgspec.structs.replace(state, model=room.model or usual() or "", cost=cost)
     return msgspec.structs.replace(
         state,
         model=room.model or str(model),
         thinking=room.thinking or str(model.thinking_level),
         fill=_fill_of(loaded, model),
-        cost=loaded.info.cost.amount,
+        cost=cost,
     )
 
 

@@ -54,6 +54,12 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         aliases = {alias: item.value for alias, item in opening.settings.aliases().items()}
         return [(item.key, item.label, item.detail) for item in model_items(opening.credentials, "", aliases)]
 
+    def commands() -> list[str]:
+        from swink_agent.app.talk.commands import COMMANDS, own_commands
+
+        known = [f"{sign}{command.name[1:]}" for command in COMMANDS for sign in "/#"]
+        return [*known, *[command.name for command in own_commands(opening.project)]]
+
     def model() -> str | None:
         try:
             return str(choose_model(opening.settings, opening.credentials)[0])
@@ -74,6 +80,7 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         folder=str(opening.folder.resolve()),
         model=model,
         models=models,
+        commands=commands,
         check_model=check_model,
         durable=DurableHere(opening.settings),
         evals=EvalStore(results_folder()),

@@ -45,6 +45,7 @@ class Site:
         folder: str = "",
         model: Callable[[], str | None] = lambda: None,
         models: Callable[[], Sequence[tuple[str, str, str]]] = tuple,
+        commands: Callable[[], Sequence[str]] = lambda: ("/compact",),
         check_model: Callable[[str], None] = lambda _: None,
         durable: Callable[[], Any] = lambda: None,
         evals: EvalStore | None = None,
@@ -62,6 +63,8 @@ class Site:
         self.folder = folder
         self.model = model
         self.models = models
+        self.commands = commands
+        """What a page sends as a command. Call it in a thread."""
         self._durable = durable
         self.evals = evals
         self.max_upload = max_upload

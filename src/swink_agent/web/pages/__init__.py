@@ -112,8 +112,8 @@ class Pages:
         running = live.html(False) if is_live else ""
         position = live.log.position
         questions = "".join([question_html(question) for question in room.questions.open])
-        state = shown_state(await asyncio.to_thread(state_of, room, loaded))
-        commands = await asyncio.to_thread(_commands)
+        state = shown_state(await asyncio.to_thread(state_of, room, loaded, site.model))
+        commands = await asyncio.to_thread(site.commands)
 
         def render() -> str:
             shown, first = _last(loaded, cut)
@@ -245,14 +245,6 @@ def _last(loaded: LoadedSession, end: int) -> tuple[str, int]:
 
 def _at(entry: Entry) -> int | None:
     return getattr(entry, "position", None)
-
-
-def _commands() -> list[str]:
-    """What the page sends as a command, with either sign, and the commands of the user's own."""
-    from swink_agent.app.talk.commands import COMMANDS, own_commands
-
-    names = [command.name[1:] for command in COMMANDS]
-    return [*[f"{sign}{name}" for name in names for sign in "/#"], *[command.name for command in own_commands(None)]]
 
 
 async def _static(request: web.Request) -> web.StreamResponse:

@@ -6,6 +6,7 @@ Owns the ids of the elements of a run and the events that change them. The messa
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -62,6 +63,8 @@ _RUN = frozenset(
         *("turn_resumed", "context_compacted", "delegate_event"),
     }
 )
+_ALIGNED = re.compile(r"^ *\S.*?  +\S.*\n *\S.*?  +\S", re.MULTILINE)
+"""Columns of a notice that is laid out for a terminal."""
 _ALONE = frozenset({"renamed", "draft", "reset"})
 """Events that readers of the page are given as they are."""
 
@@ -176,7 +179,8 @@ class Live:
         place = f"n{self.log.position}"
         if kind in ("warning", "error"):
             self._tell("alert", text=one_line(text, 500))
-        html = f'<div class="notice {escape(kind)}" id="{place}" dir="auto">{escape(visible(text))}</div>'
+        table = " aligned" if _ALIGNED.search(text) else ""
+        html = f'<div class="notice {escape(kind)}{table}" id="{place}" dir="auto">{escape(visible(text))}</div>'
         self._tell("put", id=place, html=html)
 
     def _forget(self) -> None:

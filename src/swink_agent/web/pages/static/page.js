@@ -57,7 +57,17 @@ async function ask(method, path, body) {
   return null;
 }
 
-const fragment = (html) => document.createRange().createContextualFragment(html);
+// Times are written in UTC; a person reads their own.
+const when = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+function localize(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const moment = new Date(time.dateTime);
+    if (!Number.isNaN(moment.getTime())) { time.title = time.textContent; time.textContent = when.format(moment); }
+  }
+  return root;
+}
+localize(document);
+const fragment = (html) => localize(document.createRange().createContextualFragment(html));
 
 const listeners = []; // of the stream
 const places = {}; // what the stream is to have, and from where
@@ -120,6 +130,7 @@ if (list) {
       const query = new URLSearchParams({ before: more.dataset.more, current: session || "" });
       const response = await fetch(`${base}parts/sessions?${query}`).catch(() => null);
       if (response && response.ok) more.closest("li").replaceWith(fragment(await response.text()));
+      else load(); // the session behind which it goes on was deleted
     }
   });
   document.addEventListener("click", (event) => {
@@ -281,11 +292,20 @@ if (session) {
       return item;
     }));
   }
-  files.addEventListener("change", () => { attached.push(...files.files); files.value = ""; showAttached(); });
+  const attach = (more) => { attached.push(...more); showAttached(); };
+  files.addEventListener("change", () => { attach(files.files); files.value = ""; });
   message.addEventListener("paste", (event) => {
-    const pasted = [...event.clipboardData.files];
-    if (pasted.length) { event.preventDefault(); attached.push(...pasted); showAttached(); }
+    const { files: pasted } = event.clipboardData; // a table of an office program is there as a picture too
+    if (pasted.length && !event.clipboardData.getData("text/plain")) { event.preventDefault(); attach(pasted); }
   });
+  for (const type of ["dragover", "dragleave", "drop"]) {
+    document.addEventListener(type, (event) => {
+      if (!event.dataTransfer.types.includes("Files")) return;
+      event.preventDefault(); // or else the browser leaves the page and shows the file
+      main.classList.toggle("is-dropping", type === "dragover");
+      if (type === "drop") { attach(event.dataTransfer.files); message.focus(); }
+    });
+  }
 
   let isSending = false;
   async function send(kind) {
@@ -348,7 +368,8 @@ if (session) {
   fetch(api("models")).then((response) => (response.ok ? response.json() : { models: [] })).then((found) => {
     const current = model.value;
     for (const each of found.models) {
-      if (each.model !== current) model.add(new Option(each.name, each.model));
+      const name = each.detail.endsWith("no key") ? `${each.name} (no key)` : each.name;
+      if (each.model !== current) model.add(new Option(name, each.model));
     }
   }).catch(() => {});
 
