@@ -6,12 +6,14 @@ import asyncio
 import base64
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from swink_agent import Agent
 from swink_agent.app.trust.trust import TrustStore
 from swink_agent.core.types import UserMessage
-from swink_agent.testing import call, text
+from swink_agent.testing import call, scripted, text
 
 from .browsing import browsing, marks
 from .conftest import MODEL, running, store_of
@@ -136,3 +138,64 @@ async def test_a_fork_is_told_from_its_original_and_a_change_says_how_many_parts
             await expect(dialog.locator(".hunk").nth(0)).to_contain_text("of 2")
             await dialog.get_by_role("button", name="Yes", exact=True).click()
             await expect(page.get_by_role("article").last).to_contain_text("Done.")
+
+
+def used_elsewhere(folder: Path, session: str) -> None:
+    """What another program does with a session."""
+    store = store_of(folder)
+    with store.open(session) as opened:
+        agent = Agent(model=MODEL, stream_fn=scripted("Said in a terminal."))
+        opened.attach(agent)
+        agent.prompt_sync("typed in a terminal")
+
+
+async def test_what_other_programs_do_is_seen_without_a_reload(folder: Path) -> None:
+    async with running(folder, text("Second."), text("Third.")) as client:
+        session = filled(folder, 2, "Mine")
+        async with browsing(client, f"/sessions/{session}") as page:
+            links = page.get_by_role("list", name="Sessions").get_by_role("link")
+            await expect(links).to_have_text(["Mine"])
+            with store_of(folder).create(str(folder), title="Of a terminal") as other:
+                pass
+            await expect(links).to_have_text(["Of a terminal", "Mine"])
+            await asyncio.to_thread(used_elsewhere, folder, other.id)
+            await expect(page.get_by_role("listitem").filter(has_text="Of a terminal")).to_contain_text("2 messages")
+            message, articles = page.get_by_role("textbox", name="Message"), page.get_by_role("article")
+            await asyncio.to_thread(used_elsewhere, folder, session)
+            for number, reply in ((1, "Second."), (2, "Third.")):
+                await message.fill(f"again {number}")
+                await page.keyboard.press("Enter")
+                await expect(articles.last).to_contain_text(reply)
+                await expect(articles).to_have_count(4 + 2 * number)  # what was typed in the terminal is there too
+                await expect(articles.nth(2)).to_contain_text("typed in a terminal")
+                await expect(message).to_have_value("")
+            with store_of(folder).open(other.id):
+                await links.nth(1).click()
+                await message.fill("me too")
+                await page.keyboard.press("Enter")
+                await expect(page.get_by_role("alert")).to_contain_text("another program uses this session")
+                await expect(message).to_have_value("me too")
+
+
+async def test_what_was_just_chosen_is_not_changed_back_by_an_older_state(folder: Path) -> None:
+    async with running(folder, text("x")) as client:
+        session = await client.new()
+        async with browsing(client, f"/sessions/{session}") as page:
+            await expect(page.get_by_role("status", name="Connection")).to_have_text("connected")
+            held = asyncio.Event()
+
+            async def late(route: Any) -> None:
+                await held.wait()
+                await route.continue_()
+
+            await page.route("**/api/v1/sessions/*", late)
+            plan, thinking = page.get_by_role("checkbox", name="Plan mode"), page.get_by_label("Thinking", exact=True)
+            await plan.check()  # on its way to the server, which has something else to tell meanwhile
+            await client.ask("PATCH", f"sessions/{session}", {"thinking": "high"})
+            await expect(thinking).to_have_value("high")
+            await expect(plan).to_be_checked()
+            held.set()
+            await expect(plan).to_be_enabled()
+            await page.wait_for_timeout(800)
+            await expect(plan).to_be_checked()
+            assert (await client.ask("GET", f"sessions/{session}"))[1]["plan"] is True

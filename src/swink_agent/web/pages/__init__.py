@@ -106,6 +106,7 @@ class Pages:
         side = await self._side(request, base, session_id)
         loaded = await asyncio.to_thread(site.histories.load, session_id)
         room = site.rooms.of(loaded.id)
+        room.show(loaded)
         live = self._live(room)
         is_live = live.is_running or len(loaded.messages) < live.end
         cut = min(live.first, len(loaded.messages)) if is_live else len(loaded.messages)
@@ -159,6 +160,7 @@ class Pages:
             if name == _LIST:
                 if await site.may(request, "read", None):
                     places.append(Place(site.listed, after, _LIST, self._row_for(request)))
+                    site.watch_list()
                 continue
             await site.authorized(request, "read", name)
             try:

@@ -187,6 +187,7 @@ async def described(asked: Asked, session_id: str) -> dict[str, Any]:
     site = asked.site
     loaded = await asyncio.to_thread(site.histories.load, session_id)
     room = site.rooms.find(session_id) or site.rooms.of(session_id)
+    room.show(loaded)
     state = await asyncio.to_thread(state_of, room, loaded, site.model)
     more = SessionState(
         state=state.state,

@@ -308,6 +308,7 @@ if (session) {
   }
 
   let isSending = false;
+  let isOld = false; // the page is read again, once what it sends is on its way
   async function send(kind) {
     const text = message.value;
     if (isSending || (!text.trim() && !attached.length)) return;
@@ -333,6 +334,7 @@ if (session) {
       scrollDown();
     } finally {
       isSending = false;
+      if (isOld) location.reload();
     }
   }
   const isIdle = () => main.dataset.state === "idle";
@@ -356,11 +358,16 @@ if (session) {
   });
 
   const model = $("model");
+  const changing = new Map(); // what a person has just changed, which an older state must not change back
   async function change(element, body) {
+    const number = (changing.get(element) || 0) + 1;
+    changing.set(element, number);
     element.disabled = true;
     const changed = await ask("PATCH", here, body);
     element.disabled = false;
-    if (!changed) show(last);
+    const done = () => { if (changing.get(element) === number) { changing.delete(element); show(last); } };
+    if (changed) setTimeout(done, 500); // what was on its way is there by then
+    else done();
   }
   model.addEventListener("change", () => change(model, { model: model.value }));
   $("thinking").addEventListener("change", (event) => change(event.target, { thinking: event.target.value }));
@@ -388,14 +395,16 @@ if (session) {
     put($("progress"), state.progress);
     $("context").value = state.fill;
     $("context").title = `${Math.round(state.fill * 100)} % of the context`;
-    $("plan").checked = state.plan;
-    $("thinking").value = state.thinking;
-    if (state.model && model.value !== state.model) {
+    if (!changing.has($("plan"))) $("plan").checked = state.plan;
+    if (!changing.has($("thinking"))) $("thinking").value = state.thinking;
+    if (state.model && model.value !== state.model && !changing.has(model)) {
       if (![...model.options].some((option) => option.value === state.model)) model.add(new Option(state.model, state.model));
       model.value = state.model;
     }
     const isResting = state.state === "idle";
-    for (const element of [model, $("thinking"), $("plan")]) element.disabled = !isResting;
+    for (const element of [model, $("thinking"), $("plan")]) {
+      if (!changing.has(element)) element.disabled = !isResting;
+    }
     $("queue").hidden = !state.queue.length;
     $("queue").replaceChildren(...state.queue.map((queued) => {
       const item = document.createElement("li");
@@ -494,7 +503,7 @@ if (session) {
     alert: ({ text }) => alarm(text),
     renamed: ({ title }) => retitle(session, title),
     draft: ({ text }) => { if (!message.value.trim()) setText(text); },
-    reset: () => location.reload(),
+    reset: () => { isOld = true; if (!isSending) location.reload(); },
     deleted: () => { alarm("This session was deleted."); $("composer").inert = true; },
     bye: () => alarm("The server was stopped."),
   };
