@@ -13,12 +13,12 @@ import pytest
 from swink_agent import Agent
 from swink_agent.app.trust.trust import TrustStore
 from swink_agent.core.types import UserMessage
-from swink_agent.testing import call, scripted, text
+from swink_agent.testing import call, fail, scripted, text
 
 from .browsing import browsing, marks
 from .conftest import MODEL, running, store_of
 from .test_live import PNG
-from .test_page import OLD, filled
+from .test_page import OLD, Held, filled
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed here")
 expect = playwright.expect
@@ -199,3 +199,36 @@ async def test_what_was_just_chosen_is_not_changed_back_by_an_older_state(folder
             await page.wait_for_timeout(800)
             await expect(plan).to_be_checked()
             assert (await client.ask("GET", f"sessions/{session}"))[1]["plan"] is True
+
+
+async def test_nothing_that_was_typed_is_lost_by_a_stop(folder: Path) -> None:
+    async with running(folder, Held("Working ", "on it.")) as client:
+        session = await client.new()
+        async with browsing(client, f"/sessions/{session}") as page:
+            message = page.get_by_role("textbox", name="Message")
+            await message.fill("go")
+            await page.keyboard.press("Enter")
+            await expect(page.get_by_role("article").nth(1)).to_contain_text("Working")
+            for words, button in (("make it short", "Queue"), ("and funny", "Steer")):
+                await message.fill(words)
+                await page.get_by_role("button", name=button).click()
+                await expect(page.get_by_role("list", name="Queued messages")).to_contain_text(words)
+            await message.fill("half a sent")
+            await page.get_by_role("button", name="Stop").click()
+            await expect(page.get_by_role("status", name="Run")).to_have_text("idle")
+            await expect(message).to_have_value(re.compile("^.*make it short.*half a sent$", re.DOTALL))
+            await page.wait_for_timeout(300)
+            value = await message.input_value()
+            assert sorted(value.split("\n\n")) == ["and funny", "half a sent", "make it short"]
+
+
+async def test_a_failure_is_said_in_the_reply_and_in_the_alert(folder: Path) -> None:
+    async with running(folder, fail("invalid_request", "the model is away")) as client:
+        session = await client.new()
+        async with browsing(client, f"/sessions/{session}") as page:
+            await page.get_by_role("textbox", name="Message").fill("go")
+            await page.keyboard.press("Enter")
+            await expect(page.get_by_role("alert")).to_contain_text("the model is away")
+            await expect(page.get_by_role("article").last).to_contain_text("the model is away")
+            await expect(page.get_by_role("log").get_by_text("the model is away")).to_have_count(1)
+            await expect(page.get_by_role("textbox", name="Message")).to_have_value("go")  # Enter tries again

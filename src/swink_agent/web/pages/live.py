@@ -179,6 +179,9 @@ class Live:
         place = f"n{self.log.position}"
         if kind in ("warning", "error"):
             self._tell("alert", text=one_line(text, 500))
+        newest = self._entries[-1] if self._entries else None
+        if kind == "error" and isinstance(newest, _Shown) and newest.entry.message.error_message == text:
+            return  # the reply says it
         table = " aligned" if _ALIGNED.search(text) else ""
         html = f'<div class="notice {escape(kind)}{table}" id="{place}" dir="auto">{escape(visible(text))}</div>'
         self._tell("put", id=place, html=html)

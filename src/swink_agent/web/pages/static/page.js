@@ -347,9 +347,13 @@ if (session) {
     send(isIdle() ? "prompt" : "steer");
   });
 
+  let stopping = 0;
   async function stop() {
+    stopping += 1;
     const stopped = await ask("POST", `${here}/abort`, {});
-    if (stopped && stopped.returned.length && !message.value.trim()) setText(stopped.returned.join("\n\n"));
+    const texts = stopped ? [...stopped.returned, message.value.trim()] : [];
+    if (texts.length > 1) setText(texts.filter(Boolean).join("\n\n")); // nothing that was typed is lost
+    setTimeout(() => { stopping -= 1; }, 1000);
   }
   $("stop").addEventListener("click", stop);
   document.addEventListener("keydown", (event) => {
@@ -502,7 +506,7 @@ if (session) {
     },
     alert: ({ text }) => alarm(text),
     renamed: ({ title }) => retitle(session, title),
-    draft: ({ text }) => { if (!message.value.trim()) setText(text); },
+    draft: ({ text }) => { if (!message.value.trim() && !stopping) setText(text); }, // who stops it has the texts
     reset: () => { isOld = true; if (!isSending) location.reload(); },
     deleted: () => { alarm("This session was deleted."); $("composer").inert = true; },
     bye: () => alarm("The server was stopped."),
