@@ -7,6 +7,7 @@ so that the address with the token may lead to it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from html import escape
 from importlib.resources import files
@@ -39,6 +40,8 @@ _MOST_LISTED = 50
 _MOST_SEARCHED = 2000
 _MOST_HITS = 100
 _MOST_FOUND = 40
+_CODE = re.compile("`([^`]+)`")
+_HOW = "<p>It is in the terminal in which <code>swink web</code> runs, and ends in <code>?token=…</code></p>"
 _AT_ONCE = 40
 """Entries of a conversation that a page begins with, and that come with each step back."""
 
@@ -270,7 +273,8 @@ def problem_page(site: Site, request: web.Request, problem: Problem) -> web.Stre
     """What a person sees of a request that was refused: with the ways back, if it is a person who has the cookie."""
     document = problem.document
     is_plain = problem.status in (401, 403, 421) or not site.access.is_keyed(request.path)
-    body = f"<h1>{escape(document.title)}</h1><p>{escape(document.detail)}</p>"
+    detail = _CODE.sub(r"<code>\1</code>", escape(document.detail[:1].upper() + document.detail[1:]))
+    body = f"<h1>{escape(document.title)}</h1><p>{detail}.</p>{_HOW if problem.code == 'token' else ''}"
     main = f'<main id="main" class="table">{body}</main>'
     response = html(page_html(f"{site.access.prefix}/", document.title, main, is_plain=is_plain))
     response.set_status(problem.status)

@@ -6,7 +6,6 @@ Owns the ids of the elements of a run and the events that change them. The messa
 
 from __future__ import annotations
 
-import re
 from html import escape
 from typing import Any
 
@@ -63,8 +62,6 @@ _RUN = frozenset(
         *("turn_resumed", "context_compacted", "delegate_event"),
     }
 )
-_ALIGNED = re.compile(r"^ *\S.*?  +\S.*\n *\S.*?  +\S", re.MULTILINE)
-"""Columns of a notice that is laid out for a terminal."""
 _ALONE = frozenset({"renamed", "draft", "reset"})
 """Events that readers of the page are given as they are."""
 
@@ -182,7 +179,8 @@ class Live:
         newest = self._entries[-1] if self._entries else None
         if kind == "error" and isinstance(newest, _Shown) and newest.entry.message.error_message == text:
             return  # the reply says it
-        table = " aligned" if _ALIGNED.search(text) else ""
+        rows = ["  " in line.strip() for line in text.split("\n")]
+        table = " aligned" if sum(rows) > 1 else ""  # columns, as in a terminal
         html = f'<div class="notice {escape(kind)}{table}" id="{place}" dir="auto">{escape(visible(text))}</div>'
         self._tell("put", id=place, html=html)
 

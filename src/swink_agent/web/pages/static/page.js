@@ -514,8 +514,7 @@ if (session) {
   let isConnected = false;
   const hear = (told) => {
     if (told.connection) {
-      if (isConnected && told.connection === "reconnecting") log.classList.add("is-cut");
-      if (told.connection === "connected") log.classList.remove("is-cut");
+      if (isConnected || told.connection === "connected") main.classList.toggle("is-cut", told.connection !== "connected");
       isConnected = told.connection === "connected";
       put($("connection"), told.connection);
     } else if (told.session === session && on[told.event]) {
@@ -557,6 +556,7 @@ async function again() {
   const read = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("main");
   const isTyping = main.contains(document.activeElement) && document.activeElement.tagName === "INPUT";
   if (!read || isTyping) return;
+  localize(read);
   const open = [...main.querySelectorAll("details")].map((each) => each.open);
   [...read.querySelectorAll("details")].forEach((each, number) => { each.open = open[number] || false; });
   if (read.innerHTML === main.innerHTML) return;
