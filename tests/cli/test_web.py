@@ -61,6 +61,8 @@ WRONG = (
     (["--tls-cert", "c.pem", "--tls-key", "k.pem"], {}, "TLS files"),
     (["--allow-origin", "board.example"], {}, "--allow-origin"),
     (["--port", "0"], {"SWINK_WEB_TOKEN": "short"}, "22"),
+    (["--port", "0"], {"SWINK_WEB_TOKEN": "a token with 28 characters.."}, "character"),
+    (["--host", "203.0.113.7", "--insecure"], {}, "--host takes another"),
     (["--resume", "nothing"], {}, "nothing"),
 )
 
@@ -75,6 +77,31 @@ async def test_what_cannot_be_served_is_one_line_and_exit_code_2(swink: Any) -> 
             assert (done.code, done.stdout) == (2, ""), (words, done)
             assert expected in done.stderr
             assert len(done.stderr.strip().splitlines()) == 1, done
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], []),
+        (["--host", "0.0.0.0", "--insecure"], ["Whoever has the token", "Nothing is encrypted", "--allow-host"]),
+        (["--host", "0.0.0.0", "--insecure", "--allow-host", "box"], ["Whoever has the token", "Nothing is encrypted"]),
+    ],
+)
+async def test_the_start_says_what_it_means_that_others_can_reach_it(
+    swink: Any, flags: list[str], said: list[str]
+) -> None:
+    token = "a+token/of&a=test#0123456789"
+    program = await swink.start("web", "--no-open", "--port", "0", *flags, environ={"SWINK_WEB_TOKEN": token})
+    line = (await program.stdout.readline()).decode()
+    assert line.endswith("?token=a%2Btoken%2Fof%26a%3Dtest%230123456789\n")
+    async with aiohttp.ClientSession() as http, http.get(line.strip(), allow_redirects=False) as response:
+        assert response.status == 303, "the address works as it is printed"
+    program.send_signal(signal.SIGTERM)
+    _, error = await asyncio.wait_for(program.communicate(), 30)
+    lines = error.decode().splitlines()
+    assert lines[-1] == "Serving. Ctrl+C ends it."
+    assert len(lines) == len(said) + 1
+    assert all(words in shown for words, shown in zip(said, lines, strict=False))
 
 
 def test_the_names_that_an_address_has() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import aiohttp
 import pytest
 
 from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.errors import UsageProblem
 from swink_agent.web.access import Access
 from swink_agent.web.serving import bound, served, standard_site, tls_context
 
@@ -203,17 +205,42 @@ async def test_a_client_without_cookies_uses_the_token_alone(folder: Path) -> No
     assert info["folder"] == str(folder)
 
 
-@pytest.mark.sweep
-async def test_with_tls_the_cookie_stays_encrypted(folder: Path, tmp_path: Path) -> None:
+async def tls_files(folder: Path, name: str = "") -> tuple[str, str]:
+    """A certificate of its own, and its key."""
     if shutil.which("openssl") is None:
         pytest.skip("it needs openssl, which is not installed")
-    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    cert, key = str(folder / f"{name}cert.pem"), str(folder / f"{name}key.pem")
     made = await asyncio.create_subprocess_exec(
         *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
         *("-keyout", key, "-out", cert),
         stderr=asyncio.subprocess.DEVNULL,
     )
     assert await made.wait() == 0
+    return cert, key
+
+
+@pytest.mark.sweep
+async def test_tls_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    cert, key = await tls_files(tmp_path)
+    _, other = await tls_files(tmp_path, "other-")
+    (tmp_path / "text").write_text("not PEM")
+    text, none = str(tmp_path / "text"), str(tmp_path / "none")
+    for one, two, words in (
+        (cert, other, f"{other} is not the key of the certificate in {cert}"),
+        (text, key, f"{text} is not a certificate"),
+        (cert, text, f"{text} is not a key"),
+        (none, key, f"{none} cannot be read"),
+        (cert, none, f"{none} cannot be read"),
+        (cert, str(tmp_path), f"{tmp_path} cannot be read"),
+    ):
+        with pytest.raises(UsageProblem, match=f"^the TLS files cannot be used: {re.escape(words)}"):
+            tls_context(one, two)
+    tls_context(cert, key)
+
+
+@pytest.mark.sweep
+async def test_with_tls_the_cookie_stays_encrypted(folder: Path, tmp_path: Path) -> None:
+    cert, key = await tls_files(tmp_path)
     opening = Opening(OpeningOptions(flags={"model": MODEL}, cwd=str(folder)))
     listening = bound("127.0.0.1", 0)
     port = listening.getsockname()[1]

@@ -244,8 +244,10 @@ async def test_a_lost_connection_comes_back_without_loss_or_repetition(folder: P
             for reader in list(client.site.readers._open):  # the network's part: every connection ends
                 reader.close()
             await expect(page.get_by_role("status", name="Connection")).to_have_text("reconnecting")
+            await expect(page.locator("main.is-cut")).to_be_visible()
             model.go.set()
             await expect(page.get_by_role("status", name="Connection")).to_have_text("connected")
+            await expect(page.locator("main.is-cut")).to_have_count(0)
             await expect(reply.locator(".prose")).to_have_text("before, after.")
             await expect(page.get_by_role("article")).to_have_count(2)
             assert await page.evaluate("window.isSame")
@@ -518,6 +520,7 @@ async def test_a_wrong_token_is_a_page_that_says_how(folder: Path) -> None:
         assert response is not None
         assert response.status == 401
         await expect(page.get_by_role("heading")).to_be_visible()
+        await expect(page.get_by_text("It is in the terminal in which swink web runs")).to_be_visible()
         assert TOKEN not in await page.content()
 
 

@@ -74,6 +74,8 @@ async def test_a_durable_run_is_followed_answered_and_cancelled(tmp_path: Path) 
         async with durable.worker(poll=0.05):
             waits = page.get_by_role("group", name="pay waits")
             await expect(waits).to_contain_text("7", timeout=15_000)
+            time = page.get_by_role("article").first.locator("time")
+            await expect(time).to_have_text(re.compile("M$"))  # also when the page was read again
             await waits.get_by_role("button", name="Approve").click()
             await expect(page.get_by_role("log", name="Conversation")).to_contain_text("It is paid.", timeout=15_000)
             await expect(page.get_by_role("main")).to_contain_text("done")

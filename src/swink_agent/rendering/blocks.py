@@ -132,7 +132,7 @@ def conversation_html(shown: Sequence[Entry], out: list[str], *, model: str, pre
 
 
 def _begin(kind: str, name: str, place: str, timestamp: int | None, out: list[str]) -> None:
-    header = f"<header><h2>{name}</h2>{_time(timestamp)}{_here(place)}</header>"
+    header = f"<header><h2>{name}</h2>{time_html(timestamp)}{_here(place)}</header>"
     out.append(f'<article class="{kind}" id="{place}">{header}\n')
 
 
@@ -151,7 +151,8 @@ def call_anchor(position: int, number: int) -> str:
     return f"{anchor(position)}c{number}"
 
 
-def _time(timestamp: int | None) -> str:
+def time_html(timestamp: int | None) -> str:
+    """Returns a time in UTC, for a browser that knows a better one; empty if it is not a valid time."""
     if timestamp is None:
         return ""
     try:
@@ -194,7 +195,7 @@ def _footer(entry: Reply, place: str, usual_model: str, out: list[str]) -> None:
     facts = [one_line(model, 80) if model != usual_model else "", usage_words(message.usage), cost_words(message.cost)]
     facts.append(_ENDINGS.get(message.stop_reason, ""))
     shown = "".join([f"<li><bdi>{escape(fact)}</bdi></li>" for fact in facts if fact])
-    aside = _time(message.timestamp) + _here(place) if place else ""
+    aside = time_html(message.timestamp) + _here(place) if place else ""
     if shown or aside:
         out.append(f'<footer><ul class="facts">{shown}</ul>{aside}</footer>\n')
 

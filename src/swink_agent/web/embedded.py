@@ -46,14 +46,16 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MakeAgentFn = Callable[[AgentContext], "Agent[Any] | Awaitable[Agent[Any]]"]
+_MakeFn = Callable[["ModelSpec | None"], "Awaitable[Agent[Any]]"]
 
 
 class AgentTalk:
     """The `Talk` of an application's agent."""
 
-    def __init__(self, room: Room, store: SessionStore, agent: Agent[Any], session: Session) -> None:
+    def __init__(self, room: Room, store: SessionStore, agent: Agent[Any], session: Session, make: _MakeFn) -> None:
         self._room = room
         self._store = store
+        self._make = make
         self._agent = agent
         self._session: Session | None = session
         self._redactor: Redactor = agent.redactor or Redactor()
@@ -78,15 +80,18 @@ class AgentTalk:
                 redact = redactor.redact if talk is None else talk.redact
                 return (await room.questions.ask(question, redact))[0]
 
-            chosen = _model(room.model) if room.model is not None else session.info.model
-            made = make_agent(AgentContext(session=room.id, user=by, ask=ask, model=chosen))
-            agent = await made if inspect.isawaitable(made) else made
+            async def make(model: ModelSpec | None) -> Agent[Any]:
+                made = make_agent(AgentContext(session=room.id, user=by, ask=ask, model=model))
+                return await made if inspect.isawaitable(made) else made
+
+            agent = await make(_model(room.model) if room.model is not None else session.info.model)
+            offered = agent.model
             session.attach(agent)
-            if room.model is not None and chosen is not None:
-                agent.model = chosen
+            if room.model is not None:
+                agent.model = offered
             if room.thinking is not None:
                 agent.thinking_level = ThinkingLevel(room.thinking)
-            return cls(room, store, agent, session)
+            return cls(room, store, agent, session, make)
         except BaseException:
             await session.aclose()
             raise
@@ -250,7 +255,11 @@ class AgentTalk:
     async def set_model(self, model: str | None, thinking: str | None) -> None:
         level = self._agent.thinking_level if thinking is None else ThinkingLevel(thinking)
         if model is not None:
-            self._agent.model = _model(model)
+            chosen = _model(model)
+            offered = (await self._make(chosen)).model  # the application decides which models there are
+            if (offered.provider, offered.model_id) != (chosen.provider, chosen.model_id):
+                raise invalid(f"{str(chosen)[:100]} is not offered here")
+            self._agent.model = chosen
         self._agent.thinking_level = level
         self._room.changed()
 

@@ -74,7 +74,7 @@ def problem_of(error: Exception) -> Problem | None:
         case Problem():
             return error
         case SessionInUse():
-            return Problem(409, "in_use", str(error))
+            return Problem(409, "in_use", "another program uses this session: close it there first, or fork it")
         case SessionNotFound() | SessionAmbiguous():  # their words name a folder, which is not for every reader
             return not_found("there is no session of this id: give the whole id")
         case SessionDamaged():

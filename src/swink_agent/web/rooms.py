@@ -71,6 +71,8 @@ class Room:
         self.thinking: str | None = None
         """What was chosen before there was a conversation."""
         self.is_deleted = False
+        self._shown: int | None = None
+        """The fewest messages that a reader may have been shown of it, while there is no conversation."""
         self.began: tuple[int, int] | None = None
         """The position of the stream, and the number of messages, before the last run."""
         self.page: Any = None
@@ -171,11 +173,21 @@ class Room:
         try:
             if self.talk is None:
                 self.talk = await self._open_talk(self, by)
+                if self._shown not in (None, len(self.talk.agent.messages)):  # another program has used it meanwhile
+                    self.tell("reset", {})
+                self._shown = None
             else:
                 await self.talk.take_up()
         finally:
             self.let_go_soon()
         return self.talk
+
+    def show(self, loaded: LoadedSession) -> LoadedSession:
+        """Notes what a reader is shown, so that it is told if the session is another one when its run begins."""
+        if self.talk is None:
+            count = len(loaded.messages)
+            self._shown = count if self._shown is None else min(count, self._shown)
+        return loaded
 
     def let_go_soon(self) -> None:
         """Lets go of the session some seconds from now, unless a run begins."""
@@ -209,6 +221,7 @@ class Room:
         talk, self.talk = self.talk, None
         if talk is not None:
             self.model, self.thinking = str(talk.agent.model), str(talk.agent.thinking_level)
+            self._shown = len(talk.agent.messages)
             await talk.close()
             if self._told.state != "idle":
                 self._tell_state()
@@ -267,17 +280,23 @@ class Rooms:
             self.forget(room.id)
 
 
-def state_of(room: Room, loaded: LoadedSession) -> State:
-    """The state of a session, also of one without a conversation: what it goes on with. Call it in a thread."""
+def state_of(room: Room, loaded: LoadedSession, usual: Callable[[], str | None]) -> State:
+    """The state of a session, also of one without a conversation: what it goes on with. Call it in a thread.
+
+    `usual` returns the model of new sessions.
+    """
     state, model = room.state, loaded.info.model
-    if room.talk is not None or model is None:
+    if room.talk is not None:
         return state
+    cost = loaded.info.cost.amount
+    if model is None:
+        return msgspec.structs.replace(state, model=room.model or usual() or "", cost=cost)
     return msgspec.structs.replace(
         state,
         model=room.model or str(model),
         thinking=room.thinking or str(model.thinking_level),
         fill=_fill_of(loaded, model),
-        cost=loaded.info.cost.amount,
+        cost=cost,
     )
 
 

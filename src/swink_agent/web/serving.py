@@ -6,6 +6,7 @@ Owns the socket, TLS, and the parts of the site that come from settings. Signals
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -54,6 +55,12 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         aliases = {alias: item.value for alias, item in opening.settings.aliases().items()}
         return [(item.key, item.label, item.detail) for item in model_items(opening.credentials, "", aliases)]
 
+    def commands() -> list[str]:
+        from swink_agent.app.talk.commands import COMMANDS, own_commands
+
+        known = [f"{sign}{command.name[1:]}" for command in COMMANDS for sign in "/#"]
+        return [*known, *[command.name for command in own_commands(opening.project)]]
+
     def model() -> str | None:
         try:
             return str(choose_model(opening.settings, opening.credentials)[0])
@@ -74,6 +81,7 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         folder=str(opening.folder.resolve()),
         model=model,
         models=models,
+        commands=commands,
         check_model=check_model,
         durable=DurableHere(opening.settings),
         evals=EvalStore(results_folder()),
@@ -113,8 +121,8 @@ def bound(host: str, port: int) -> socket.socket:
         made.bind(address)
     except OSError as error:
         made.close()
-        why = error.strerror or error
-        raise UsageProblem(f"cannot listen at {host}:{port}: {why}; --port takes another") from error
+        why, flag = error.strerror or error, "--host" if error.errno == errno.EADDRNOTAVAIL else "--port"
+        raise UsageProblem(f"cannot listen at {host}:{port}: {why}; {flag} takes another") from error
     return made
 
 
@@ -123,9 +131,25 @@ def tls_context(cert: str, key: str) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(cert, key)
-    except (OSError, ssl.SSLError) as error:
-        raise UsageProblem(f"the TLS files cannot be used: {error} (--tls-cert, --tls-key)") from error
+    except OSError as error:
+        raise UsageProblem(f"the TLS files cannot be used: {_why_not(cert, key, error)}") from error
     return context
+
+
+def _why_not(cert: str, key: str, error: OSError) -> str:
+    """What is wrong with TLS files: OpenSSL does not say which of the two it means."""
+    for flag, name in (("--tls-cert", cert), ("--tls-key", key)):
+        try:
+            Path(name).read_bytes()
+        except OSError as unread:
+            return f"{name} cannot be read: {unread.strerror or unread} ({flag})"
+    if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+        return f"{key} is not the key of the certificate in {cert} (--tls-cert, --tls-key)"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cert)
+    except OSError:
+        return f"{cert} is not a certificate in PEM (--tls-cert)"
+    return f"{key} is not a key in PEM that can be read without a password (--tls-key)"
 
 
 def hosts_of(host: str, allowed: Collection[str], port: int) -> list[str]:

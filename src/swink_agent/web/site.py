@@ -6,7 +6,9 @@ Owns finding, creating and renaming sessions. The routes act on it; `server` put
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from swink_agent.core.types import ThinkingLevel
-from swink_agent.memory import SessionInfo, SessionStore
+from swink_agent.memory import SessionError, SessionInfo, SessionStore
 
 from .access import Access
 from .histories import Histories
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
 AuthorizeFn: TypeAlias = "Callable[[web.Request, Action, str | None], str | None | Awaitable[str | None]]"
 """Returns the name of who asks if they may do this to this session, or else `None`."""
 API = "/api/v1"
+_LOOK = 2.0
+"""Seconds, at least, between two looks for what other programs do with sessions."""
+_RECENT = 60.0
+"""Seconds for which a page may have been read before its list is followed."""
+_MOST_WATCHED = 50
 
 
 class Site:
@@ -45,6 +52,7 @@ class Site:
         folder: str = "",
         model: Callable[[], str | None] = lambda: None,
         models: Callable[[], Sequence[tuple[str, str, str]]] = tuple,
+        commands: Callable[[], Sequence[str]] = lambda: ("/compact",),
         check_model: Callable[[str], None] = lambda _: None,
         durable: Callable[[], Any] = lambda: None,
         evals: EvalStore | None = None,
@@ -57,11 +65,14 @@ class Site:
         self.listed = EventLog()
         """What changes in the list of sessions: `row` for one that is new or different, `state`, `retitled`, `gone`."""
         self.rooms = Rooms(open_talk, self.list_state)
+        self._watching: asyncio.Future[None] | None = None
         self.readers = Readers(max_readers)
         self.uploads = Uploads()
         self.folder = folder
         self.model = model
         self.models = models
+        self.commands = commands
+        """What a page sends as a command. Call it in a thread."""
         self._durable = durable
         self.evals = evals
         self.max_upload = max_upload
@@ -75,6 +86,7 @@ class Site:
 
     async def authorized(self, request: web.Request, action: Action, session: str | None) -> str:
         """Returns who asks. Raises 403 if they may not do this."""
+        by: Any
         try:
             name = self._authorize(request, action, session)
             by = await name if inspect.isawaitable(name) else name
@@ -82,7 +94,7 @@ class Site:
             raise
         except Exception:
             by = None
-        if by is None:
+        if not isinstance(by, str) or not by:  # `False` and an empty name are a no as well
             raise Problem(403, "forbidden", "you may not do this")
         return by
 
@@ -153,6 +165,34 @@ class Site:
         else:
             self._list_row(info, room.word)
 
+    def watch_list(self) -> None:
+        """Looks now and then for sessions that other programs create or change, while somebody reads the list."""
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        known: list[SessionInfo] = []
+        since = time.time() - _RECENT
+        while True:
+            began = time.monotonic()
+            with contextlib.suppress(SessionError):  # the next look may read it
+                at = self.listed.position
+                newest = await asyncio.to_thread(self.store.list, limit=1)
+                every = known if newest == known[:1] else await asyncio.to_thread(self.store.list, limit=_MOST_WATCHED)
+                if at == self.listed.position:  # else what was read may be older than what readers were told
+                    for info in reversed(every):  # the newest is the last to be told of, and comes first
+                        if info not in known and info.updated / 1000 >= since:
+                            self._list_other(info)
+                    known = every
+            await asyncio.sleep(max(_LOOK, 100 * (time.monotonic() - began)))  # many sessions are not read all the time
+            if not self.listed.has_readers:
+                return
+
+    def _list_other(self, info: SessionInfo) -> None:
+        room = self.rooms.find(info.id)
+        if room is None or room.talk is None or not room.talk.holds_session:  # ours are told of as they change
+            self._list_row(info, "idle" if room is None else room.word)
+
     def _list_row(self, info: SessionInfo, state: str = "idle") -> None:
         self._list("row", session=info.id, state=state, info=info)
 
@@ -166,6 +206,8 @@ class Site:
 
     async def close(self) -> None:
         """Stops every run, tells readers, and deletes uploads."""
+        if self._watching is not None:
+            self._watching.cancel()
         await self.rooms.close()
         self._list("bye")
         self.listed.close()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _STOPPING = 5.0
 _ELSEWHERE = {
     "#key": "keys are stored with `swink keys set PROVIDER`",
+    "/bindings": "they are the keys of a terminal",
     "#clear": "it changes what a terminal shows",
     "#copy": "the browser copies",
     "#load": "open the session itself",
@@ -172,7 +173,8 @@ class WebView:
         self._room.tell("notice", {"text": self._redactor.redact(text), "kind": kind})
 
     def show_help(self, parts: Sequence[str]) -> None:
-        self.notice("\n\n".join(parts))
+        lines = "\n\n".join(parts).split("\n")
+        self.notice("\n".join([line for line in lines if line.strip().partition(" ")[0] not in _ELSEWHERE]))
 
     def offer(self, title: str, rows: Sequence[tuple[str, str, str]], choose: Callable[[int], None]) -> None:
         pass  # offers are for the first screen of a terminal

@@ -149,7 +149,9 @@ class Modes:
         agent = self._talk.opened.agent
         if self.plan.mode == "Execute":
             self.plan.enter(agent)
-            self._talk.notice(ENTERED.format(key=self._talk.opening.settings.key_map().shown("mode") or "#approve"))
+            key = self._talk.opening.settings.key_map().shown("mode")
+            has_key = bool(key) and any(key in shown for shown, _ in self._talk.front.keys)
+            self._talk.notice(ENTERED.format(ways=f"{key} or /plan" if has_key else "/plan"))
         elif plan := self.plan.leave(agent):
             self._talk.later(self._offer_plan(plan))
         else:

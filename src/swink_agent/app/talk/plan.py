@@ -15,7 +15,7 @@ from swink_agent.core.turn import wrapped_tools
 
 Mode: TypeAlias = Literal["Plan", "Execute"]
 LABEL = "PLAN"
-ENTERED = "plan mode: nothing is changed until you leave it ({key} or /plan)"
+ENTERED = "plan mode: nothing is changed until you leave it ({ways})"
 LEFT = "execute mode: all tools are back"
 OFFER = (("yes", "carry the plan out"), ("no", "not now"))
 

@@ -11,7 +11,9 @@ import os
 import secrets
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 import click
 
@@ -88,6 +90,10 @@ def web(**options: Any) -> int:
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if token and len(token) < _LEAST_TOKEN:
         raise UsageProblem(f"{TOKEN_VARIABLE} has {len(token)} characters: a token needs at least {_LEAST_TOKEN}")
+    if not all("!" <= letter <= "~" for letter in token):
+        raise UsageProblem(
+            f"{TOKEN_VARIABLE} has a character that a header cannot carry: use letters, digits and signs"
+        )
     given = {name: options[name] for name in _SHARED}
     opening = Opening(
         OpeningOptions.of({**given, "output": None, "allow_hosts": (), "no_session": False}), credentials=None
@@ -117,13 +123,15 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     name = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    url = f"{'https' if tls else 'http'}://{name}:{port}{page}?token={token}"
+    url = f"{'https' if tls else 'http'}://{name}:{port}{page}?token={quote(token, safe='')}"
     handler = Reporter(Screen(sys.stderr), opening.credentials.redactor()).log_handler()
     logging.getLogger("swink_agent").addHandler(handler)
     serving = served(standard_site(opening, access), listening, tls)
     await serving.__aenter__()
     try:
         click.echo(url)
+        for line in _meaning(host, options["allow_host"], is_encrypted=tls is not None):
+            click.echo(line, err=True)
         click.echo("Serving. Ctrl+C ends it.", err=True)
         if not options["no_open"]:
             await asyncio.to_thread(_open_browser, url, opening)
@@ -134,6 +142,20 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
         except TimeoutError:
             os._exit(ExitCode.DONE)  # something does not end; everything that matters is on disk
     return ExitCode.DONE
+
+
+def _meaning(host: str, allowed: Sequence[str], *, is_encrypted: bool) -> list[str]:
+    """What it means that others can reach the server; nothing if only this machine can."""
+    from swink_agent.web.access import is_loopback
+
+    if is_loopback(host):
+        return []
+    lines = ["Other machines can reach this server. Whoever has the token can do what you can do in the terminal UI."]
+    if not is_encrypted:
+        lines.append("Nothing is encrypted: everybody on the way can read the token and use the agent.")
+    if host in ("0.0.0.0", "::") and not allowed:
+        lines.append("It answers under the names of this machine alone: --allow-host adds one for other machines.")
+    return lines
 
 
 def _first_page(opening: Opening, options: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ so that the address with the token may lead to it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from html import escape
 from importlib.resources import files
@@ -23,6 +24,7 @@ from swink_agent.rendering.turns import Entry, Reply, entries
 
 from ..problems import Problem, invalid
 from ..rooms import state_of
+from ..routes.sessions import hits_of, listed
 from ..streams import Event, Place, ShowFn
 from .live import Live, shown_state
 from .markup import base_of, home_html, html, listed_html, page_html, row_html, session_html, sidebar_html
@@ -36,7 +38,10 @@ _Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 _LIST = "*"
 _MOST_LISTED = 50
 _MOST_SEARCHED = 2000
+_MOST_HITS = 100
 _MOST_FOUND = 40
+_CODE = re.compile("`([^`]+)`")
+_HOW = "<p>It is in the terminal in which <code>swink web</code> runs, and ends in <code>?token=…</code></p>"
 _AT_ONCE = 40
 """Entries of a conversation that a page begins with, and that come with each step back."""
 
@@ -104,14 +109,15 @@ class Pages:
         side = await self._side(request, base, session_id)
         loaded = await asyncio.to_thread(site.histories.load, session_id)
         room = site.rooms.of(loaded.id)
+        room.show(loaded)
         live = self._live(room)
         is_live = live.is_running or len(loaded.messages) < live.end
         cut = min(live.first, len(loaded.messages)) if is_live else len(loaded.messages)
         running = live.html(False) if is_live else ""
         position = live.log.position
         questions = "".join([question_html(question) for question in room.questions.open])
-        state = shown_state(await asyncio.to_thread(state_of, room, loaded))
-        commands = await asyncio.to_thread(_commands)
+        state = shown_state(await asyncio.to_thread(state_of, room, loaded, site.model))
+        commands = await asyncio.to_thread(site.commands)
 
         def render() -> str:
             shown, first = _last(loaded, cut)
@@ -155,7 +161,9 @@ class Pages:
             name, _, given = part.partition(":")
             after = int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else -1
             if name == _LIST:
-                places.append(Place(site.listed, after, _LIST, self._row_for(request)))
+                if await site.may(request, "read", None):
+                    places.append(Place(site.listed, after, _LIST, self._row_for(request)))
+                    site.watch_list()
                 continue
             await site.authorized(request, "read", name)
             try:
@@ -204,33 +212,19 @@ class Pages:
         return "idle" if room is None else room.word
 
     async def _list(self, request: web.Request, base: str, current: str = "", before: str = "") -> str:
-        site = self._site
-        shown: list[SessionInfo] = []
-        seen, limit = 0, _MOST_SEARCHED if before else _MOST_LISTED + 1
-        while True:  # not more of them than are shown, unless somebody may read only some
-            infos = await asyncio.to_thread(site.store.list, limit=limit)
-            if before:
-                seen = next((number + 1 for number, info in enumerate(infos) if info.id == before), len(infos))
-            for info in infos[seen:]:
-                if len(shown) <= _MOST_LISTED and await site.may(request, "read", info.id):
-                    shown.append(info)
-            if len(shown) > _MOST_LISTED or len(infos) < limit or limit >= _MOST_SEARCHED:
-                break
-            seen, limit = len(infos), _MOST_SEARCHED
-        more = shown[_MOST_LISTED - 1].id if len(shown) > _MOST_LISTED else ""
-        shown = shown[:_MOST_LISTED]
-        return listed_html(base, shown, self._state, {}, current, more)
+        shown, more = await listed(self._site, request, _MOST_LISTED, before)
+        return listed_html(base, shown, self._state, {}, current, more or "")
 
     async def _found(self, request: web.Request, base: str, query: str) -> str:
-        site = self._site
-        infos = await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED)
-        hits = await asyncio.to_thread(site.store.search, query, 100)
+        site, wanted = self._site, query.casefold()
+        found: dict[str, SessionInfo] = {}
+        for info in await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED):
+            if wanted in info.title.casefold() and await site.may(request, "read", info.id):
+                found[info.id] = info
+        hits = await hits_of(site, request, query, _MOST_HITS)
         snippets = {hit.session.id: hit.snippet for hit in reversed(hits)}
-        wanted = query.casefold()
-        found = {info.id: info for info in infos if wanted in info.title.casefold()}
-        found |= {hit.session.id: hit.session for hit in hits if hit.session.id not in found}
-        shown = [info for info in list(found.values())[:_MOST_FOUND] if await site.may(request, "read", info.id)]
-        return listed_html(base, shown, self._state, snippets)
+        found = {**found, **{hit.session.id: hit.session for hit in hits if hit.session.id not in found}}
+        return listed_html(base, list(found.values())[:_MOST_FOUND], self._state, snippets)
 
 
 def _nothing() -> None:
@@ -258,14 +252,6 @@ def _at(entry: Entry) -> int | None:
     return getattr(entry, "position", None)
 
 
-def _commands() -> list[str]:
-    """What the page sends as a command, with either sign, and the commands of the user's own."""
-    from swink_agent.app.talk.commands import COMMANDS, own_commands
-
-    names = [command.name[1:] for command in COMMANDS]
-    return [*[f"{sign}{name}" for name in names for sign in "/#"], *[command.name for command in own_commands(None)]]
-
-
 async def _static(request: web.Request) -> web.StreamResponse:
     name = request.match_info["name"]
     here = files(__package__ or __name__).joinpath("static", name)
@@ -287,7 +273,8 @@ def problem_page(site: Site, request: web.Request, problem: Problem) -> web.Stre
     """What a person sees of a request that was refused: with the ways back, if it is a person who has the cookie."""
     document = problem.document
     is_plain = problem.status in (401, 403, 421) or not site.access.is_keyed(request.path)
-    body = f"<h1>{escape(document.title)}</h1><p>{escape(document.detail)}</p>"
+    detail = _CODE.sub(r"<code>\1</code>", escape(document.detail[:1].upper() + document.detail[1:]))
+    body = f"<h1>{escape(document.title)}</h1><p>{detail}.</p>{_HOW if problem.code == 'token' else ''}"
     main = f'<main id="main" class="table">{body}</main>'
     response = html(page_html(f"{site.access.prefix}/", document.title, main, is_plain=is_plain))
     response.set_status(problem.status)

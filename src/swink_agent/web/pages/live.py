@@ -176,7 +176,12 @@ class Live:
         place = f"n{self.log.position}"
         if kind in ("warning", "error"):
             self._tell("alert", text=one_line(text, 500))
-        html = f'<div class="notice {escape(kind)}" id="{place}" dir="auto">{escape(visible(text))}</div>'
+        newest = self._entries[-1] if self._entries else None
+        if kind == "error" and isinstance(newest, _Shown) and newest.entry.message.error_message == text:
+            return  # the reply says it
+        rows = ["  " in line.strip() for line in text.split("\n")]
+        table = " aligned" if sum(rows) > 1 else ""  # columns, as in a terminal
+        html = f'<div class="notice {escape(kind)}{table}" id="{place}" dir="auto">{escape(visible(text))}</div>'
         self._tell("put", id=place, html=html)
 
     def _forget(self) -> None:

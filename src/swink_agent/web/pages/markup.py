@@ -15,10 +15,9 @@ from aiohttp import web
 
 from swink_agent.core.types import ThinkingLevel
 from swink_agent.memory import SessionInfo
-from swink_agent.memory.export.markdown import title_of
+from swink_agent.rendering.blocks import time_html
 from swink_agent.rendering.characters import one_line
 from swink_agent.rendering.frame import bar
-from swink_agent.rendering.turns import moment
 
 _PARTS = (("sessions", "", "Sessions"), ("runs", "runs", "Runs"), ("evals", "evals", "Evaluations"))
 ACCEPTED = "image/png,image/jpeg,image/gif,image/webp,application/pdf"
@@ -74,17 +73,23 @@ def sidebar_html(listed: str, position: int) -> str:
     )
 
 
+def _title(info: SessionInfo) -> str:
+    return one_line(info.title, 160) or "Untitled"
+
+
 def row_html(base: str, info: SessionInfo, state: str, snippet: str = "", *, is_current: bool = False) -> str:
     """An item of the list. `state` is what the session does now."""
-    title = escape(title_of(info))
+    title = escape(_title(info))
     here = " aria-current=page" if is_current else ""
-    about = one_line(snippet, 160) if snippet else f"{moment(info.updated)} · {info.messages:,} messages"
+    when = f"{time_html(info.updated)} · {info.messages:,} messages"
+    about = escape(one_line(snippet, 160)) if snippet else when
+    fork = "fork · " if info.parent is not None else ""
     word = escape(state)
     doing = f'<span class="badge {word}"{" hidden" if state == "idle" else ""}>{word}</span>'
     return (
         f'<li data-session="{escape(info.id)}" data-title="{title}">'
         f'<a href="{base}sessions/{quote(info.id)}"{here}><bdi class="what">{title}</bdi></a>'
-        f'<span class="quiet">{doing}<bdi>{escape(about)}</bdi></span>'
+        f'<span class="quiet">{doing}<bdi>{fork}{about}</bdi></span>'
         f'<button type="button" class="dots" aria-haspopup="menu" aria-expanded="false" '
         f'aria-label="Actions for {title}"><span aria-hidden="true">⋯</span></button></li>\n'
     )
@@ -148,7 +153,7 @@ def session_html(
     commands: Sequence[str],
 ) -> str:
     """Returns the page of a session. `first` is the number of messages that are not on it yet."""
-    title = escape(title_of(info))
+    title = escape(_title(info))
     known = escape(msgspec.json.encode(list(commands)).decode())
     model = escape(str(state["model"] or info.model or ""))
     levels = "".join(
@@ -178,7 +183,7 @@ def session_html(
         '<div class="row"><label class="attach"><span>Attach files</span>'
         f'<input type="file" id="files" aria-label="Attach files" multiple accept="{ACCEPTED}"></label>'
         f'<label>Model <select id="model" aria-label="Model">'
-        f'<option value="{model}" selected>{model or "none"}</option></select></label>'
+        f'<option value="{model}" selected>{model or "usual"}</option></select></label>'
         f'<label>Thinking <select id="thinking" aria-label="Thinking">{levels}</select></label>'
         f'<label><input type="checkbox" id="plan"{" checked" if state["plan"] else ""}> Plan mode</label>'
         '<span id="progress" class="quiet"></span><span class="buttons">'
@@ -186,4 +191,4 @@ def session_html(
         '<button type="button" id="steer" class="main">Steer</button><button id="send" class="main">Send</button>'
         f"</span></div></form>\n</main></div>\n{DIALOGS}"
     )
-    return page_html(base, title_of(info), body, part="sessions", kind="is-session")
+    return page_html(base, _title(info), body, part="sessions", kind="is-session")

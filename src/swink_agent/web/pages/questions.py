@@ -50,7 +50,8 @@ def _diff(question: Question, place: str, out: list[str]) -> None:
     for number, hunk in enumerate(question.hunks):
         out.append(
             f'<div class="hunk"><label><input type="checkbox" name="hunk" value="{number}" checked> '
-            f"Change {number + 1}</label>\n{_code(hunk.lines)}</div>\n"
+            f"Change {number + 1}</label> <small class=quiet>of {len(question.hunks)}</small>\n"
+            f"{_code(hunk.lines)}</div>\n"
         )
     if not question.hunks:
         out.append(_code(question.lines))

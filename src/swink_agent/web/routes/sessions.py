@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from aiohttp import web
@@ -11,12 +11,15 @@ from msgspec import Meta
 
 from swink_agent.core.codec import encode_message
 from swink_agent.core.types import AgentMessage, ThinkingLevel
-from swink_agent.memory import SessionInfo
+from swink_agent.memory import SearchHit, SessionInfo
 
 from ..problems import Problem, invalid
 from ..questions import Question
 from ..rooms import state_of
 from .asking import Asked, answered
+
+if TYPE_CHECKING:
+    from ..site import Site
 
 _Limit = Annotated[int, Meta(ge=1, le=500)]
 _Title = Annotated[str, Meta(max_length=1000)]
@@ -115,42 +118,51 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def list_sessions(asked: Asked) -> web.StreamResponse:
-    site, page = asked.site, asked.query
+    return answered(Sessions(*await listed(asked.site, asked.request, asked.query.limit, asked.query.before)))
+
+
+async def listed(site: Site, request: web.Request, most: int, before: str = "") -> tuple[list[SessionInfo], str | None]:
+    """The newest sessions that somebody may read, those behind `before`; and `before` for more, if there are more."""
     found: list[SessionInfo] = []
-    is_behind = not page.before
-    limit = page.limit * 2 + 2
+    is_behind = not before
+    limit = most * 2 + 2 if before else most + 1  # not more of them than are shown, if all may be read
     seen = 0
     while True:
         infos = await asyncio.to_thread(site.store.list, limit=limit)
         for one in infos[seen:]:
-            if is_behind and await site.may(asked.request, "read", one.id):
+            if is_behind and await site.may(request, "read", one.id):
                 found.append(one)
-                if len(found) > page.limit:
+                if len(found) > most:
                     break
-            is_behind = is_behind or one.id == page.before
-        if len(found) > page.limit or len(infos) < limit:
+            is_behind = is_behind or one.id == before
+        if len(found) > most or len(infos) < limit:
             break
         seen, limit = len(infos), limit * 8
     if not is_behind:
-        raise invalid(f"there is no session {page.before[:60]!r} to continue the list from")
-    shown = found[: page.limit]
-    return answered(Sessions(shown, shown[-1].id if len(found) > page.limit else None))
+        raise invalid(f"there is no session {before[:60]!r} to continue the list from")
+    return found[:most], found[most - 1].id if len(found) > most else None
 
 
 async def search(asked: Asked) -> web.StreamResponse:
-    site, wanted = asked.site, asked.query
-    if not wanted.query.strip():
-        return answered(Hits([]))
-    limit = wanted.limit
+    wanted = asked.query
+    found = await hits_of(asked.site, asked.request, wanted.query, wanted.limit)
+    return answered(Hits([Hit(hit.session, hit.position, hit.snippet) for hit in found]))
+
+
+async def hits_of(site: Site, request: web.Request, query: str, most: int) -> list[SearchHit]:
+    """The messages that match, of sessions that somebody may read."""
+    if not query.strip():
+        return []
+    limit = most
     allowed: dict[str, bool] = {}
     while True:
-        found = await asyncio.to_thread(site.store.search, wanted.query, limit)
+        found = await asyncio.to_thread(site.store.search, query, limit)
         for hit in found:
             if hit.session.id not in allowed:
-                allowed[hit.session.id] = await site.may(asked.request, "read", hit.session.id)
-        shown = [Hit(hit.session, hit.position, hit.snippet) for hit in found if allowed[hit.session.id]]
-        if len(shown) >= wanted.limit or len(found) < limit:
-            return answered(Hits(shown[: wanted.limit]))
+                allowed[hit.session.id] = await site.may(request, "read", hit.session.id)
+        shown = [hit for hit in found if allowed[hit.session.id]]
+        if len(shown) >= most or len(found) < limit:
+            return shown[:most]
         limit *= 8  # others' sessions filled it
 
 
@@ -175,7 +187,8 @@ async def described(asked: Asked, session_id: str) -> dict[str, Any]:
     site = asked.site
     loaded = await asyncio.to_thread(site.histories.load, session_id)
     room = site.rooms.find(session_id) or site.rooms.of(session_id)
-    state = await asyncio.to_thread(state_of, room, loaded)
+    room.show(loaded)
+    state = await asyncio.to_thread(state_of, room, loaded, site.model)
     more = SessionState(
         state=state.state,
         position=room.log.position,

@@ -57,7 +57,17 @@ async function ask(method, path, body) {
   return null;
 }
 
-const fragment = (html) => document.createRange().createContextualFragment(html);
+// Times are written in UTC; a person reads their own.
+const when = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+function localize(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const moment = new Date(time.dateTime);
+    if (!Number.isNaN(moment.getTime())) { time.title = time.textContent; time.textContent = when.format(moment); }
+  }
+  return root;
+}
+localize(document);
+const fragment = (html) => localize(document.createRange().createContextualFragment(html));
 
 const listeners = []; // of the stream
 const places = {}; // what the stream is to have, and from where
@@ -120,6 +130,7 @@ if (list) {
       const query = new URLSearchParams({ before: more.dataset.more, current: session || "" });
       const response = await fetch(`${base}parts/sessions?${query}`).catch(() => null);
       if (response && response.ok) more.closest("li").replaceWith(fragment(await response.text()));
+      else load(); // the session behind which it goes on was deleted
     }
   });
   document.addEventListener("click", (event) => {
@@ -281,13 +292,23 @@ if (session) {
       return item;
     }));
   }
-  files.addEventListener("change", () => { attached.push(...files.files); files.value = ""; showAttached(); });
+  const attach = (more) => { attached.push(...more); showAttached(); };
+  files.addEventListener("change", () => { attach(files.files); files.value = ""; });
   message.addEventListener("paste", (event) => {
-    const pasted = [...event.clipboardData.files];
-    if (pasted.length) { event.preventDefault(); attached.push(...pasted); showAttached(); }
+    const { files: pasted } = event.clipboardData; // a table of an office program is there as a picture too
+    if (pasted.length && !event.clipboardData.getData("text/plain")) { event.preventDefault(); attach(pasted); }
   });
+  for (const type of ["dragover", "dragleave", "drop"]) {
+    document.addEventListener(type, (event) => {
+      if (!event.dataTransfer.types.includes("Files")) return;
+      event.preventDefault(); // or else the browser leaves the page and shows the file
+      main.classList.toggle("is-dropping", type === "dragover");
+      if (type === "drop") { attach(event.dataTransfer.files); message.focus(); }
+    });
+  }
 
   let isSending = false;
+  let isOld = false; // the page is read again, once what it sends is on its way
   async function send(kind) {
     const text = message.value;
     if (isSending || (!text.trim() && !attached.length)) return;
@@ -313,6 +334,7 @@ if (session) {
       scrollDown();
     } finally {
       isSending = false;
+      if (isOld) location.reload();
     }
   }
   const isIdle = () => main.dataset.state === "idle";
@@ -325,9 +347,13 @@ if (session) {
     send(isIdle() ? "prompt" : "steer");
   });
 
+  let stopping = 0;
   async function stop() {
+    stopping += 1;
     const stopped = await ask("POST", `${here}/abort`, {});
-    if (stopped && stopped.returned.length && !message.value.trim()) setText(stopped.returned.join("\n\n"));
+    const texts = stopped ? [...stopped.returned, message.value.trim()] : [];
+    if (texts.length > 1) setText(texts.filter(Boolean).join("\n\n")); // nothing that was typed is lost
+    setTimeout(() => { stopping -= 1; }, 1000);
   }
   $("stop").addEventListener("click", stop);
   document.addEventListener("keydown", (event) => {
@@ -336,11 +362,16 @@ if (session) {
   });
 
   const model = $("model");
+  const changing = new Map(); // what a person has just changed, which an older state must not change back
   async function change(element, body) {
+    const number = (changing.get(element) || 0) + 1;
+    changing.set(element, number);
     element.disabled = true;
     const changed = await ask("PATCH", here, body);
     element.disabled = false;
-    if (!changed) show(last);
+    const done = () => { if (changing.get(element) === number) { changing.delete(element); show(last); } };
+    if (changed) setTimeout(done, 500); // what was on its way is there by then
+    else done();
   }
   model.addEventListener("change", () => change(model, { model: model.value }));
   $("thinking").addEventListener("change", (event) => change(event.target, { thinking: event.target.value }));
@@ -348,7 +379,8 @@ if (session) {
   fetch(api("models")).then((response) => (response.ok ? response.json() : { models: [] })).then((found) => {
     const current = model.value;
     for (const each of found.models) {
-      if (each.model !== current) model.add(new Option(each.name, each.model));
+      const name = each.detail.endsWith("no key") ? `${each.name} (no key)` : each.name;
+      if (each.model !== current) model.add(new Option(name, each.model));
     }
   }).catch(() => {});
 
@@ -367,14 +399,16 @@ if (session) {
     put($("progress"), state.progress);
     $("context").value = state.fill;
     $("context").title = `${Math.round(state.fill * 100)} % of the context`;
-    $("plan").checked = state.plan;
-    $("thinking").value = state.thinking;
-    if (state.model && model.value !== state.model) {
+    if (!changing.has($("plan"))) $("plan").checked = state.plan;
+    if (!changing.has($("thinking"))) $("thinking").value = state.thinking;
+    if (state.model && model.value !== state.model && !changing.has(model)) {
       if (![...model.options].some((option) => option.value === state.model)) model.add(new Option(state.model, state.model));
       model.value = state.model;
     }
     const isResting = state.state === "idle";
-    for (const element of [model, $("thinking"), $("plan")]) element.disabled = !isResting;
+    for (const element of [model, $("thinking"), $("plan")]) {
+      if (!changing.has(element)) element.disabled = !isResting;
+    }
     $("queue").hidden = !state.queue.length;
     $("queue").replaceChildren(...state.queue.map((queued) => {
       const item = document.createElement("li");
@@ -472,16 +506,15 @@ if (session) {
     },
     alert: ({ text }) => alarm(text),
     renamed: ({ title }) => retitle(session, title),
-    draft: ({ text }) => { if (!message.value.trim()) setText(text); },
-    reset: () => location.reload(),
+    draft: ({ text }) => { if (!message.value.trim() && !stopping) setText(text); }, // who stops it has the texts
+    reset: () => { isOld = true; if (!isSending) location.reload(); },
     deleted: () => { alarm("This session was deleted."); $("composer").inert = true; },
     bye: () => alarm("The server was stopped."),
   };
   let isConnected = false;
   const hear = (told) => {
     if (told.connection) {
-      if (isConnected && told.connection === "reconnecting") log.classList.add("is-cut");
-      if (told.connection === "connected") log.classList.remove("is-cut");
+      if (isConnected || told.connection === "connected") main.classList.toggle("is-cut", told.connection !== "connected");
       isConnected = told.connection === "connected";
       put($("connection"), told.connection);
     } else if (told.session === session && on[told.event]) {
@@ -523,6 +556,7 @@ async function again() {
   const read = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("main");
   const isTyping = main.contains(document.activeElement) && document.activeElement.tagName === "INPUT";
   if (!read || isTyping) return;
+  localize(read);
   const open = [...main.querySelectorAll("details")].map((each) => each.open);
   [...read.querySelectorAll("details")].forEach((each, number) => { each.open = open[number] || false; });
   if (read.innerHTML === main.innerHTML) return;
