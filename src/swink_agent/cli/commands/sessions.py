@@ -318,7 +318,7 @@ def replay(session_id: str) -> int:
         return ExitCode.DONE
     divergence = report.divergence
     redactor = Credentials().redactor()
-    _, _, difference = redactor.redact(str(divergence)).partition("\n")
+    difference = redactor.redact("\n".join(divergence.difference))
     told = f"It goes another way today at [{divergence.position + 1}]: {redactor.redact(divergence.reason)}"
     rows = laid_out(safe_text(told), "", "  ┆ ", width)
     rows += laid_out(safe_text(difference), "  │ ", "  │ ", width) if difference else []
