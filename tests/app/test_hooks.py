@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from swink_agent import ModelSpec, ToolExecutionEnd, extract_text
-from swink_agent.app.agent.hook_process import HookProcess
+from swink_agent.app.agent.own_program import OwnProgram
 from swink_agent.app.agent.standard import AgentOptions, StandardAgent, standard_agent
 from swink_agent.app.doctor import examine
 from swink_agent.app.errors import SettingsError
@@ -325,19 +325,19 @@ async def test_a_closed_agent_leaves_no_hook_running(root: Path) -> None:
 
 def test_a_flood_is_read_and_cut(root: Path) -> None:
     script = "head -c 3000000 /dev/zero | tr '\\0' x; exit 1"
-    end = HookProcess(["/bin/sh", "-c", script], timeout=30, outside=lambda: [str(root)]).run(b"{}\n")
+    end = OwnProgram(["/bin/sh", "-c", script], timeout=30, outside=lambda: [str(root)]).run(b"{}\n")
     assert (end.code, len(end.text)) == (1, 16 * 1024)
 
 
 def test_a_program_that_reads_nothing_gets_a_document_of_any_size(root: Path) -> None:
-    end = HookProcess(["/bin/sh", "-c", "exit 0"], timeout=30, outside=lambda: [str(root)]).run(b"x" * 3_000_000)
+    end = OwnProgram(["/bin/sh", "-c", "exit 0"], timeout=30, outside=lambda: [str(root)]).run(b"x" * 3_000_000)
     assert end.code == 0
 
 
 def test_what_a_hook_leaves_running_does_not_hold_it_up(root: Path) -> None:
     started = time.monotonic()
     command = ["/bin/sh", "-c", "echo said; sleep 5 & exit 0"]
-    end = HookProcess(command, timeout=60, outside=lambda: [str(root)]).run(b"{}\n")
+    end = OwnProgram(command, timeout=60, outside=lambda: [str(root)]).run(b"{}\n")
     assert (end.code, end.text, time.monotonic() - started < 4) == (0, "said", True)
 
 

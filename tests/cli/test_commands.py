@@ -191,7 +191,7 @@ def test_prompts_with_a_command_are_wrong_usage(program: Any) -> None:
 def test_every_command_has_help_with_examples_and_the_line_that_the_group_shows() -> None:
     for name, (place, line) in COMMANDS.items():
         module, _, attribute = place.partition(":")
-        command = getattr(import_module(module), attribute)
+        command = getattr(import_module(f"swink_agent.cli.{module}"), attribute)
         assert command.help is not None
         assert command.help.split("\n")[0] == line
         assert "Examples:" in invoke(name, "--help").output

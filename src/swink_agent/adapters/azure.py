@@ -16,6 +16,7 @@ from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import ModelSpec
 
 from . import registry
+from .kit.errors import NotConfigured
 from .kit.transport import HttpRequest, Limits, Transport
 from .openai import OpenAiStreamFn
 
@@ -54,7 +55,7 @@ class AzureStreamFn(OpenAiStreamFn):
 
     def url(self, model: ModelSpec) -> str:
         if not self.base_url:
-            raise AuthError("no address for azure: set AZURE_OPENAI_ENDPOINT, or pass base_url")
+            raise NotConfigured("no address for azure: set AZURE_OPENAI_ENDPOINT", "base_url")
         parts = urlsplit(self.server())
         path = parts.path.rstrip("/")
         version = self._api_version or (parse_qs(parts.query).get("api-version") or [None])[0]

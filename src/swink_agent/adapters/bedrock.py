@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.errors import ErrorKind
 from swink_agent.core.extras import MissingExtra, install, require
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
@@ -50,7 +50,7 @@ from ._claude import (
 from .anthropic import MessageEvents
 from .kit.bodies import EncodedMessages, json_object, parts_of, short_id, unused_id
 from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
-from .kit.errors import classify_error
+from .kit.errors import NotConfigured, classify_error
 from .kit.frames import AwsEventFrames, AwsMessage, FrameError, FrameParser
 from .kit.http import HttpStreamFn
 from .kit.images import Note, document_data, document_url, picture
@@ -128,10 +128,8 @@ class BedrockStreamFn(HttpStreamFn):
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         if options.api_key is None and self._token is None and not self._has_keys and self._needs_key:
-            raise AuthError(
-                "no credentials for bedrock: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                "or AWS_BEARER_TOKEN_BEDROCK, or pass api_key"
-            )
+            either = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK"
+            raise NotConfigured(f"no credentials for bedrock: set {either}", "api_key")
         if self.region is not None:
             self.server()
 

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct, field
 
 from swink_agent.core.context.context import failed_before
-from swink_agent.core.errors import AuthError
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import (
     AssistantMessageEvent,
@@ -37,6 +36,7 @@ from swink_agent.core.values.decoders import json_decoder
 from . import registry
 from .kit.bodies import EncodedMessages, json_array, json_object, short_id
 from .kit.documents import UNREADABLE
+from .kit.errors import NotConfigured
 from .kit.frames import FrameError, FrameParser, ShapeError, SseFrames
 from .kit.http import HttpStreamFn
 from .kit.keyed import JSON_HEADERS
@@ -117,9 +117,9 @@ class ProxyStreamFn(HttpStreamFn):
     def _bearer(self, options: StreamOptions) -> str:
         token = options.api_key or self._token
         if not self.base_url:
-            raise AuthError("no address for the proxy: set SWINK_PROXY_URL, or pass base_url")
+            raise NotConfigured("no address for the proxy: set SWINK_PROXY_URL", "base_url")
         if token is None:
-            raise AuthError("no token for the proxy: set SWINK_PROXY_TOKEN, or pass api_key")
+            raise NotConfigured("no token for the proxy: set SWINK_PROXY_TOKEN", "api_key")
         return token
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:

@@ -6,6 +6,7 @@ UI.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import isatty
 from typing import Any
 
@@ -15,34 +16,26 @@ from .process.groups import offered
 from .prompt.bare_prompt import BARE_PROMPT, SPOKEN, TALK, RootGroup
 
 COMMANDS = {
-    "models": (
-        "swink_agent.cli.commands.models:models",
-        "List models with prices and windows; fetch and remove local ones.",
-    ),
-    "keys": ("swink_agent.cli.commands.keys:keys", "Keep the keys of providers: set, list, remove."),
-    "config": ("swink_agent.cli.commands.config:config", "Show and change settings; trust a folder's own."),
-    "sessions": (
-        "swink_agent.cli.commands.sessions:sessions",
-        "List, show, search, export, fork and remove recorded runs.",
-    ),
-    "eval": ("swink_agent.cli.commands.eval:eval_group", "Run cases on an agent, score, compare, gate a release."),
-    "skills": ("swink_agent.cli.commands.skills:skills", "List the skills that the agent can read here."),
-    "worker": ("swink_agent.cli.commands.worker:worker", "Take durable runs of an application's agents."),
-    "submit": ("swink_agent.cli.commands.worker:submit", "Queue a durable run of an application's agent."),
-    "runs": ("swink_agent.cli.commands.runs:runs", "List, follow, answer, cancel and retry durable runs."),
-    "undo": ("swink_agent.cli.commands.undo:undo", "Put back what a run changed, with its commands too."),
-    "doctor": (
-        "swink_agent.cli.commands.doctor:doctor",
-        "Show what works on this machine, and what to do about the rest.",
-    ),
-    "web": ("swink_agent.cli.commands.web:web", "Open the agent in a browser, and serve its API."),
-    "acp": ("swink_agent.cli.commands.acp:acp", "Serve the agent to an editor over stdin and stdout."),
-    "mcp": ("swink_agent.cli.commands.mcp:mcp", "List and test MCP servers; serve the agent's tools as one."),
-    "proxy": ("swink_agent.cli.commands.proxy:proxy", "Serve models to machines that have no keys."),
-    "completion": ("swink_agent.cli.completion.scripts:completion", "Print the completion script for a shell."),
-    "help": ("swink_agent.cli.commands.about:help_command", "Show the help of swink, or of one of its commands."),
-    "version": ("swink_agent.cli.commands.about:version_command", "Print the version."),
+    "models": ("commands.models:models", "List models with prices and windows; fetch and remove local ones."),
+    "keys": ("commands.keys:keys", "Keep the keys of providers: set, list, remove."),
+    "config": ("commands.config:config", "Show and change settings; trust a folder's own."),
+    "sessions": ("commands.sessions:sessions", "List, show, search, export, fork and remove recorded runs."),
+    "eval": ("commands.eval:eval_group", "Run cases on an agent, score, compare, gate a release."),
+    "skills": ("commands.skills:skills", "List the skills that the agent can read here."),
+    "worker": ("commands.worker:worker", "Take durable runs of an application's agents."),
+    "submit": ("commands.worker:submit", "Queue a durable run of an application's agent."),
+    "runs": ("commands.runs:runs", "List, follow, answer, cancel and retry durable runs."),
+    "undo": ("commands.undo:undo", "Put back what a run changed, with its commands too."),
+    "doctor": ("commands.doctor:doctor", "Show what works on this machine, and what to do about the rest."),
+    "web": ("commands.web:web", "Open the agent in a browser, and serve its API."),
+    "acp": ("commands.acp:acp", "Serve the agent to an editor over stdin and stdout."),
+    "mcp": ("commands.mcp:mcp", "List and test MCP servers; serve the agent's tools as one."),
+    "proxy": ("commands.proxy:proxy", "Serve models to machines that have no keys."),
+    "completion": ("completion.scripts:completion", "Print the completion script for a shell."),
+    "help": ("commands.about:help_command", "Show the help of swink, or of one of its commands."),
+    "version": ("commands.about:version_command", "Print the version."),
 }
+"""The modules of the commands, in `swink_agent.cli`, and their lines of help."""
 
 EPILOG = """\b
 Examples:
@@ -276,6 +269,16 @@ def swink(ctx: click.Context, /, **options: Any) -> int | None:
         from .prompt.command import run_prompt
 
         return run_prompt(options, unanswered)
+
+
+def options_of_prompt(*names: str) -> Callable[[click.Command], click.Command]:
+    """Gives another command options of `swink` itself, so that they have the same form and the same words."""
+
+    def add(command: click.Command) -> click.Command:
+        command.params += [option for option in swink.params if option.name in names]
+        return command
+
+    return add
 
 
 def _is_to_be_printed(options: dict[str, Any]) -> bool:

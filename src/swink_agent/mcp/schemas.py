@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from swink_agent.core.schemas.validation import compile_schema
+from swink_agent.core.schemas.validation import InvalidSchema, compile_schema
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 
 LONGEST_DESCRIPTION = 2048
@@ -56,8 +56,8 @@ def tame_schema(given: object) -> Schema:
     _check_names(top)
     try:
         compile_schema(top)
-    except ValueError as error:
-        raise UnusableSchema(f"is not valid JSON Schema ({str(error).rpartition(': ')[2][:200]})") from None
+    except InvalidSchema as error:
+        raise UnusableSchema(f"is not valid JSON Schema ({error.reason[:200]})") from None
     return top
 
 

@@ -12,7 +12,7 @@ import secrets
 import subprocess
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from .errors import SandboxClosed, SandboxError
 from .kernel.process_tree import Watch, count_heads, kill_descendants, limit_process, with_variable
 from .kernel.usage import Usage
 from .network.reached import ReachedLog
-from .process import Sandbox, SandboxedProcess
+from .process import Sandbox, SandboxedProcess, SpawnRequest
 from .profile import SandboxProfile
 
 if TYPE_CHECKING:
@@ -57,32 +57,19 @@ class PlainSandbox(Sandbox):
         """Through which commands reach hosts by name."""
         return None
 
-    async def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        environment: Mapping[str, str] | None = None,
-        stdin: int = subprocess.DEVNULL,
-        pass_fds: Sequence[int] = (),
-        background: bool = False,
-        stderr: int | None = None,
-    ) -> SandboxedProcess:
-        self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
-        look = None if self.backend == "off" else await self._before_command()
-        self._check_open()
-        if background:
+    async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
+        if request.background:
             self._guard.prepare()
         proxy = self.proxy()
         command = _PlainCommand(self.profile, self._watch, self._ended, self._mark, proxy)
-        variables = self.child_environment(self._private.path, environment, proxy and proxy.variables)
-        process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds, stderr)
+        variables = self.child_environment(self._private.path, request.environment, proxy and proxy.variables)
+        process = command.start(self.command_line(request.argv), variables, request)
         self._running.add(command)
         self._guard.add(process.pid)
         if self._closed:  # in another thread
             command.abandon()
             raise SandboxClosed
-        return self._under_watch(process, look, self.held())
+        return process, self.held()
 
     def close(self) -> None:
         self._closed = True
@@ -101,6 +88,9 @@ class UnconfinedSandbox(PlainSandbox):
     """Runs commands without a sandbox, by the user's explicit choice. Reads, writes and the network are not limited."""
 
     backend = "off"
+
+    async def _before_command(self) -> None:
+        return None  # a command may write everywhere
 
 
 def _end(running: set[_PlainCommand], private: PrivateFolder, guard: CrashGuard, owner: int) -> None:
@@ -134,31 +124,23 @@ class _PlainCommand:
     def pid(self) -> int:
         return self._process.pid
 
-    def start(
-        self,
-        argv: list[str],
-        cwd: str,
-        environment: dict[str, str],
-        stdin: int,
-        pass_fds: Sequence[int],
-        stderr: int | None,
-    ) -> SandboxedProcess:
+    def start(self, argv: list[str], environment: dict[str, str], request: SpawnRequest) -> SandboxedProcess:
         self._loop = loop = asyncio.get_running_loop()
         self._pipe = OutputPipe(loop)
         try:
             self._process = subprocess.Popen(
                 argv,
                 env={**environment, _MARK: self._mark},
-                cwd=cwd,
-                stdin=stdin,
+                cwd=request.cwd,
+                stdin=request.stdin,
                 stdout=self._pipe.write_end,
-                stderr=self._pipe.write_end if stderr is None else stderr,
-                pass_fds=tuple(pass_fds),
+                stderr=self._pipe.write_end if request.stderr is None else request.stderr,
+                pass_fds=tuple(request.pass_fds),
                 start_new_session=True,
             )
         except OSError as error:
             self._pipe.close()
-            raise SandboxError(f"{argv[0]!r} could not be started in {cwd!r}: {error.strerror}") from error
+            raise SandboxError(f"{argv[0]!r} could not be started in {request.cwd!r}: {error.strerror}") from error
         self._pipe.close_write_end()
         with suppress(OSError, ValueError):  # it may have ended already; its first moments are without limits
             limit_process(self._process.pid, self._limits)

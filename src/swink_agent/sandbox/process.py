@@ -12,11 +12,11 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from subprocess import DEVNULL
 from types import TracebackType
-from typing import cast
+from typing import NamedTuple, cast
 
 from .errors import BackendReport, SandboxClosed, SandboxError
 from .network.reached import Reached, ReachedLog
@@ -119,6 +119,18 @@ class SandboxedProcess:
         return f"SandboxedProcess(pid={self.pid}, {state})"
 
 
+class SpawnRequest(NamedTuple):
+    """What `spawn` was asked for, after the checks that all back ends share."""
+
+    argv: Sequence[str]
+    cwd: str
+    environment: Mapping[str, str] | None
+    stdin: int
+    pass_fds: Sequence[int]
+    background: bool
+    stderr: int | None
+
+
 class Sandbox(ABC):
     """A back end, opened for one profile. Also a context manager. `close()` kills every process that it started.
 
@@ -145,7 +157,6 @@ class Sandbox(ABC):
         """A digest of the back end and its profile: what an approval is bound to."""
         return fingerprint_of(self.backend, self.profile)
 
-    @abstractmethod
     async def spawn(
         self,
         argv: Sequence[str],
@@ -166,24 +177,6 @@ class Sandbox(ABC):
         Raises `SandboxClosed` after `close()`, `SandboxError` if the sandbox cannot be built or this process is a fork
         of the one that opened it, and `TypeError` or `ValueError` for wrong arguments. Then nothing runs.
         """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Kills every process that it started and removes its private temporary folder. Idempotent.
-
-        In a fork of the process that opened it, nothing is killed.
-        """
-
-    def _check_spawn(
-        self,
-        argv: Sequence[str],
-        cwd: str,
-        environment: Mapping[str, str] | None,
-        stdin: int,
-        pass_fds: Sequence[int],
-        stderr: int | None = None,
-    ) -> None:
-        """For back ends, first: raises unless a process can be started here with these arguments."""
         if self._is_a_fork:
             raise SandboxError(
                 "this process is a fork of the one that opened the sandbox, and has none of the threads that would "
@@ -194,6 +187,32 @@ class Sandbox(ABC):
         _check_request(argv, cwd, environment, stdin, pass_fds)
         if stderr is not None:
             _check_descriptor("stderr is a descriptor or None", stderr)
+        look = await self._before_command()
+        self._check_open()
+        request = SpawnRequest(argv, cwd, environment, stdin, pass_fds, background, stderr)
+        try:
+            process, held = await self._start(request)
+        except SandboxError as error:
+            if self._closed:
+                raise SandboxClosed from error
+            raise
+        if look is not None and self._watch_behind is not None:
+            look.held = frozenset(held)
+            found = weakref.ref(process)
+            look.is_over = lambda: (watched := found()) is None or watched.is_over
+            process.look_with(partial(self._watch_behind.end, look))
+        return process
+
+    async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
+        """For back ends: starts a command. Returns also the paths beneath the write roots that are read-only for it."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def close(self) -> None:
+        """Kills every process that it started and removes its private temporary folder. Idempotent.
+
+        In a fork of the process that opened it, nothing is killed.
+        """
 
     def _check_open(self) -> None:
         """For back ends, after every await: raises `SandboxClosed` after `close()`."""
@@ -205,20 +224,11 @@ class Sandbox(ABC):
         return os.getpid() != self._owner
 
     async def _before_command(self) -> Look | None:
-        """For back ends, before a start: notes the state of the folders that the command may write."""
+        """Notes the state of the folders that the command may write."""
         with self._starting:
             if self._watch_behind is None:
                 self._watch_behind = WatchBehind(self.profile)
         return await self._watch_behind.begin()
-
-    def _under_watch(self, process: SandboxedProcess, look: Look | None, held: Iterable[str]) -> SandboxedProcess:
-        """For back ends: makes the process check what it left behind at its end."""
-        if look is not None and self._watch_behind is not None:
-            look.held = frozenset(held)
-            found = weakref.ref(process)
-            look.is_over = lambda: (watched := found()) is None or watched.is_over
-            process.look_with(partial(self._watch_behind.end, look))
-        return process
 
     def _stop_watching(self) -> None:
         """For back ends, in `close()`."""

@@ -9,18 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from swink_agent.app.agent.own_program import OwnProgram
 from swink_agent.rendering.escaping import safe_display
-from swink_agent.sandbox.starting import check_words, start_program
 
 if TYPE_CHECKING:
     from swink_agent.app.talk.conversation import Conversation
@@ -34,7 +31,6 @@ _MOST_PRINTED = 64 * 1024
 _LONGEST_LINE = 500
 _LONGEST_REASON = 200
 _STYLES = re.compile(r"\x1b\[[0-9;:]*m")
-_LOOK = 0.05
 _UNIMPORTANT = ("seconds",)
 """Facts that change all the time: they alone are not a reason to run the program again."""
 
@@ -75,7 +71,7 @@ class OwnStatus:
         self._told: dict[str, Any] | None = None
         self._next: Mapping[str, Any] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._program: OwnProgram | None = None
         self._began = -self._interval
         self._has_complained = False
         self._is_closed = False
@@ -100,8 +96,8 @@ class OwnStatus:
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
-        if self._process is not None:
-            _end(self._process)
+        if self._program is not None:
+            self._program.give_up()
 
     async def _work(self) -> None:
         try:
@@ -127,77 +123,35 @@ class OwnStatus:
             self._on_change()
 
     def _line(self, given: bytes) -> str:
-        outside = self._outside()
+        program = self._program = OwnProgram(
+            self._argv,
+            timeout=self._patience,
+            outside=self._outside,
+            environ=self._environ,
+            variable="SWINK_STATUS",
+            stderr=subprocess.PIPE,
+            most_kept=_MOST_PRINTED,
+        )
+        if self._is_closed:
+            program.give_up()
         try:
-            check_words(self._argv[1:], outside=outside)
-            self._process = start_program(
-                self._argv,
-                outside=outside,
-                environ=self._environ,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                new_session=True,
-            )
+            end = program.run(given)
         except OSError as error:
             why = error.strerror or error
             raise StatusProblem(f"{error.filename or 'it'} cannot be started: {why}") from None
-        with self._process as process:
-            if self._is_closed:
-                _end(process)
-            try:
-                printed, complaint = _exchange(process, given, self._patience)
-            finally:
-                if process.poll() is None:
-                    _end(process)
-        if process.returncode:
-            first = f": {_shown(complaint)}" if complaint.strip() else ""
-            raise StatusProblem(f"it ended with exit code {process.returncode}{first}"[:_LONGEST_REASON])
-        return self._redact(_shown(printed))
+        if end.code is None:
+            is_much = len(end.text) + len(end.errors) >= _MOST_PRINTED - 1
+            much, late = f"it printed more than {_MOST_PRINTED // 1024} KB", f"it took more than {self._patience:g} s"
+            raise StatusProblem(much if is_much else late)
+        if end.code:
+            first = f": {_shown(end.errors)}" if end.errors else ""
+            raise StatusProblem(f"it ended with exit code {end.code}{first}"[:_LONGEST_REASON])
+        return self._redact(_shown(end.text))
 
 
-def _exchange(process: subprocess.Popen[bytes], given: bytes, patience: float) -> tuple[bytes, bytes]:
-    """What the program prints to stdout and stderr until it ends. Raises `StatusProblem` if it is too much or late."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with suppress(OSError):  # a program need not read
-        os.set_blocking(process.stdin.fileno(), False)
-        os.write(process.stdin.fileno(), given)
-    with suppress(OSError):
-        process.stdin.close()
-    deadline = time.monotonic() + patience
-    read: dict[int, bytes] = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
-    with selectors.DefaultSelector() as selector:
-        for fd in read:
-            selector.register(fd, selectors.EVENT_READ)
-        while True:
-            has_ended = process.poll() is not None  # before the read: then nothing of its own is missing
-            ready = selector.select(0 if has_ended else _LOOK)
-            for key, _ in ready:
-                data = os.read(key.fd, 8192)
-                read[key.fd] += data
-                if not data:
-                    selector.unregister(key.fd)
-            if sum(map(len, read.values())) > _MOST_PRINTED:
-                raise StatusProblem(f"it printed more than {_MOST_PRINTED // 1024} KB")
-            if has_ended and not any(key.fd in read for key, _ in ready):
-                return read[process.stdout.fileno()], read[process.stderr.fileno()]
-            if time.monotonic() > deadline:
-                raise StatusProblem(f"it took more than {patience:g} s")
-            if not selector.get_map():
-                time.sleep(_LOOK)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _shown(data: bytes) -> str:
+def _shown(text: str) -> str:
     """The first line, without colours, and with all other control characters written out."""
-    line = data.decode("utf-8", "replace").strip("\r\n").split("\n", 1)[0]
-    return safe_display(_STYLES.sub("", line).strip(), _LONGEST_LINE)
+    return safe_display(_STYLES.sub("", text.partition("\n")[0]).strip(), _LONGEST_LINE)
 
 
 def own_status(

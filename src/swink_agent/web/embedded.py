@@ -21,7 +21,6 @@ from swink_agent.app.talk.runner import Runner, State
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import Defer
-from swink_agent.core.context.context import estimate_tokens
 from swink_agent.core.events import AgentEnd, AgentEvent, MessagesInjected, TurnStart
 from swink_agent.core.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
@@ -29,7 +28,7 @@ from swink_agent.core.types import ModelSpec, StopReason, Text, ThinkingLevel, U
 from swink_agent.memory import Session, SessionInfo, SessionStore
 
 from .problems import Problem, invalid
-from .rooms import Room
+from .rooms import Room, filled
 
 _STOPPING = 5.0
 _CLOSING = 3.0
@@ -64,7 +63,7 @@ class AgentTalk:
         self._runner = Runner(on_error=self._fail, on_end=self._on_end, clock=time.monotonic)
         self._on_turn: Callable[[], None] = lambda: None
         self._info = session.info
-        self._fill = self._filled()
+        self._fill = filled(self._agent.messages, self._agent.model)
         room.use_redactor(self._redactor)
         self._subscription = agent.subscribe(self._on_event)
 
@@ -210,7 +209,7 @@ class AgentTalk:
         elif isinstance(event, MessagesInjected):
             self._queue.entered(event.messages)
         elif type(event) is AgentEnd:
-            self._fill = self._filled()
+            self._fill = filled(self._agent.messages, self._agent.model)
         else:
             return
         self._room.changed()
@@ -228,13 +227,6 @@ class AgentTalk:
 
     def _fail(self, text: str) -> None:
         self._room.tell("notice", {"text": self.redact(text), "kind": "error"})
-
-    def _filled(self) -> float:
-        from swink_agent.adapters.catalog import ModelCatalog
-
-        known = ModelCatalog.load().find(self._agent.model)
-        window = 0 if known is None else known.context_window
-        return min(estimate_tokens(self._agent.messages) / window, 1.0) if window else 0.0
 
     # -- changes -------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ state. Conversations are behind `Talk`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from swink_agent.core.codec import encode_event
 from swink_agent.core.context.context import estimate_tokens
 from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart
 from swink_agent.core.secrets.redaction import EventRedactor, Redactor
-from swink_agent.core.types import ModelSpec
+from swink_agent.core.types import AgentMessage, ModelSpec
 from swink_agent.memory import LoadedSession
 
 from .problems import Problem
@@ -295,19 +295,18 @@ def state_of(room: Room, loaded: LoadedSession, usual: Callable[[], str | None])
         state,
         model=room.model or str(model),
         thinking=room.thinking or str(model.thinking_level),
-        fill=_fill_of(loaded, model),
+        fill=round(filled(loaded.messages if loaded.context is None else loaded.context, model), 4),
         cost=cost,
     )
 
 
-def _fill_of(loaded: LoadedSession, model: ModelSpec) -> float:
+def filled(messages: Sequence[AgentMessage], model: ModelSpec) -> float:
     """About how much of the model's window the messages take; 0 if the window is unknown."""
     from swink_agent.adapters.catalog import ModelCatalog
 
     known = ModelCatalog.load().find(model)
     window = 0 if known is None else known.context_window
-    sent = loaded.messages if loaded.context is None else loaded.context
-    return round(min(estimate_tokens(sent) / window, 1.0), 4) if window else 0.0
+    return min(estimate_tokens(messages) / window, 1.0) if window else 0.0
 
 
 def _tag(event: AgentEvent) -> str:

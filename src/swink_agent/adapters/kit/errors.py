@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
-from swink_agent.core.errors import ErrorKind
+from swink_agent.core.errors import AuthError, ErrorKind
 
 from .documents import items, json_text, mapping
 
@@ -69,6 +69,15 @@ _NETWORK = re.compile(
     r"|modelstreamerror|internalserver|bad gateway|cancelled",
     re.IGNORECASE,
 )
+
+
+class NotConfigured(AuthError):
+    """An adapter lacks a key or an address. `problem` says which variable to set, `argument` what to pass instead."""
+
+    def __init__(self, problem: str, argument: str) -> None:
+        super().__init__(f"{problem}, or pass {argument}")
+        self.problem = problem
+        self.argument = argument
 
 
 def classify(status: int, body: bytes) -> tuple[str, ErrorKind]:

@@ -77,12 +77,9 @@ def document_data(document: Document) -> str | Note:
         if head[:5].lower() == "data:" and head.endswith(";base64"):
             return data
         return Note(f"[document {name} left out: this provider is given the data of documents, not their URLs]")
-    try:
-        data = read_media(source.path, MOST_DOCUMENT_BYTES)
-    except OSError as error:
-        return Note(f"[document missing: {name} could not be read: {error.strerror or error}]")
-    except ValueError as error:
-        return Note(f"[document missing: {name} {error}]")
+    data = _read(source.path, MOST_DOCUMENT_BYTES, f"document missing: {name}")
+    if isinstance(data, Note):
+        return data
     if not is_pdf(data):
         return Note(f"[document missing: {name} is {'empty' if not data else 'not a PDF'}]")
     return base64.b64encode(data).decode()
@@ -91,15 +88,21 @@ def document_data(document: Document) -> str | Note:
 # -- files ---------------------------------------------------------------------------------------------------
 
 
+def _read(path: str, most: int, missing: str) -> bytes | Note:
+    try:
+        return read_media(path, most)
+    except OSError as error:
+        return Note(f"[{missing} could not be read: {error.strerror or error}]")
+    except ValueError as error:
+        return Note(f"[{missing} {error}]")
+
+
 def _in_file(source: FileSource) -> Picture | Note:
     name = (os.path.basename(source.path.rstrip("/")) or source.path)[:100]
     name = name if name.isprintable() else repr(name)
-    try:
-        data = read_media(source.path, MOST_IMAGE_BYTES)
-    except OSError as error:
-        return Note(f"[image missing: {name} could not be read: {error.strerror or error}]")
-    except ValueError as error:
-        return Note(f"[image missing: {name} {error}]")
+    data = _read(source.path, MOST_IMAGE_BYTES, f"image missing: {name}")
+    if isinstance(data, Note):
+        return data
     media_type = source.media_type or mimetypes.guess_type(source.path)[0] or ""
     found = _sniffed(data) or media_type
     if not data or (not found.startswith("image/") and not source.media_type) or _is_text(data):

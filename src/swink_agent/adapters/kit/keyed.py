@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from swink_agent.core.errors import AuthError
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import ModelSpec
 
 from .bodies import EncodedMessages
+from .errors import NotConfigured
 from .http import HttpStreamFn
 from .transport import Limits, Transport
 
@@ -82,7 +82,7 @@ class KeyedStreamFn(HttpStreamFn):
         """Returns the key for one call. Raises `AuthError` if a required key is missing."""
         key = options.api_key or self._api_key
         if key is None and self._needs_key:
-            raise AuthError(f"no key for {self.provider}: set {self.key_variable}, or pass api_key")
+            raise NotConfigured(f"no key for {self.provider}: set {self.key_variable}", "api_key")
         return key
 
 

@@ -2,7 +2,7 @@
 
 Owns when each one runs, what it is told, and what its end means. A hook before a tool decides: only exit code 0 lets
 the call go on. The others observe: what goes wrong with them is a warning. Tables of the settings are in
-`settings.hooks`, and one process is in `hook_process`.
+`settings.hooks`, and one process is in `own_program`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from swink_agent.core.types import StopReason, ToolOutcome, UserMessage, extract
 from swink_agent.core.values.value import Value
 
 from ..settings.hooks import HookEvent, HookSettings
-from .hook_process import HookEnd, HookProcess
+from .own_program import OwnProgram, ProgramEnd
 
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalQuestion, AskFn
@@ -68,7 +68,7 @@ class Hooks:
         self._run_id = ""
         self._is_watching = False
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="swink-hook")
-        self._running: set[HookProcess] = set()
+        self._running: set[OwnProgram] = set()
         self._observing: dict[asyncio.Task[None], HookEvent] = {}
 
     def __repr__(self) -> str:
@@ -171,7 +171,7 @@ class Hooks:
         self, hook: HookSettings, run_id: str, delegates: Sequence[str], told: dict[str, Any]
     ) -> HookProblem | None:
         """Runs one hook to its end; returns what went wrong. Cancelling it kills the program."""
-        process = HookProcess(hook.argv, timeout=hook.timeout, outside=self._outside)
+        process = OwnProgram(hook.argv, timeout=hook.timeout, outside=self._outside)
         common = {
             "event": hook.event,
             "hook": hook.name,
@@ -183,7 +183,7 @@ class Hooks:
 
         running = self._running
 
-        def work() -> HookEnd:
+        def work() -> ProgramEnd:
             running.add(process)
             try:
                 return process.run(msgspec.json.encode({**common, **self._redactor.redact_value(told)}) + b"\n")

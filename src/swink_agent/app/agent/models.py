@@ -67,7 +67,7 @@ def model_of_settings(settings: Settings) -> ModelSpec:
     try:
         return named_model(chosen.value, settings.aliases())
     except UsageProblem as error:
-        if chosen.source.startswith("flag "):
+        if chosen.is_flag:
             raise
         raise UsageProblem(f"{chosen.source}: model: {error}") from error
 
@@ -112,15 +112,19 @@ def named_model(text: str, aliases: Mapping[str, SourcedValue] | None = None) ->
     """
     text = text.strip()
     aliases = aliases or {}
-    if text in aliases:
-        source = aliases[text].source
-        try:
-            # This ends: files with circular aliases were refused when they were read.
-            return named_model(aliases[text].value, aliases)
-        except UsageProblem as error:
-            if error.args and str(error).startswith(source):
-                raise
-            raise UsageProblem(f"{source}: aliases.{text}: {error}") from error
+    alias = ""
+    while text in aliases:  # this ends: files with circular aliases were refused when they were read
+        alias, text = text, aliases[text].value.strip()
+    if not alias:
+        return _known_model(text, aliases)
+    try:
+        return _known_model(text, aliases)
+    except UsageProblem as error:
+        raise UsageProblem(f"{aliases[alias].source}: aliases.{alias}: {error}") from error
+
+
+def _known_model(text: str, aliases: Mapping[str, SourcedValue]) -> ModelSpec:
+    """The model of a name that is not an alias."""
     provider, colon, name = text.partition(":")
     if not colon:
         return _by_short_name(text, aliases)
@@ -180,7 +184,7 @@ def stream_fn_of(
         if build is not None:
             build(model, AgentContext("", (UserMessage("?"),)), StreamOptions(api_key=key.value if key else None))
     except AuthError as error:
-        raise NoModel(_what_is_missing(str(error), known)) from error
+        raise NoModel(_what_is_missing(error, known)) from error
     except ImportError as error:  # an adapter whose extra is not installed names it
         raise NoModel(str(error)) from error
     except (AgentError, ValueError) as error:
@@ -208,12 +212,14 @@ def _whose(provider: Provider) -> str:
     return f"the provider {provider.name}{of}"
 
 
-def _what_is_missing(message: str, provider: Provider) -> str:
+def _what_is_missing(error: AuthError, provider: Provider) -> str:
     """An adapter's message about a missing key or address, with what to do on the command line."""
-    if (text := message.removesuffix(", or pass base_url")) != message:
-        return f"{text}, or: swink config set base_url.{provider.name} URL"
-    text = message.removesuffix(", or pass api_key")
-    return f"{text}, or keep a key: swink keys set {provider.account}" if provider.key_variables else text
+    from swink_agent.adapters.kit.errors import NotConfigured  # on use: most models have what they need
+
+    problem = error.problem if isinstance(error, NotConfigured) else str(error)
+    if isinstance(error, NotConfigured) and error.argument == "base_url":
+        return f"{problem}, or: swink config set base_url.{provider.name} URL"
+    return f"{problem}, or keep a key: swink keys set {provider.account}" if provider.key_variables else problem
 
 
 def _local_stream_fn(model: ModelSpec, settings: Settings, on_state: Callable[[Any], None] | None) -> StreamFn:

@@ -410,8 +410,8 @@ def _hooks(
     found = [hook for hook in options.settings.hooks if hook.enabled]
     if not found or not options.uses_hooks:
         return None
-    from .hook_process import HOOK_VARIABLE
     from .hooks import Hooks
+    from .own_program import HOOK_VARIABLE
 
     if HOOK_VARIABLE in os.environ:
         warnings.append(f"hooks are not used here: a hook started this ({HOOK_VARIABLE} is set)")

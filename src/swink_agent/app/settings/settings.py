@@ -47,6 +47,8 @@ class SourcedValue(Value, frozen=True):
     """Why the value cannot be used, if that affects only what it is for."""
     project: str = ""
     """The file of a trusted folder that sets it, if one does."""
+    is_flag: bool = False
+    """Whether it was given on the command line."""
 
 
 class SettingsFile(Value, frozen=True):
@@ -171,7 +173,7 @@ def load_settings(
             flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
             definition = definition_of(name)
             checked = parse_value(definition, value, flag) if isinstance(value, str) else check(definition, value, flag)
-            values[name] = _joined(definition, values[name], SourcedValue(checked, f"flag {flag}"))
+            values[name] = _joined(definition, values[name], SourcedValue(checked, f"flag {flag}", is_flag=True))
     hooks = () if user is None else user.hooks.values()
     return Settings(values, notes, environ=environ, servers=servers, hooks=hooks)
 

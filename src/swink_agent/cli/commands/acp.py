@@ -9,24 +9,22 @@ import sys
 import click
 
 from swink_agent.app.errors import ExitCode
-from swink_agent.app.settings.definitions import APPROVALS
 from swink_agent.core.extras import require
 from swink_agent.core.secrets.redaction import Redactor
 
 from ..prompt.reporter import Reporter
+from ..root import options_of_prompt
 from ..screen.screen import Screen
 
 
+@options_of_prompt("model", "approve", "sandbox")
 @click.command(
     epilog="""\b
 Examples:
   swink acp                       what an editor's settings name as the command of the agent
   swink acp -m anthropic          with this model""",
 )
-@click.option("-m", "--model", metavar="MODEL", help="provider:model, a provider, or a model's name.")
-@click.option("--approve", type=click.Choice(APPROVALS), help="Which calls are asked about.")
-@click.option("--sandbox", type=click.Choice(["auto", "bubblewrap", "landlock", "sandbox-exec", "off"]))
-def acp(model: str | None, approve: str | None, sandbox: str | None) -> int:
+def acp(**flags: str | None) -> int:
     """Serve the agent to an editor over stdin and stdout.
 
     It speaks the Agent Client Protocol, and is started by the editor. Sessions are those of `swink sessions`.
@@ -37,7 +35,6 @@ def acp(model: str | None, approve: str | None, sandbox: str | None) -> int:
 
     reporter = Reporter(Screen(sys.stderr), Redactor())
     logging.getLogger().addHandler(reporter.log_handler())  # of all packages: the protocol's own writes tracebacks else
-    flags = {"model": model, "approve": approve, "sandbox": sandbox}
     agent = EditorAgent({name: value for name, value in flags.items() if value is not None}, reporter.warn)
 
     async def serve() -> None:

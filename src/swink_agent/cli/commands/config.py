@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
@@ -31,7 +30,7 @@ from swink_agent.approvals.display import safe_display
 from swink_agent.core.secrets.redaction import Redactor
 
 from ..process.groups import offered
-from ..screen.screen import Screen, table, write_answer
+from ..screen.screen import Screen, say_json, table, write_answer
 
 _LOGIN = re.compile(r"(://)[^\s/@]++@")
 
@@ -108,7 +107,7 @@ def show(as_json: bool = False) -> None:
         hooks = {
             f"hooks.{hook.name}": {"value": _masked(hook.summary), "source": hook.source} for hook in settings.hooks
         }
-        click.echo(json.dumps({**shown, **hooks}, indent=2))
+        say_json({**shown, **hooks})
         return
     rows = [
         (name, "cannot be used" if item.problem else _shown(name, item.value), item.source)

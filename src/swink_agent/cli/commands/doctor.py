@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
-import msgspec
 
 from swink_agent.app.doctor import Finding, examine
 from swink_agent.app.trust.foreign_code import import_nothing_from_here
@@ -14,7 +12,7 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
-from ..screen.screen import wants_colour, width_of
+from ..screen.screen import say_json, wants_colour, width_of
 
 _MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "problem": ("✗", "red")}
 
@@ -34,7 +32,7 @@ def doctor(as_json: bool) -> int:
     import_nothing_from_here()
     findings = Redactor().redact_value(examine())  # a finding may quote an address, or an error that quotes one
     if as_json:
-        click.echo(json.dumps(msgspec.to_builtins(findings), indent=2))
+        say_json(findings)
     else:
         for finding in findings:
             _show(finding, width_of(sys.stdout), colours=wants_colour(sys.stdout))

@@ -5,7 +5,6 @@ Owns the commands and their words. What they do is in `swink_agent.evals` and `a
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Generator
@@ -21,7 +20,8 @@ from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
 from ..process.groups import offered
-from ..screen.screen import Palette, table, wants_colour, width_of, write_answer
+from ..root import options_of_prompt
+from ..screen.screen import Palette, say_json, table, wants_colour, width_of, write_answer
 
 if TYPE_CHECKING:
     from swink_agent.evals import EvalGrid, EvalRun, EvalStore
@@ -132,6 +132,7 @@ def eval_group() -> None:
 # -- running -------------------------------------------------------------------------------------------------
 
 
+@options_of_prompt("thinking", "temperature", "max_tokens", "tools", "sandbox", "network", "max_turns")
 @eval_group.command("run")
 @click.argument("path", metavar="SET", shell_complete=offered("files"))
 @click.option(
@@ -175,17 +176,6 @@ def eval_group() -> None:
 @click.option("--tag", multiple=True, metavar="TAG", help="Only cases with this tag. Repeatable.")
 @click.option("--not-tag", multiple=True, metavar="TAG", help="No cases with this tag. Repeatable.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="For each attempt.")
-@click.option("--thinking", type=click.Choice(["off", "minimal", "low", "medium", "high", "extra_high"]))
-@click.option("--temperature", type=float, metavar="T", help="How much chance there is in replies, from 0 to 2.")
-@click.option("--max-tokens", type=int, metavar="N", help="At most so many tokens in one reply.")
-@click.option("--tools", metavar="NAMES", shell_complete=offered("tools"), help="Built-in tools. Default: all.")
-@click.option(
-    "--sandbox",
-    type=click.Choice(["auto", "bubblewrap", "landlock", "sandbox-exec", "off"]),
-    help="How commands are confined; off confines nothing.",
-)
-@click.option("--network/--no-network", default=None, help="Whether commands may use the network. Default: not.")
-@click.option("--max-turns", type=int, metavar="N", help="At most so many replies in a case. Default: 50.")
 @click.option("--format", "format_name", type=click.Choice(FORMATS), default="console", help="Of the report on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 def run_command(**options: Any) -> int:
@@ -241,7 +231,7 @@ def list_results(set_id: str | None, store: str | None, as_json: bool) -> None:
     """List results, the newest first."""
     infos = _opened(store).list(set_id)
     if as_json:
-        click.echo(json.dumps(msgspec.to_builtins(infos), indent=2))
+        say_json(infos)
         return
     if not infos:
         click.echo("There are no results here.", err=True)
@@ -311,12 +301,10 @@ def compare_command(
         found = compare(*runs)
         preference = preferred(*runs, judge, judge_script)
     if as_json:
-        judged = (
-            {}
-            if preference is None
-            else {"judge": {**msgspec.to_builtins(preference), "win_rate": preference.win_rate}}
-        )
-        click.echo(json.dumps({**msgspec.to_builtins(found), **judged}, indent=2))
+        told = msgspec.to_builtins(found)
+        if preference is not None:
+            told["judge"] = {**msgspec.to_builtins(preference), "win_rate": preference.win_rate}
+        say_json(told)
         return
     palette = Palette(wants_colour(sys.stdout))
     broken, fixed = set(found.broken), set(found.fixed)
@@ -496,4 +484,4 @@ def schema_command() -> None:
     """Print the JSON Schema of a set, for editors that complete and check."""
     from swink_agent.evals import case_schema
 
-    click.echo(json.dumps(case_schema(), indent=2))
+    say_json(case_schema())

@@ -20,7 +20,8 @@ from swink_agent.approvals.display import safe_display
 
 from ..process.groups import offered
 from ..prompt.reporter import Reporter
-from ..screen.screen import Screen, table
+from ..root import options_of_prompt
+from ..screen.screen import Screen, say_json, table
 
 
 @click.group(
@@ -43,12 +44,11 @@ def mcp(ctx: click.Context) -> None:
 
 _CLOSING = 3.0
 """Seconds in which hooks can end after the last call."""
-_CWD = click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
 
 
+@options_of_prompt("cwd")
 @mcp.command("list")
 @click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
-@_CWD
 def list_servers(as_json: bool = False, cwd: str | None = None) -> None:
     """List the servers. Starts nothing."""
     opening = Opening(OpeningOptions(cwd=cwd))
@@ -66,7 +66,7 @@ def list_servers(as_json: bool = False, cwd: str | None = None) -> None:
         for item in found
     ]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        say_json(rows)
         return
     if not rows:
         click.echo("There is no MCP server: [mcp.servers.NAME] in the settings names one.", err=True)
@@ -78,10 +78,10 @@ def list_servers(as_json: bool = False, cwd: str | None = None) -> None:
     click.echo(table([["NAME", "TRANSPORT", "TARGET", ""], *cells], whole=[0]))
 
 
+@options_of_prompt("cwd")
 @mcp.command("test")
 @click.argument("name", shell_complete=offered("mcp_servers"))
 @click.option("--json", "as_json", is_flag=True, help="As one object.")
-@_CWD
 def test_server(name: str, as_json: bool, cwd: str | None) -> int:
     """Start one server, list its tools and end it. Exit code 1 if it fails."""
     opening = Opening(OpeningOptions(cwd=cwd))
@@ -117,16 +117,13 @@ async def _tried(chosen: ServerSettings, opening: Opening) -> tuple[list[dict[st
         raise ApplicationError(str(error)) from error
 
 
+@options_of_prompt("allow", "deny", "tools", "cwd")
 @mcp.command("serve")
 @click.option(
     "--approve",
     type=click.Choice(["none", "ask", "smart", "all"]),
     help="Which calls may run. Nobody is asked: what would need a question is refused.",
 )
-@click.option("--allow", multiple=True, metavar="RULE", help="Calls that may run: 'bash: pytest *'. Repeatable.")
-@click.option("--deny", multiple=True, metavar="RULE", help="Calls that never run. Repeatable.")
-@click.option("--tools", metavar="NAMES", help="Built-in tools, with commas between them, or none. Default: all.")
-@_CWD
 def serve(
     approve: str | None, allow: tuple[str, ...], deny: tuple[str, ...], tools: str | None, cwd: str | None
 ) -> int:

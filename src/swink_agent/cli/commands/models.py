@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from swink_agent.app.trust.foreign_code import import_nothing_from_here
 from ..process.groups import also_called, offered
 from ..process.interrupts import interruptible
 from ..prompt.reporter import Reporter
-from ..screen.screen import Screen, table
+from ..screen.screen import Screen, say_json, table
 
 if TYPE_CHECKING:
     from swink_agent.core.cancel import CancellationToken
@@ -63,7 +62,7 @@ def list_models(words: tuple[str, ...] = (), everything: bool = False, as_json: 
     if not rows and not unusable:
         raise UsageProblem(_none_has(words))
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        say_json(rows)
         return
     shown = [row for row in rows if everything or row["available"]]
     if shown:

@@ -9,11 +9,11 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import msgspec
 
 from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
 from swink_agent.app.runs.durable import durable_named, durable_problems, existing_at, store_option
@@ -22,7 +22,7 @@ from swink_agent.core.approval import PendingCall
 from swink_agent.core.types import AssistantMessage
 
 from ..screen.run_pages import fleet_rows, run_rows, runs_table
-from ..screen.screen import is_live
+from ..screen.screen import is_live, say_json
 
 if TYPE_CHECKING:
     from swink_agent.durable import Durable
@@ -32,10 +32,54 @@ _STATUSES = click.Choice(["queued", "running", "waiting", "done", "failed", "can
 _REDRAWN = 1.0
 """Seconds between two pictures of --watch."""
 
-_url = click.option("--url", help="The store: sqlite:///path or postgresql://… Default: the settings' durable.url.")
-_app = click.option("--app", metavar="MODULE:NAME", help="A Durable of your own code, in place of --url.")
-_json = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 _id = click.argument("run_id", metavar="ID")
+
+
+class _Store:
+    """The store that the options of a command name, else those of the group before it, and how to print from it."""
+
+    def __init__(self, before: _Store | None, url: str | None, app: str | None, as_json: bool) -> None:
+        self.url: str | None = url
+        self.app: str | None = app
+        self.wants_json: bool = as_json
+        if before is not None:
+            self.wants_json = as_json or before.wants_json
+            if not url and not app:
+                self.url, self.app = before.url, before.app
+
+    def use(self, work: Callable[[Durable], Awaitable[T]]) -> T:
+        """Does some work with the store, open meanwhile."""
+        if self.url is not None and self.app is not None:
+            raise UsageProblem("--url and --app both name a store: give one of them")
+        durable = existing_at(self.url) if self.app is None else durable_named(self.app, Path.cwd())
+
+        async def worked() -> T:
+            async with durable:
+                return await work(durable)
+
+        with durable_problems():
+            return asyncio.run(worked())
+
+    def said(self, value: Any) -> bool:
+        """Prints the value if JSON is wanted, and returns whether it is."""
+        if self.wants_json:
+            say_json(value)
+        return self.wants_json
+
+
+def _with_store(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options that name the store, as one `_Store`."""
+
+    @click.option("--url", help="The store: sqlite:///path or postgresql://… Default: the settings' durable.url.")
+    @click.option("--app", metavar="MODULE:NAME", help="A Durable of your own code, in place of --url.")
+    @click.option("--json", "as_json", is_flag=True, help="As JSON.")
+    @click.pass_context
+    @wraps(command)
+    def with_store(ctx: click.Context, url: str | None, app: str | None, as_json: bool, **options: Any) -> Any:
+        ctx.obj = _Store(ctx.obj, url, app, as_json)
+        return command(ctx.obj, **options)
+
+    return with_store
 
 
 @click.group(
@@ -51,49 +95,15 @@ Examples:
   swink runs cancel order-17 "the customer called"
   swink runs prune --days 7""",
 )
-@_url
-@_app
-@_json
 @click.option("--watch", is_flag=True, help="Show workers and runs, again and again, until Ctrl+C.")
+@_with_store
 @click.pass_context
-def runs(ctx: click.Context, url: str | None, app: str | None, as_json: bool, watch: bool) -> int | None:
+def runs(ctx: click.Context, store: _Store, watch: bool) -> None:
     """List, follow, answer, cancel and retry durable runs."""
-    ctx.obj = {"url": url, "app": app, "as_json": as_json}
     if ctx.invoked_subcommand is None:
-        return ctx.invoke(list_runs, url=url, app=app, as_json=as_json, watch=watch)
-    if watch:
+        ctx.invoke(list_runs, watch=watch)
+    elif watch:
         ctx.fail("--watch goes behind list: swink runs list --watch.")
-    return None
-
-
-def _use(ctx: click.Context, url: str | None, app: str | None, work: Callable[[Durable], Awaitable[T]]) -> T:
-    """Does some work with the store that the options of the command, or of the group before it, name."""
-    url, app = _given(ctx, url, app)
-    if url is not None and app is not None:
-        raise UsageProblem("--url and --app both name a store: give one of them")
-    durable = existing_at(url) if app is None else durable_named(app, Path.cwd())
-
-    async def worked() -> T:
-        async with durable:
-            return await work(durable)
-
-    with durable_problems():
-        return asyncio.run(worked())
-
-
-def _given(ctx: click.Context, url: str | None, app: str | None) -> tuple[str | None, str | None]:
-    """The options that name the store: those of the command, else those of the group before it."""
-    before: dict[str, Any] = ctx.obj or {}
-    return (url, app) if url or app else (before.get("url"), before.get("app"))
-
-
-def _wants_json(ctx: click.Context, as_json: bool) -> bool:
-    before: dict[str, Any] = ctx.obj or {}
-    return as_json or bool(before.get("as_json"))
-
-
-def _say_json(value: Any) -> None:
-    click.echo(json.dumps(msgspec.to_builtins(value), indent=2))
 
 
 # -- looking -------------------------------------------------------------------------------------------------
@@ -105,23 +115,10 @@ def _say_json(value: Any) -> None:
 @click.option("--key", help="Only those with this key.")
 @click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many.")
 @click.option("--watch", is_flag=True, help="Show workers and runs, again and again, until Ctrl+C.")
-@_url
-@_app
-@_json
-@click.pass_context
-def list_runs(
-    ctx: click.Context,
-    status: Any = None,
-    agent: str | None = None,
-    key: str | None = None,
-    limit: int = 50,
-    watch: bool = False,
-    url: str | None = None,
-    app: str | None = None,
-    as_json: bool = False,
-) -> None:
+@_with_store
+def list_runs(store: _Store, status: Any, agent: str | None, key: str | None, limit: int, watch: bool) -> None:
     """List runs, the newest first."""
-    if watch and _wants_json(ctx, as_json):
+    if watch and store.wants_json:
         raise UsageProblem("--watch is for people, --json for programs: give one of them")
 
     async def worked(durable: Durable) -> None:
@@ -132,51 +129,42 @@ def list_runs(
             click.echo(f"\x1b[H\x1b[J{picture}" if is_live(sys.stdout.isatty()) else f"{picture}\n")
             await asyncio.sleep(_REDRAWN)
         found = await durable.runs(status, agent, key, limit)
-        if _wants_json(ctx, as_json):
-            _say_json(found)
-        elif found:
+        if store.said(found):
+            return
+        if found:
             click.echo(runs_table(found))
         else:
             click.echo(f"There is no such run in {durable.url}.", err=True)
 
-    _use(ctx, url, app, worked)
+    store.use(worked)
 
 
 @runs.command("show")
 @_id
-@_url
-@_app
-@_json
-@click.pass_context
-def show(ctx: click.Context, run_id: str, url: str | None, app: str | None, as_json: bool) -> None:
+@_with_store
+def show(store: _Store, run_id: str) -> None:
     """Show what is known of a run, and its last reply."""
 
     async def worked(durable: Durable) -> None:
         run = await durable.run(run_id)
         info = await run.info()
-        if _wants_json(ctx, as_json):
-            _say_json(info)
+        if store.said(info):
             return
-        for row in run_rows(info, store_option(durable, _given(ctx, url, app)[1])):
+        for row in run_rows(info, store_option(durable, store.app)):
             click.echo(row)
         replies = [message for message in (await run.load()).messages if isinstance(message, AssistantMessage)]
         if replies and replies[-1].text:
             click.echo(f"\n{safe_display(replies[-1].text, None)}")
 
-    _use(ctx, url, app, worked)
+    store.use(worked)
 
 
 @runs.command("events")
 @_id
 @click.option("--after", type=click.IntRange(min=0), default=0, help="Only records behind this number.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run is over.")
-@_url
-@_app
-@_json
-@click.pass_context
-def events(
-    ctx: click.Context, run_id: str, after: int, follow: bool, url: str | None, app: str | None, as_json: bool
-) -> None:
+@_with_store
+def events(store: _Store, run_id: str, after: int, follow: bool) -> None:
     """Print the records of a run, one JSON line each, as in a session's file."""
     from swink_agent.memory.log.records import encode_line
 
@@ -186,20 +174,15 @@ def events(
             line = encode_line(record.number, record.at, record.entry).decode()
             click.echo(line.rstrip("\n"))
 
-    _use(ctx, url, app, worked)
+    store.use(worked)
 
 
 @runs.command("stats")
-@_url
-@_app
-@_json
-@click.pass_context
-def stats(ctx: click.Context, url: str | None, app: str | None, as_json: bool) -> None:
+@_with_store
+def stats(store: _Store) -> None:
     """Show how many runs there are, how long the oldest waits, and the workers."""
-    found = _use(ctx, url, app, lambda durable: durable.stats())
-    if _wants_json(ctx, as_json):
-        _say_json(found)
-    else:
+    found = store.use(lambda durable: durable.stats())
+    if not store.said(found):
         click.echo("\n".join(fleet_rows(found)))
 
 
@@ -215,12 +198,9 @@ def stats(ctx: click.Context, url: str | None, app: str | None, as_json: bool) -
 @click.option("--result", metavar="TEXT", help="The result of a call that is carried out elsewhere.")
 @click.option("--at", type=click.IntRange(min=1), metavar="NUMBER", help="The record that asks, if ids recur.")
 @click.option("--by", default="", metavar="NAME", help="Who answers; it is on record.")
-@_url
-@_app
-@_json
-@click.pass_context
+@_with_store
 def answer(
-    ctx: click.Context,
+    store: _Store,
     run_id: str,
     call_id: str,
     approve: bool,
@@ -229,9 +209,6 @@ def answer(
     result: str | None,
     at: int | None,
     by: str,
-    url: str | None,
-    app: str | None,
-    as_json: bool,
 ) -> int:
     """Answer a call that waits. Of two answers the first counts; exit code 1 if another came first.
 
@@ -244,10 +221,8 @@ def answer(
     async def worked(durable: Durable) -> bool:
         return await (await durable.run(run_id)).answer(call, given, by=by)
 
-    counts = _use(ctx, url, app, worked)
-    if _wants_json(ctx, as_json):
-        _say_json({"id": run_id, "call": call_id, "counts": counts})
-    elif not counts:
+    counts = store.use(worked)
+    if not store.said({"id": run_id, "call": call_id, "counts": counts}) and not counts:
         raise ApplicationError(f"{safe_display(call_id, 80)} was answered before; that answer counts")
     return int(ExitCode.DONE if counts else ExitCode.FAILED)
 
@@ -276,31 +251,23 @@ def _answer(approve: bool, reject: str | None, changed: str | None, result: str 
 @runs.command("cancel")
 @_id
 @click.argument("reason", default="")
-@_url
-@_app
-@_json
-@click.pass_context
-def cancel(ctx: click.Context, run_id: str, reason: str, url: str | None, app: str | None, as_json: bool) -> int:
+@_with_store
+def cancel(store: _Store, run_id: str, reason: str) -> int:
     """Cancel a run, for good. Exit code 1 if it was over."""
 
     async def worked(durable: Durable) -> bool:
         return await (await durable.run(run_id)).cancel(reason)
 
-    is_cancelled = _use(ctx, url, app, worked)
-    if _wants_json(ctx, as_json):
-        _say_json({"id": run_id, "cancelled": is_cancelled})
-    elif not is_cancelled:
+    is_cancelled = store.use(worked)
+    if not store.said({"id": run_id, "cancelled": is_cancelled}) and not is_cancelled:
         raise ApplicationError(f"the run {safe_display(run_id, 128)} was over before")
     return int(ExitCode.DONE if is_cancelled else ExitCode.FAILED)
 
 
 @runs.command("retry")
 @_id
-@_url
-@_app
-@_json
-@click.pass_context
-def retry(ctx: click.Context, run_id: str, url: str | None, app: str | None, as_json: bool) -> None:
+@_with_store
+def retry(store: _Store, run_id: str) -> None:
     """Put a run that failed back where it stopped."""
 
     async def worked(durable: Durable) -> Any:
@@ -308,21 +275,14 @@ def retry(ctx: click.Context, run_id: str, url: str | None, app: str | None, as_
         await run.retry()
         return await run.info()
 
-    info = _use(ctx, url, app, worked)
-    if _wants_json(ctx, as_json):
-        _say_json(info)
+    store.said(store.use(worked))
 
 
 @runs.command("prune")
 @click.option("--days", type=click.FloatRange(min=0), required=True, help="Those that have been over for so long.")
-@_url
-@_app
-@_json
-@click.pass_context
-def prune(ctx: click.Context, days: float, url: str | None, app: str | None, as_json: bool) -> None:
+@_with_store
+def prune(store: _Store, days: float) -> None:
     """Delete runs that are over."""
-    count = _use(ctx, url, app, lambda durable: durable.prune(days))
-    if _wants_json(ctx, as_json):
-        _say_json({"deleted": count})
-    else:
+    count = store.use(lambda durable: durable.prune(days))
+    if not store.said({"deleted": count}):
         click.echo(f"{count:,} runs were deleted.")

@@ -6,7 +6,6 @@ Owns the commands and their words. The rows are in `screen.session_pages`, sessi
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -36,7 +35,7 @@ from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
 from ..process.groups import also_called, offered
-from ..screen.screen import Palette, confirm, table, wants_colour, width_of, write_answer
+from ..screen.screen import Palette, confirm, say_json, table, wants_colour, width_of, write_answer
 from ..screen.session_pages import facts, listing, remarks, rows_of
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: boo
         listed = store.list()
     infos = listed if folder is None else [info for info in listed if info.cwd == folder_name(folder)]
     if as_json:
-        click.echo(json.dumps([_object(info) for info in infos], indent=2))
+        say_json([_object(info) for info in infos])
         return
     if not infos:
         where = f"in {store.folder}" if folder is None else f"of {folder}; --all lists those of other folders"
@@ -192,7 +191,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
         hits = store.search(" ".join(words), limit, on_progress=_progress if sys.stderr.isatty() else None)
     if as_json:
         found = [{"session": _object(hit.session), "position": hit.position, "snippet": hit.snippet} for hit in hits]
-        click.echo(json.dumps(found, indent=2))
+        say_json(found)
         return
     if not hits:
         click.echo("No session has these words.", err=True)
@@ -319,7 +318,7 @@ def replay(session_id: str) -> int:
         return ExitCode.DONE
     divergence = report.divergence
     redactor = Credentials().redactor()
-    _, _, difference = redactor.redact(str(divergence)).partition("\n")
+    difference = redactor.redact("\n".join(divergence.difference))
     told = f"It goes another way today at [{divergence.position + 1}]: {redactor.redact(divergence.reason)}"
     rows = laid_out(safe_text(told), "", "  ┆ ", width)
     rows += laid_out(safe_text(difference), "  │ ", "  │ ", width) if difference else []

@@ -6,14 +6,13 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from swink_agent.app.agent.skills import known_skills
 from swink_agent.app.errors import ExitCode
 from swink_agent.app.trust.trust import TrustStore, find_project
 from swink_agent.approvals.display import safe_display
 
-from ..screen.screen import Screen, table, write_answer
+from ..screen.screen import Screen, say_json, table, write_answer
 
 
 @click.command(
@@ -34,7 +33,7 @@ def skills(as_json: bool) -> int:
     if as_json:
         names = ("name", "description", "path", "source", "problem")
         rows = [{name: getattr(skill, name) for name in names} for skill in found]
-        write_answer(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")
+        say_json(rows)
         return ExitCode.DONE
     shown = [
         (skill.name, skill.source, f"not used: {skill.problem}" if skill.problem else skill.description)

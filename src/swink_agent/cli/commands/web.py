@@ -24,7 +24,7 @@ from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.runs.sessions import newest, open_store, session_problems
 
 from ..prompt.reporter import Reporter
-from ..root import swink
+from ..root import options_of_prompt
 from ..screen.screen import Screen
 
 TOKEN_VARIABLE = "SWINK_WEB_TOKEN"
@@ -39,6 +39,7 @@ _SHARED = (
 """The flags of the terminal UI."""
 
 
+@options_of_prompt(*_SHARED)
 @click.command(
     epilog="""\b
 Examples:
@@ -103,9 +104,6 @@ def web(**options: Any) -> int:
             "the setting sessions = false records nothing, and the browser shows sessions: set it to true"
         )
     return asyncio.run(_serve(opening, options, token or secrets.token_urlsafe(24), tls))
-
-
-web.params += [option for option in swink.params if option.name in _SHARED]
 
 
 async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any) -> int:

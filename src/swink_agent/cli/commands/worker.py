@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -21,10 +20,10 @@ from swink_agent.core.secrets.redaction import Redactor
 
 from ..prompt.reporter import Reporter
 from ..screen.run_pages import pending_rows
-from ..screen.screen import Screen, write_answer
+from ..screen.screen import Screen, say_json, write_answer
 
 if TYPE_CHECKING:
-    from swink_agent.durable import Durable, RunInfo
+    from swink_agent.durable import Durable
 
 _APP = click.argument("app", metavar="MODULE:NAME")
 
@@ -154,7 +153,10 @@ async def _submit(
         run = await durable.submit(agent, text, **options)
         info = await run.info()
         if not wait:
-            click.echo(json.dumps(_object(info), indent=2) if as_json else info.id)
+            if as_json:
+                say_json(info)
+            else:
+                click.echo(info.id)
             return int(ExitCode.DONE)
         click.echo(f"{run.id} is {info.status}", err=True)
         try:
@@ -162,13 +164,13 @@ async def _submit(
         except TimeoutError:
             info = await run.info()
             if as_json:
-                click.echo(json.dumps(_object(info), indent=2))
+                say_json(info)
             words = f"{run.id} is {info.status} after {limit:g} s, and goes on: swink runs show {run.id}{store}"
             click.echo(words, err=True)
             return int(ExitCode.LIMIT)
         info = await run.info()
     if as_json:
-        click.echo(json.dumps({**_object(info), "text": result.text}, indent=2))
+        say_json({**msgspec.to_builtins(info), "text": result.text})
     elif info.status == "done":
         write_answer(result.text if result.text.endswith("\n") else f"{result.text}\n")
     if info.status == "waiting":
@@ -178,7 +180,3 @@ async def _submit(
     if info.status != "done":
         click.echo(safe_display(f"the run {info.id} {info.status}: {info.error}", None), err=True)
     return int(ExitCode.DONE if info.status == "done" else ExitCode.FAILED)
-
-
-def _object(info: RunInfo) -> dict[str, Any]:
-    return msgspec.to_builtins(info)

@@ -32,7 +32,10 @@ def also_called(group: click.Group, command: click.Command, name: str) -> None:
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules. `commands_by_name` maps a name to `module:attribute` and a line of help."""
+    """A group whose commands are modules. `commands_by_name` maps a name to `module:attribute` and a line of help.
+
+    The modules are named from `swink_agent.cli`.
+    """
 
     def __init__(self, *arguments: Any, commands_by_name: Mapping[str, tuple[str, str]], **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -47,7 +50,7 @@ class LazyGroup(click.Group):
         from importlib import import_module
 
         module, _, attribute = self.commands_by_name[cmd_name][0].partition(":")
-        return getattr(import_module(module), attribute)
+        return getattr(import_module(f"swink_agent.cli.{module}"), attribute)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

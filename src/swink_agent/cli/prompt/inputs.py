@@ -20,7 +20,7 @@ from swink_agent.app.runs.headless import PromptFn
 from swink_agent.app.runs.input_files import attachment, encodable, picture, read_input, refuse_unsendable
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
-from swink_agent.core.schemas.validation import compile_schema
+from swink_agent.core.schemas.validation import InvalidSchema, compile_schema
 from swink_agent.core.types import ModelSpec, Text, UserMessage
 
 _LARGEST_SCHEMA = 1024 * 1024
@@ -192,13 +192,13 @@ def json_problem(text: str) -> str:
 def schema_problem(schema: dict[str, Any], text: str, error: BaseException) -> str:
     """Why a JSON object is not a usable schema. `error` is what the library raised for it."""
     path: Sequence[str | int] = ()
-    cause: object = None
+    cause = error.__cause__
+    message = cause.reason if isinstance(cause, InvalidSchema) else str(error)
     try:  # the user's schema by itself, so that the error's place is one in the user's text
         compile_schema(schema)
-    except ValueError as alone:
-        cause = alone.__cause__
-        path = list(getattr(cause, "instance_path", ()))
-    message: str = getattr(cause, "message", "") or str(error).rpartition("is not valid JSON Schema: ")[2]
+    except InvalidSchema as alone:
+        path = list(getattr(alone.__cause__, "instance_path", ()))
+        message = getattr(alone.__cause__, "message", "") or message
     if not path:
         return message or "it is nested too deeply"
     value: Any = schema

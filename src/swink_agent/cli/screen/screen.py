@@ -7,6 +7,7 @@ write, each row begins with a mark of ours, and control characters are escaped. 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TextIO
 
 import click
+import msgspec
 
 from swink_agent.approvals.display import safe_display
 from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, cut_middle, laid_out
@@ -53,6 +55,11 @@ def write_answer(text: str) -> None:
     stream.flush()
     stream.buffer.write(data)
     stream.buffer.flush()
+
+
+def say_json(value: object) -> None:
+    """Prints a value for programs, as indented JSON."""
+    click.echo(json.dumps(msgspec.to_builtins(value), indent=2))
 
 
 def discard_stdout() -> None:

@@ -37,6 +37,7 @@ from .screen import Palette, table
 if TYPE_CHECKING:
     from swink_agent.memory import LoadedSession, SessionInfo
 
+_CALL = "  ▸ "
 _TEXT = "  │ "
 _THOUGHT = "  ~ "
 _NOTE = "  * "
@@ -131,7 +132,7 @@ def rows_of(
     rows = [palette.style(row if width is None else cut(row, width), "bold")]
     most = None if full else _MOST_ROWS
     for mark, text in blocks:
-        following = _MORE if mark.startswith("  ▸") else mark
+        following = _MORE if mark == _CALL else mark
         shown = redactor.redact(text.rstrip("\n"))
         laid = laid_out(safe_text(shown if full else _short_lines(shown)), mark, following, width, most=most)
         rows += [palette.style(row, "dim") for row in laid] if mark == _THOUGHT else laid
@@ -209,7 +210,7 @@ def _block(block: Any) -> tuple[str, str]:
         case Thinking():
             return _THOUGHT, block.thinking
         case ToolCall():
-            return "  ▸ ", f"{block.name} {summary_of(block.name, block.arguments)}".rstrip()
+            return _CALL, f"{block.name} {summary_of(block.name, block.arguments)}".rstrip()
         case Image():
             return _TEXT, "(a picture)"
         case Document():

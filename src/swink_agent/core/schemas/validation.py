@@ -12,12 +12,20 @@ import msgspec
 _MOST_PROBLEMS = 100
 
 
+class InvalidSchema(ValueError):
+    """A schema that cannot be used. `reason` says why, without naming the schema."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"its parameters_schema is not {what}: {reason}")
+        self.reason = reason
+
+
 def compile_schema(schema: dict[str, Any]) -> Any:
-    """Returns a validator for the schema, compiled once for each schema. Raises `ValueError`."""
+    """Returns a validator for the schema, compiled once for each schema. Raises `InvalidSchema`."""
     try:
         return _compiled(msgspec.json.encode(schema))
     except TypeError as error:
-        raise ValueError(f"its parameters_schema is not JSON: {error}") from error
+        raise InvalidSchema("JSON", str(error)) from error
 
 
 @lru_cache(maxsize=1024)
@@ -27,7 +35,7 @@ def _compiled(schema: bytes) -> Any:
     try:
         return jsonschema_rs.validator_for(msgspec.json.decode(schema), retriever=_no_remote_schemas)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-        raise ValueError(f"its parameters_schema is not valid JSON Schema: {str(error).splitlines()[0]}") from error
+        raise InvalidSchema("valid JSON Schema", str(error).splitlines()[0]) from error
 
 
 def _no_remote_schemas(uri: str) -> Any:

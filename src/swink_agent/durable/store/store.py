@@ -25,7 +25,7 @@ from swink_agent.core.pending import Answer, checked_answer
 
 from ..engine import Tickets, ticket_id, tickets_of
 from ..errors import DurableError, RunConflict, RunNotFound, RunOver, StoreUnavailable
-from ..info import OVER, STATUSES, FleetStats, RunInfo, RunStatus, WorkerInfo
+from ..info import OVER, STATUSES, FleetStats, RunInfo, WorkerInfo
 from ..registry import AgentEntry
 from ..urls import StoreAddress
 from ..waiting import (
@@ -559,37 +559,16 @@ def cancelled_words(reason: str) -> str:
 
 
 def _info(row: Mapping[str, Any]) -> RunInfo:
-    status = cast("RunStatus", row["status"])
     pending: tuple[PendingCall, ...] = ()
-    if row["pending"] != "[]" and status not in OVER:
+    if row["pending"] != "[]" and row["status"] not in OVER:
         questions: list[Question] = decoded_questions(row["pending"])
         pending = still_open(questions, decoded_answers(row["answers"]))
-    return RunInfo(
-        id=row["id"],
-        agent=row["agent"],
-        status=status,
-        key=row["key"],
-        priority=row["priority"],
-        metadata=msgspec.json.decode(row["metadata"]),
-        created=row["created"],
-        updated=row["updated"],
-        attempts=row["attempts"],
-        worker=row["worker"],
-        position=row["position"],
-        pending=pending,
-        error=row["error"],
-        tokens=row["tokens"],
-        cost=row["cost"],
-    )
+    columns: dict[str, Any] = {name: row[name] for name in RunInfo.__struct_fields__}
+    columns |= {"metadata": msgspec.json.decode(row["metadata"]), "pending": pending}
+    return RunInfo(**columns)
 
 
 def _worker(row: Mapping[str, Any]) -> WorkerInfo:
-    return WorkerInfo(
-        id=row["id"],
-        host=row["host"],
-        pid=row["pid"],
-        slots=row["slots"],
-        running=row["running"],
-        seen=row["seen"],
-        agents=tuple(msgspec.json.decode(row["agents"])),
-    )
+    columns: dict[str, Any] = {name: row[name] for name in WorkerInfo.__struct_fields__}
+    columns["agents"] = tuple(msgspec.json.decode(row["agents"]))
+    return WorkerInfo(**columns)

@@ -481,12 +481,12 @@ def _check_pattern(pattern: str | None) -> None:
 def _check_schema(schema: dict[str, Any] | None) -> None:
     if schema is None:
         return
-    from swink_agent.core.schemas.validation import compile_schema
+    from swink_agent.core.schemas.validation import InvalidSchema, compile_schema
 
     try:
         compile_schema(schema)
-    except ValueError as error:
-        raise BadValue(f"the JSON Schema is invalid: {str(error).partition(': ')[2]}", "schema") from error
+    except InvalidSchema as error:
+        raise BadValue(f"the JSON Schema is invalid: {error.reason}", "schema") from error
 
 
 def _strings(given: object, name: str) -> tuple[str, ...]:

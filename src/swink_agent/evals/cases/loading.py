@@ -91,8 +91,9 @@ def _row_case(data: dict[str, Any], row: Row, path: str | os.PathLike[str], told
         return converted(data, EvalCase, strict=not row.is_text)
     except msgspec.ValidationError as error:
         document = Document({"cases": [data]}, {(): row.line})
-        message, _ = _explained(error, document, ("cases", 0))
-        is_column = row.is_text and message.startswith("cases[0]: unknown field") and not told
+        message, place = _explained(error, document, ("cases", 0))
+        is_unknown = len(place) == 3 and place[2] not in EvalCase.__struct_fields__
+        is_column = row.is_text and is_unknown and not told
         line = 1 if is_column else row.line  # the first row names the columns
         raise EvalSetError(message.removeprefix("cases[0]").lstrip(".: ") + told, path=path, line=line) from error
 

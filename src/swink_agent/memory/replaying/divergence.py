@@ -61,15 +61,20 @@ class Divergence(Value, frozen=True, kw_only=True):
     def __str__(self) -> str:
         # For people, who count from 1, as `swink sessions show` does.
         where = f"message {self.position + 1}, in run {self.run + 1}: {self.reason}"
+        return "\n".join([where, *self.difference])
+
+    @property
+    def difference(self) -> list[str]:
+        """The lines of a diff from the recording to the replay; empty if neither has anything there."""
         if self.expected is None and self.actual is None:
-            return where
+            return []
         lines = list(_lines(self.expected)), list(_lines(self.actual))
         diff = list(difflib.unified_diff(*lines, "recorded", "replayed", lineterm="", n=3))
         if not diff:  # they look the same
             diff = ["--- recorded", f"-{show(self.expected)}", "+++ replayed", f"+{show(self.actual)}"]
         if len(diff) > _MOST_LINES:
             diff = [*diff[:_MOST_LINES], f"… and {len(diff) - _MOST_LINES} lines more"]
-        return "\n".join([where, *diff])
+        return diff
 
 
 class ReplayReport(Value, frozen=True, kw_only=True):

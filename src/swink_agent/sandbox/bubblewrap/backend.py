@@ -25,11 +25,11 @@ from .._places import check_folders
 from .._presence import Presence
 from .._private import PrivateFolder
 from .._protected import Hold, HoldKind, holds, own_names, protected_paths, settings_among, unmade_repositories, without
-from ..errors import SandboxClosed, SandboxError
+from ..errors import SandboxError
 from ..kernel.mounts import MountList, mounted_again
 from ..kernel.process_tree import Watch
 from ..kernel.seccomp import base_rules, build_filter
-from ..process import Sandbox, SandboxedProcess
+from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile, is_beneath
 from ..programs import find_program
 from ..starting import run_program
@@ -103,20 +103,7 @@ class BubblewrapSandbox(Sandbox):
         weakref.finalize(self, self._mounts.close)
         self._places: tuple[object, object, list[str]] = ((), (), [])
 
-    async def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        environment: Mapping[str, str] | None = None,
-        stdin: int = subprocess.DEVNULL,
-        pass_fds: Sequence[int] = (),
-        background: bool = False,
-        stderr: int | None = None,
-    ) -> SandboxedProcess:
-        self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
-        look = await self._before_command()
-        self._check_open()
+    async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
         write = (*self.profile.write, self._private.path)
         command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write=write)
         try:
@@ -135,28 +122,23 @@ class BubblewrapSandbox(Sandbox):
                 command.folders.is_alone = is_alone
                 if not self.profile.network:
                     command.entrance = self._network.entrance()
-                    command.keeps = self._network if background else None
+                    command.keeps = self._network if request.background else None
                 unmade = unmade_repositories(self.profile)
-                arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", cwd]
+                arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", request.cwd]
                 held = without(self._known(holds_all), unmade)
             if self._helper is not None:
                 from .proxied import CommandProxy
 
                 command.proxy = CommandProxy(self._helper, self.profile.proxied_hosts, self.ways_out)
             proxy = None if command.proxy is None else command.proxy.variables
-            variables = self.child_environment(self._temporary, environment, proxy)
+            variables = self.child_environment(self._temporary, request.environment, proxy)
             if self._asks and (settings := settings_among(held, self.profile)):
                 command.renames = Renames(settings, self.profile.write)
-            process = await command.start(
-                self._program, arguments, argv, self._filter, variables, stdin, pass_fds, stderr
-            )
-            return self._under_watch(process, look, held)
-        except BaseException as error:
+            return await command.start(self._program, arguments, self._filter, variables, request), held
+        except BaseException:
             command.abandon()
             if not is_listed:
                 self._presence.leave()
-            if self._closed and isinstance(error, SandboxError):
-                raise SandboxClosed from error
             raise
         finally:
             self._presence.settle()

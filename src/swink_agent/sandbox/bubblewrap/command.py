@@ -23,7 +23,7 @@ from ..errors import SandboxClosed, SandboxError
 from ..kernel.headcount import Headcount, children_of, groups_beneath
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, limit_process
 from ..kernel.usage import Usage, offer_to_the_kernel
-from ..process import SandboxedProcess
+from ..process import SandboxedProcess, SpawnRequest
 from ..profile import ProcessLimits
 from ..starting import start_program
 from .mounted import MountedFolders
@@ -102,18 +102,15 @@ class BubblewrapCommand:
         self,
         bwrap: str,
         arguments: Sequence[str],
-        argv: Sequence[str],
         program: bytes,
         environment: Mapping[str, str],
-        stdin: int,
-        pass_fds: Sequence[int],
-        stderr: int | None,
+        request: SpawnRequest,
     ) -> SandboxedProcess:
         """Starts `bwrap`, limits the first process of the namespace while it waits for us, and lets it continue."""
         self._check_wanted()
         block, go = os.pipe()
         try:
-            self._open(bwrap, arguments, argv, program, block, environment, stdin, pass_fds, stderr)
+            self._open(bwrap, arguments, program, block, environment, request)
             async with asyncio.timeout(_START_DEADLINE):
                 self._first_pid = await self._read_first_pid()
             self._check_wanted()
@@ -249,13 +246,10 @@ class BubblewrapCommand:
         self,
         bwrap: str,
         arguments: Sequence[str],
-        argv: Sequence[str],
         program: bytes,
         block: int,
         environment: Mapping[str, str],
-        stdin: int,
-        pass_fds: Sequence[int],
-        stderr: int | None,
+        request: SpawnRequest,
     ) -> None:
         self._status, status = os.pipe()
         os.set_blocking(self._status, False)
@@ -266,7 +260,7 @@ class BubblewrapCommand:
         mounts = _file_of(os.fsencode("\0".join([*arguments, *variables, ""])))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
-            line, inside = [bwrap, "--args", str(mounts), *own, "--", *argv], ()
+            line, inside = [bwrap, "--args", str(mounts), *own, "--", *request.argv], ()
             if self.entrance is not None:
                 line, inside = self.entrance.command_line(line), self.entrance.descriptors
             start = partial(
@@ -274,10 +268,10 @@ class BubblewrapCommand:
                 line,
                 outside=(),  # when the sandbox was opened, it was found where no command writes
                 environ={},
-                stdin=stdin,
+                stdin=request.stdin,
                 stdout=self._pipe.write_end,
-                stderr=self._pipe.write_end if stderr is None else stderr,
-                pass_fds=(rules, mounts, status, block, *inside, *pass_fds),
+                stderr=self._pipe.write_end if request.stderr is None else request.stderr,
+                pass_fds=(rules, mounts, status, block, *inside, *request.pass_fds),
                 new_session=True,
             )
             self._process = start() if self.renames is None else self.renames.start(start)

@@ -163,15 +163,19 @@ def install_listener(program: bytes) -> int:
         return install_filter(program, NEW_LISTENER)
 
 
+class Unsupported(OSError):
+    """This kernel lacks something, or does not allow it. The text is a sentence."""
+
+
 def check_notifications() -> None:
-    """Raises `OSError`, with a sentence, unless this kernel's notifications have the layout that we know."""
+    """Raises `Unsupported` unless this kernel's notifications have the layout that we know."""
     sizes = ctypes.create_string_buffer(6)
     try:
         syscall(numbers()[0], _GET_NOTIFICATION_SIZES, 0, sizes)
     except OSError as error:
-        raise OSError(f"seccomp cannot notify a supervisor here ({error.strerror})") from None
+        raise Unsupported(f"seccomp cannot notify a supervisor here ({error.strerror})") from None
     if struct.unpack("=3H", sizes.raw) != (NOTIFICATION.size, _RESPONSE.size, 64):
-        raise OSError("this kernel's seccomp notifications have an unknown layout")
+        raise Unsupported("this kernel's seccomp notifications have an unknown layout")
 
 
 class Listener:

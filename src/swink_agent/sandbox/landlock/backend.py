@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import secrets
 import socket
 import subprocess
@@ -30,9 +29,9 @@ from .._pipes import OutputPipe, is_running_here
 from .._places import check_folders
 from .._private import PrivateFolder
 from .._protected import protected_paths, settings_among, unmade_repositories, without
-from ..errors import SandboxClosed, SandboxError
+from ..errors import SandboxError
 from ..network.reached import ReachedLog
-from ..process import Sandbox, SandboxedProcess
+from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile
 
 if TYPE_CHECKING:
@@ -83,43 +82,28 @@ class LandlockSandbox(Sandbox):
         """Whether processes of one command can reach each other by IP, which needs their own network."""
         return self._launcher.has_loopback or self.profile.network
 
-    async def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        environment: Mapping[str, str] | None = None,
-        stdin: int = subprocess.DEVNULL,
-        pass_fds: Sequence[int] = (),
-        background: bool = False,
-        stderr: int | None = None,
-    ) -> SandboxedProcess:
-        self._check_spawn(argv, cwd, environment, stdin, pass_fds, stderr)
-        look = await self._before_command()
-        self._check_open()
+    async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
         with self._starting:
             protected = self._protected_now()
         proxy = self._shared_proxy()
         variables = None if proxy is None else proxy.variables
         # The child's descriptor 2, in place of the output that it has otherwise.
-        errors = {} if stderr is None else {2: stderr}
-        request: dict[str, Any] = {
-            "argv": list(argv),
-            "cwd": cwd,
-            "environment": self.child_environment(self._private.path, environment, variables),
+        errors = {} if request.stderr is None else {2: request.stderr}
+        wanted: dict[str, Any] = {
+            "argv": list(request.argv),
+            "cwd": request.cwd,
+            "environment": self.child_environment(self._private.path, request.environment, variables),
             "protected": protected,
             "settings": settings_among(protected, self.profile),
-            "passed": [*pass_fds, *errors],
+            "passed": [*request.pass_fds, *errors],
         }
         command = _Command(self._running.discard, proxy)
         self._running.add(command)
         try:
-            process = await command.start(self._launcher, request, stdin, (*pass_fds, *errors.values()))
-            return self._under_watch(process, look, protected)
-        except BaseException as error:
+            passed = (*request.pass_fds, *errors.values())
+            return await command.start(self._launcher, wanted, request.stdin, passed), protected
+        except BaseException:
             command.abandon()
-            if self._closed and isinstance(error, SandboxError):
-                raise SandboxClosed from error
             raise
 
     def close(self) -> None:
@@ -221,7 +205,7 @@ class _Launcher:
             self.has_loopback: bool = said.get("loopback", False)
             self.proxy = socket.socket(fileno=descriptors[0]) if descriptors else None
             if "error" in said:
-                raise SandboxError(said["error"], remedy=_remedy(said["error"]))
+                raise SandboxError(said["error"], remedy=None if said["is_kernel"] else "")
         except BaseException:
             self.close()
             raise
@@ -266,11 +250,6 @@ class _Launcher:
 def _last_line(complaints: int) -> str:
     text = os.pread(complaints, 65536, 0).decode("utf-8", "replace").strip()
     return text.rpartition("\n")[2] or "it ended without a message"
-
-
-def _remedy(problem: str) -> str | None:
-    """An empty text if the problem is not the kernel's."""
-    return None if re.search(r"Landlock|seccomp|ptrace|memory|confined", problem) else ""
 
 
 def _end(running: set[_Command], launcher: _Launcher, private: PrivateFolder, owner: int) -> None:
@@ -367,8 +346,9 @@ class _Command:
                 self._started.result().tell(cast("str", what))
             case "L" if self._has_started():
                 self._started.result().left_behind = True
-            case "E" if not self._started.done():
-                self._started.set_exception(SandboxError(f"the command was not run: {what}", remedy=_remedy(str(what))))
+            case "E" | "K" if not self._started.done():
+                remedy = None if kind == "K" else ""
+                self._started.set_exception(SandboxError(f"the command was not run: {what}", remedy=remedy))
             case "X":
                 self._finish(cast("int", what))
             case _:

@@ -88,7 +88,8 @@ def guard(line: socket.socket, lifelines: Sequence[int], confinement: Confinemen
             guardian.prepare(line)
             guardian.run(line)
         except Exception as error:  # the agent must be told about any error
-            guardian.report("E", str(error)[:_LONGEST_REPORT] or type(error).__name__)
+            kind = "K" if error is guardian.problem else "E"  # what the kernel lacks, or what is wrong with the command
+            guardian.report(kind, str(error)[:_LONGEST_REPORT] or type(error).__name__)
         finally:
             is_clean = tree.kill_all(_PATIENCE)
         os._exit(0 if is_clean else 1)
@@ -104,7 +105,7 @@ class _Guardian:
         self._control: socket.socket | None = None
         self._main = 0
         self._status: int | None = None
-        self._problem: Exception | None = None
+        self.problem: Exception | None = None
         self._admissions = Admissions(())
         tree.on_exit = self._note_exit
 
@@ -113,7 +114,7 @@ class _Guardian:
         try:
             self._prepare(line)
         except (OSError, StartFailed) as error:
-            self._problem = error
+            self.problem = error
 
     def _prepare(self, line: socket.socket) -> None:
         confinement = self._confinement
@@ -159,8 +160,8 @@ class _Guardian:
             return  # it is not needed
         control, *given = descriptors
         self._control = socket.socket(fileno=control)
-        if self._problem is not None:
-            raise self._problem
+        if self.problem is not None:
+            raise self.problem
         length = _exactly(self._control, 4)
         payload = _exactly(self._control, int.from_bytes(length, "little"))
         command = Command(**json.loads(payload))

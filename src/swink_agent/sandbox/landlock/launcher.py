@@ -53,7 +53,8 @@ def main(descriptor: int) -> NoReturn:
     try:
         launcher = Launcher(agent, config)
     except OSError as error:
-        agent.send(json.dumps({"error": str(error)}).encode())
+        problem = {"error": str(error), "is_kernel": isinstance(error, kernel.Unsupported)}
+        agent.send(json.dumps(problem).encode())
         sys.exit(1)
     said = json.dumps({"landlock": launcher.version, "loopback": launcher.has_loopback}).encode()
     socket.send_fds(agent, [said], [] if launcher.proxy is None else [launcher.proxy.fileno()])
@@ -83,7 +84,7 @@ class Launcher:
         try:
             self.version = min(kernel.landlock_version(), config["landlock"])
         except OSError as error:
-            raise OSError(f"Landlock is not in this kernel or is switched off ({error.strerror})") from None
+            raise kernel.Unsupported(f"Landlock is not in this kernel or is switched off ({error.strerror})") from None
         kernel.check_notifications()
         self._access = Access(**config["access"])
         self._mounts = MountList()

@@ -10,6 +10,7 @@ from swink_agent.core.tool import AgentToolResult, ToolContext
 from .._confined import in_thread
 from ..shell import BashTool
 from .task_results import looked_at, with_ends
+from .tasks import BackgroundTask
 
 _STOPPING = 8.0
 _ID = {"type": "string", "minLength": 1, "description": "The id that bash returned."}
@@ -21,23 +22,18 @@ _SCHEMA: dict[str, Any] = {
 }
 
 
-class BashOutputTool:
-    """Gives what a background command of a `BashTool` printed since the last look, and whether it runs.
+class _TaskTool:
+    """A tool about one background command of a `BashTool`. Needs no approval."""
 
-    Needs no approval: it starts nothing and reads nothing else.
-    """
-
-    name = "bash_output"
-    label = "Output"
+    name = ""
     requires_approval = False
-    description = "Returns what a background command printed since the last look, and whether it runs or its exit code."
     parameters_schema = _SCHEMA
 
     def __init__(self, bash: BashTool) -> None:
         self._tasks = bash.tasks
 
     def __repr__(self) -> str:
-        return "<tool bash_output>"
+        return f"<tool {self.name}>"
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """The new output. An id that is not known is an error result, which names those there are."""
@@ -45,33 +41,28 @@ class BashOutputTool:
             task = self._tasks.find(arguments["id"])
         except ToolError as error:
             return AgentToolResult.error(str(error))
+        await self._act(task, ctx)
         return with_ends(await looked_at(task, ctx), self._tasks)
 
+    async def _act(self, task: BackgroundTask, ctx: ToolContext) -> None:
+        """What happens before the output is looked at."""
 
-class BashStopTool:
-    """Ends a background command of a `BashTool`, with all that it started, and gives its last output.
 
-    Needs no approval: it ends nothing but what `bash` started.
-    """
+class BashOutputTool(_TaskTool):
+    """Gives what a background command printed since the last look, and whether it runs. It reads nothing else."""
+
+    name = "bash_output"
+    label = "Output"
+    description = "Returns what a background command printed since the last look, and whether it runs or its exit code."
+
+
+class BashStopTool(_TaskTool):
+    """Ends a background command, with all that it started, and gives its last output. It ends nothing else."""
 
     name = "bash_stop"
     label = "Stop"
-    requires_approval = False
     description = "Ends a background command, with all that it started; returns what it printed since the last look."
-    parameters_schema = _SCHEMA
 
-    def __init__(self, bash: BashTool) -> None:
-        self._tasks = bash.tasks
-
-    def __repr__(self) -> str:
-        return "<tool bash_stop>"
-
-    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
-        """The last output. An id that is not known is an error result, which names those there are."""
-        try:
-            task = self._tasks.find(arguments["id"])
-        except ToolError as error:
-            return AgentToolResult.error(str(error))
+    async def _act(self, task: BackgroundTask, ctx: ToolContext) -> None:
         task.stop()
         await in_thread(ctx, lambda: task.over.wait(_STOPPING))
-        return with_ends(await looked_at(task, ctx), self._tasks)

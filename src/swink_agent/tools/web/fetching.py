@@ -16,8 +16,8 @@ from urllib.parse import urljoin
 
 from swink_agent.approvals.web_hosts import WebPlace, read_url
 from swink_agent.core.errors import ToolError
-from swink_agent.core.run.threads import WorkerThreads
 from swink_agent.sandbox.network.addresses import Address, is_metadata, is_public, read_address
+from swink_agent.sandbox.network.proxy import resolve_by_system
 
 if TYPE_CHECKING:
     import aiohttp
@@ -136,13 +136,7 @@ def _normal(text: str) -> Address:
 
 
 async def _system_addresses(host: str, port: int) -> Sequence[str]:
-    # Not in the loop's few threads, which others need: a server of names that does not answer holds a thread for long.
-    thread = WorkerThreads(most=1)
-    try:
-        found = await thread.run(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    finally:
-        thread.close()
-    return list(dict.fromkeys([str(item[4][0]).partition("%")[0] for item in found]))
+    return list(dict.fromkeys([address.partition("%")[0] for address in await resolve_by_system(host, port)]))
 
 
 async def _ask(place: WebPlace, addresses: list[str]) -> tuple[Answer, str | None]:

@@ -24,6 +24,7 @@ from swink_agent.rendering.turns import Entry, Reply, entries
 
 from ..problems import Problem, invalid
 from ..rooms import state_of
+from ..routes.live import position_in, too_many
 from ..routes.sessions import hits_of, listed
 from ..streams import Event, Place, ShowFn
 from .live import Live, shown_state
@@ -159,7 +160,7 @@ class Pages:
         rooms: list[Room] = []
         for part in [part for part in request.query.get("sessions", "").split(",") if part][:100]:
             name, _, given = part.partition(":")
-            after = int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else -1
+            after = position_in(given) if given else -1
             if name == _LIST:
                 if await site.may(request, "read", None):
                     places.append(Place(site.listed, after, _LIST, self._row_for(request)))
@@ -175,7 +176,7 @@ class Pages:
         if not places:
             raise Problem(404, "not_found", "there is no such session")
         if site.readers.is_full:
-            raise Problem(503, "too_many", "too many streams are open: close one, or try again", {"retry-after": "5"})
+            raise too_many()
         ends = [room.log.listen(_nothing) for room in rooms]  # so that the room is kept while a page reads it
         try:
             return await site.readers.serve_places(request, places)

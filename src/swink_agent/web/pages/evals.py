@@ -19,8 +19,8 @@ from swink_agent.rendering.blocks import conversation_html
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.turns import entries, moment
 
-from ..problems import Problem, invalid, not_found
-from ..routes.evals import evals_of, loaded
+from ..problems import Problem, invalid
+from ..routes.evals import evals_of, loaded, loaded_case
 from .markup import base_of, html, page_html
 from .tables import cell, link, table_html
 
@@ -58,10 +58,7 @@ class EvalPages:
         await self._site.authorized(request, "read", None)
         name, case = request.match_info["run"], request.match_info["case"]
         base = base_of(request, f"/evals/{name}/cases/{case}")
-        run = await loaded(self._site, name)
-        result = next((each for each in run.results if each.case_id == case), None)
-        if result is None:
-            raise not_found(f"the run {run.id} has no case {case[:60]!r}")
+        run, result = await loaded_case(self._site, name, case)
         return _html(base, result.case_id, await asyncio.to_thread(_case, base, run, result))
 
     async def compare(self, request: web.Request) -> web.StreamResponse:

@@ -11,7 +11,7 @@ from aiohttp import web
 from swink_agent.core.codec import encode_message
 from swink_agent.evals import EvalRun, EvalStore, EvalStoreError
 from swink_agent.evals.runs.comparing import Comparison
-from swink_agent.evals.types import RunInfo
+from swink_agent.evals.types import CaseResult, RunInfo
 
 from ..problems import Problem, invalid, not_found
 from .asking import Asked, answered
@@ -68,11 +68,8 @@ async def report(asked: Asked) -> web.StreamResponse:
 
 
 async def case(asked: Asked) -> web.StreamResponse:
-    run = await loaded(asked.site, asked.name("run"))
     wanted = asked.name("case")
-    result = next((each for each in run.results if each.case_id == wanted), None)
-    if result is None:
-        raise not_found(f"the run {run.id} has no case {wanted[:60]!r}")
+    run, result = await loaded_case(asked.site, asked.name("run"), wanted)
 
     def read_case() -> dict[str, Any]:
         from swink_agent.evals.reports.words import invocation_of
@@ -116,6 +113,15 @@ async def loaded(site: Site, run_id: str) -> EvalRun:
             raise Problem(422, "damaged", str(error)) from None
 
     return await asyncio.to_thread(load)
+
+
+async def loaded_case(site: Site, run_id: str, case_id: str) -> tuple[EvalRun, CaseResult]:
+    """The run with this id, and its result of this case."""
+    run = await loaded(site, run_id)
+    result = next((each for each in run.results if each.case_id == case_id), None)
+    if result is None:
+        raise not_found(f"the run {run.id} has no case {case_id[:60]!r}")
+    return run, result
 
 
 def _document(run: EvalRun) -> dict[str, Any]:

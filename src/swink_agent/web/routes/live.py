@@ -146,7 +146,7 @@ async def all_events(asked: Asked) -> web.StreamResponse:
         name, _, after = part.partition(":")
         await site.authorized(asked.request, "read", name)
         session_id = await site.find(name)
-        logs.append((session_id, site.rooms.of(session_id).log, _position(after)))
+        logs.append((session_id, site.rooms.of(session_id).log, position_in(after)))
     if not logs:
         raise invalid("name the sessions, each with its position: sessions=ID:POSITION,ID:POSITION")
     if site.readers.is_full:
@@ -156,10 +156,11 @@ async def all_events(asked: Asked) -> web.StreamResponse:
 
 def position_of(request: web.Request, after: str) -> int | None:
     """Where a reader goes on: the last id that it has seen, or what its address says; `None` for from now."""
-    return _position(request.headers.get("last-event-id", "").strip() or after.strip())
+    return position_in(request.headers.get("last-event-id", "").strip() or after.strip())
 
 
-def _position(given: str) -> int | None:
+def position_in(given: str) -> int | None:
+    """The position that a reader names; `None` if it names none."""
     if not given:
         return None
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else -1  # -1 is never kept

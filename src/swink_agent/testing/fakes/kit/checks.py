@@ -9,6 +9,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
+from swink_agent.adapters.kit.documents import items as items
+from swink_agent.adapters.kit.documents import mapping as mapping
+from swink_agent.adapters.kit.documents import text as string
 from swink_agent.core.values.value import Value
 
 Types: TypeAlias = type | tuple[type, ...]
@@ -22,21 +25,6 @@ _NOUNS: dict[type, str] = {
     list: "an array",
     dict: "an object",
 }
-
-
-def mapping(value: object) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def items(value: object) -> list[Any]:
-    """The value if it is an array, else an empty one."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def string(value: object) -> str:
-    """The value if it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
 
 
 def objects(value: object, where: str, found: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:

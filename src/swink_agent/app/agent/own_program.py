@@ -1,6 +1,7 @@
 """Runs one program of the user's to its end: with a document on stdin, a limit of time, and a limit of what is kept.
 
-Owns the process and its pipes. Which program runs when, and what its end means, is in `hooks`.
+Owns the process and its pipes. Which program runs when, and what its end means, is in `hooks` and in the
+terminal UI, which has a status line of the user's own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import selectors
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -21,59 +22,78 @@ from swink_agent.sandbox.starting import check_words, start_program
 
 HOOK_VARIABLE = "SWINK_HOOK"
 """Set for every hook and what it starts. A `swink` that has it runs no hooks: a hook may start one."""
-_MOST_KEPT = 16 * 1024
-"""Bytes of its output that are kept. The rest is read, so that the program is not held up, and dropped."""
 _LOOK = 0.05
 """Seconds between two looks at the clock and at the process, while its pipes are silent."""
 
 
-class HookEnd(Value, frozen=True):
+class ProgramEnd(Value, frozen=True):
     """How the program ended: its exit code, or minus the signal; `None` if its time was up. And what it wrote."""
 
     code: int | None
     text: str = ""
+    errors: str = ""
+    """What it wrote to stderr, if that is kept apart."""
 
 
-class HookProcess:
+class OwnProgram:
     """One run of a program. `run` blocks; any thread, and a signal handler, may call `stop`."""
 
-    def __init__(self, argv: Sequence[str], *, timeout: float, outside: Callable[[], Sequence[str]]) -> None:
-        """`outside` gives the folders that commands may write: nothing is started from there."""
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        outside: Callable[[], Sequence[str]],
+        environ: Mapping[str, str] = os.environ,
+        variable: str = HOOK_VARIABLE,
+        stderr: int = subprocess.STDOUT,
+        most_kept: int = 16 * 1024,
+    ) -> None:
+        """`outside` gives the folders that commands may write: nothing is started from there.
+
+        `variable` marks what it starts. Of its output `most_kept` bytes are kept. The rest is read, so that the program
+        is not held up, and dropped.
+        """
         self._argv = argv
         self._timeout = timeout
         self._outside = outside
+        self._environ = environ
+        self._variable = variable
+        self._stderr = stderr
+        self._most_kept = most_kept
         self._mark = secrets.token_hex(16)
         self._is_stopped = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, document: bytes) -> HookEnd:
+    def run(self, document: bytes) -> ProgramEnd:
         """Starts it and waits for its end. What it leaves running is left alone, unless its time is up.
 
         Raises `OSError` if it cannot be started, or is where a command could have written it.
         """
         if self._is_stopped.is_set():
-            return HookEnd(None)
+            return ProgramEnd(None)
         outside = self._outside()
         check_words(self._argv[1:], outside=outside)
         process = self._process = start_program(
             self._argv,
             outside=outside,
-            environ={**os.environ, HOOK_VARIABLE: self._mark},
+            environ={**self._environ, self._variable: self._mark},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=self._stderr,
             new_session=True,
         )
-        kept = bytearray()
-        is_over = self._exchange(process, document, kept)
+        printed, errors = bytearray(), bytearray()
+        is_over = self._exchange(process, document, printed, errors)
         if not is_over:
             self.stop()
-        for pipe in (process.stdin, process.stdout):
+        for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
         code = process.wait()
-        return HookEnd(code if is_over else None, bytes(kept).decode(errors="replace").strip())
+        texts = [kept.decode(errors="replace").strip() for kept in (printed, errors)]
+        return ProgramEnd(code if is_over else None, *texts)
 
     def give_up(self) -> None:
         """Makes `run` kill the program soon, or not start it. Does not wait."""
@@ -84,48 +104,50 @@ class HookProcess:
         self._is_stopped.set()
         process = self._process
         if process is not None and process.poll() is None:
-            kill_descendants(process.pid, partial(with_variable, HOOK_VARIABLE, self._mark))
+            kill_descendants(process.pid, partial(with_variable, self._variable, self._mark))
 
-    def _exchange(self, process: subprocess.Popen[bytes], document: bytes, kept: bytearray) -> bool:
+    def _exchange(
+        self, process: subprocess.Popen[bytes], document: bytes, printed: bytearray, errors: bytearray
+    ) -> bool:
         """Writes the document and reads the output. Returns whether the program ended in time."""
         end = time.monotonic() + self._timeout
         left = memoryview(document)
         with selectors.DefaultSelector() as pipes:
-            for pipe, kind in ((process.stdin, selectors.EVENT_WRITE), (process.stdout, selectors.EVENT_READ)):
+            for pipe, kept in ((process.stdin, None), (process.stdout, printed), (process.stderr, errors)):
                 if pipe is not None:
                     os.set_blocking(pipe.fileno(), False)
-                    pipes.register(pipe, kind, pipe)
+                    pipes.register(pipe, selectors.EVENT_WRITE if kept is None else selectors.EVENT_READ, (pipe, kept))
             last_look: float | None = None  # set once it has ended: what it started may hold the pipes, and write on
             while True:
                 if last_look is None and _has_ended(process, 0 if pipes.get_map() else _LOOK):
                     last_look = time.monotonic() + _LOOK
                 ready = pipes.select(0 if last_look else _LOOK) if pipes.get_map() else []
-                for key, kind in ready:
-                    if kind & selectors.EVENT_READ:
-                        is_open = _read(key.fd, kept)
+                for key, _ in ready:
+                    pipe, kept = key.data
+                    if kept is not None:
+                        is_open = self._read(key.fd, kept)
                     else:
                         left = _write(key.fd, left)
                         is_open = bool(left)
                     if not is_open:
                         pipes.unregister(key.fileobj)
-                        key.data.close()
+                        pipe.close()
                 now = time.monotonic()
                 if last_look is not None and (not ready or now >= last_look):
                     return True
                 if self._is_stopped.is_set() or now >= end:
                     return False
 
-
-def _read(pipe: int, kept: bytearray) -> bool:
-    """Keeps what is there, up to the limit. Returns whether more can come."""
-    try:
-        data = os.read(pipe, 65_536)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    kept += data[: _MOST_KEPT - len(kept)]
-    return bool(data)
+    def _read(self, pipe: int, kept: bytearray) -> bool:
+        """Keeps what is there, up to the limit. Returns whether more can come."""
+        try:
+            data = os.read(pipe, 65_536)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        kept += data[: self._most_kept - len(kept)]
+        return bool(data)
 
 
 def _write(pipe: int, left: memoryview) -> memoryview:
