@@ -128,7 +128,6 @@ class OwnStatus:
             timeout=self._patience,
             outside=self._outside,
             environ=self._environ,
-            variable="SWINK_STATUS",
             stderr=subprocess.PIPE,
             most_kept=_MOST_PRINTED,
         )

@@ -45,20 +45,18 @@ class OwnProgram:
         timeout: float,
         outside: Callable[[], Sequence[str]],
         environ: Mapping[str, str] = os.environ,
-        variable: str = HOOK_VARIABLE,
         stderr: int = subprocess.STDOUT,
         most_kept: int = 16 * 1024,
     ) -> None:
         """`outside` gives the folders that commands may write: nothing is started from there.
 
-        `variable` marks what it starts. Of its output `most_kept` bytes are kept. The rest is read, so that the program
-        is not held up, and dropped.
+        `HOOK_VARIABLE` marks what it starts. Of its output `most_kept` bytes are kept. The rest is read, so that the
+        program is not held up, and dropped.
         """
         self._argv = argv
         self._timeout = timeout
         self._outside = outside
         self._environ = environ
-        self._variable = variable
         self._stderr = stderr
         self._most_kept = most_kept
         self._mark = secrets.token_hex(16)
@@ -77,7 +75,7 @@ class OwnProgram:
         process = self._process = start_program(
             self._argv,
             outside=outside,
-            environ={**self._environ, self._variable: self._mark},
+            environ={**self._environ, HOOK_VARIABLE: self._mark},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -104,7 +102,7 @@ class OwnProgram:
         self._is_stopped.set()
         process = self._process
         if process is not None and process.poll() is None:
-            kill_descendants(process.pid, partial(with_variable, self._variable, self._mark))
+            kill_descendants(process.pid, partial(with_variable, HOOK_VARIABLE, self._mark))
 
     def _exchange(
         self, process: subprocess.Popen[bytes], document: bytes, printed: bytearray, errors: bytearray

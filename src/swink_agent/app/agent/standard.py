@@ -414,7 +414,7 @@ def _hooks(
     from .own_program import HOOK_VARIABLE
 
     if HOOK_VARIABLE in os.environ:
-        warnings.append(f"hooks are not used here: a hook started this ({HOOK_VARIABLE} is set)")
+        warnings.append(f"hooks are not used here: a hook or the status line started this ({HOOK_VARIABLE} is set)")
         return None
 
     def outside() -> list[str]:
