@@ -153,7 +153,7 @@ def test_state_as_deep_as_json_is_read_is_kept_as_it_is(store: JsonlSessionStore
         assert other.prompt_sync("more").text == "done"
 
 
-@pytest.mark.parametrize("depth", [5_000, 100_000])
+@pytest.mark.parametrize("depth", [20_000, 100_000])
 def test_deeper_state_ends_the_run_with_an_error_and_the_session_goes_on(store: JsonlSessionStore, depth: int) -> None:
     agent = agent_with(Acts(state=nested(depth)))
     with store.create() as session:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,9 @@ class Database:
 
     def crash(self) -> None:
         self._connection.rollback()
+        self.close()
+
+    def close(self) -> None:
         self._connection.close()
 
     @property
@@ -76,14 +80,27 @@ class Database:
         return self._records
 
 
+@pytest.fixture
+def database_at(tmp_path: Path) -> Iterator[Callable[..., Database]]:
+    """Opens the database of the test, and closes it at the end."""
+    with ExitStack() as opened:
+
+        def database_at(*given: Any) -> Database:
+            return opened.enter_context(closing(Database(tmp_path / "log.db", *given)))
+
+        yield database_at
+
+
 @tool
 async def act(what: str) -> str:
     """Acts."""
     return f"did {what}"
 
 
-async def test_a_session_in_a_database_goes_on_after_a_crash_in_the_middle_of_a_tool(tmp_path: Path) -> None:
-    database = Database(tmp_path / "log.db")
+async def test_a_session_in_a_database_goes_on_after_a_crash_in_the_middle_of_a_tool(
+    database_at: Callable[..., Database],
+) -> None:
+    database = database_at()
     before: list[Any] = []
 
     @tool
@@ -99,7 +116,7 @@ async def test_a_session_in_a_database_goes_on_after_a_crash_in_the_middle_of_a_
     check_events(await collect(agent.prompt_stream("go")))
     assert "the journal failed: ProgrammingError" in str(agent.last_error)
 
-    again = Database(tmp_path / "log.db")
+    again = database_at()
     fold = again.fold
     assert list(fold.messages[: len(before)]) == before
     lost, never = fold.messages[len(before) :]
@@ -109,12 +126,14 @@ async def test_a_session_in_a_database_goes_on_after_a_crash_in_the_middle_of_a_
     other = Agent("test:model", stream_fn=model, tools=[act])
     other.attach_journal(again, past_of(again))
     assert (await other.prompt("go on")).text == "I see."
-    assert Database(tmp_path / "log.db").fold.messages == tuple(other.messages)
+    assert database_at().fold.messages == tuple(other.messages)
     assert len([one for one in model.requests[0].messages if isinstance(one, ToolResultMessage)]) == 3
 
 
-async def test_a_database_that_refuses_ends_the_run_before_the_model_is_asked(tmp_path: Path) -> None:
-    database = Database(tmp_path / "log.db")
+async def test_a_database_that_refuses_ends_the_run_before_the_model_is_asked(
+    database_at: Callable[..., Database],
+) -> None:
+    database = database_at()
     database.is_gone = True
     model = scripted(text("never"))
     agent = Agent("test:model", stream_fn=model)
@@ -127,8 +146,10 @@ class Notice(CustomMessage, tag="notice"):
     words: str
 
 
-async def test_what_a_database_holds_of_an_agent_is_what_the_file_would_hold(tmp_path: Path) -> None:
-    database = Database(tmp_path / "log.db")
+async def test_what_a_database_holds_of_an_agent_is_what_the_file_would_hold(
+    tmp_path: Path, database_at: Callable[..., Database]
+) -> None:
+    database = database_at()
     redactor = Redactor(["swordfish-9-swordfish"], environment={})
 
     def make_agent(stream_fn: Any, wrap_tool: Any) -> Agent:
@@ -141,9 +162,9 @@ async def test_what_a_database_holds_of_an_agent_is_what_the_file_would_hold(tmp
     await agent.prompt("go")
     await assert_replays(database, make_agent)
 
-    with sqlite3.connect(tmp_path / "log.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "log.db")) as connection:
         assert b"swordfish" not in b"".join(line for (line,) in connection.execute("SELECT line FROM records"))
-    notice, _, reply, *_ = Database(tmp_path / "log.db", types=[Notice]).fold.messages
+    notice, _, reply, *_ = database_at([Notice]).fold.messages
     assert isinstance(notice, Notice)
     assert isinstance(reply, AssistantMessage)
     (thinking,) = [block for block in reply.content if isinstance(block, Thinking)]

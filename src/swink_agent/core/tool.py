@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast
 
 import msgspec
@@ -350,13 +351,18 @@ def _declared_deps(tool: AgentTool) -> Any:
 # -- an agent's tools ------------------------------------------------------------------------------------------
 
 
+def _bound(item: Any) -> AgentTool:
+    """The tool; from Python 3.13 on, one beneath `@classmethod` is the function of a method, and not bound itself."""
+    return item.__func__.__get__(item.__self__) if type(item) is MethodType else item
+
+
 class Toolbox(Mapping[str, AgentTool]):
     """An agent's tools by name, with their compiled validators. Raises `ValueError` for a duplicate name."""
 
     def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
         if not isinstance(tools, (list, tuple, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
             raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
-        self.tools = tuple(tools)
+        self.tools = tuple(map(_bound, tools))
         self._by_name: dict[str, AgentTool] = {}
         self.options: dict[str, ToolOptions] | None = None
         """The options of the tools that have any; `None` if none has."""
