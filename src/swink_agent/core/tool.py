@@ -353,7 +353,7 @@ def _declared_deps(tool: AgentTool) -> Any:
 
 def _bound(item: Any) -> AgentTool:
     """The tool; from Python 3.13 on, one beneath `@classmethod` is the function of a method, and not bound itself."""
-    return item.__func__.__get__(item.__self__) if type(item) is MethodType else item
+    return item.__func__.__get__(item.__self__) if issubclass(type(item), MethodType) else item
 
 
 class Toolbox(Mapping[str, AgentTool]):
