@@ -143,6 +143,27 @@ def test_what_somebody_else_changed_stays(store: CheckpointStore, root: Path) ->
     assert [path.name for path in (root / "made").iterdir()] == ["person"]
 
 
+def test_what_somebody_else_removed_stays_gone_however_the_run_had_made_it(store: CheckpointStore, root: Path) -> None:
+    """A run that first removes a file and then writes it anew leaves a state in between that looks like theirs."""
+    for name in "ab":
+        (root / name).write_text("0")
+    start = store.take(root)
+    for name in "ab":
+        (root / name).unlink()
+    store.take(root, "r", "run")
+    for name in "ab":
+        (root / name).write_text("1 by the run")
+    store.take(root, "r", "run")
+    (root / "a").unlink()
+    (root / "b").write_text("2 by a person")
+    store.take(root, "r", "other")
+    (root / "b").unlink()
+    (root / "b").write_text("1 by the run")
+    plan = {item.path: (item.what, item.note) for item in store.plan(root, start)}
+    assert plan == {"a": ("changed", "is gone"), "b": ("changed", "was changed since")}
+    assert {item.what for item in store.plan(root, start, force=True)} == {"restore"}
+
+
 def test_force_goes_back_over_everybody(store: CheckpointStore, root: Path) -> None:
     (root / "a").write_text("0")
     start = store.take(root)
@@ -620,4 +641,34 @@ def test_any_work_of_a_run_is_taken_back_exactly(
     for checkpoint, before in reversed(list(zip(taken, trees, strict=True))):
         assert not {"changed", "failed"} & {*back(store, root, checkpoint).values()}
         assert tree(root) == before
+    shutil.rmtree(base)
+
+
+@settings(max_examples=60)
+@given(
+    first=st.lists(STEPS, max_size=6),
+    work=st.lists(st.tuples(st.booleans(), st.lists(STEPS, min_size=1, max_size=4)), min_size=1, max_size=5),
+)
+def test_no_rewind_touches_what_somebody_else_changed_last(
+    first: list[Any], work: list[tuple[bool, list[Any]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    base = tmp_path_factory.mktemp("any")
+    root = base / "work"
+    root.mkdir()
+    store = CheckpointStore(base / "store")
+    for step in first:
+        act(root, step)
+    start, now = store.take(root), tree(root)
+    theirs: dict[str, bool] = {}
+    for is_theirs, steps in work:
+        for step in steps:
+            act(root, step)
+        before, now = now, tree(root)
+        theirs |= {path: is_theirs for path in {**before, **now} if before.get(path) != now.get(path)}
+        store.take(root, "r", "other" if is_theirs else "run")
+    store.rewind(root, store.plan(root, start))
+    after = tree(root)
+    assert {path: after.get(path) for path in {**now, **after} if theirs.get(path)} == {
+        path: now.get(path) for path in {**now, **after} if theirs.get(path)
+    }
     shutil.rmtree(base)

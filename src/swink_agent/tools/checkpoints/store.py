@@ -58,6 +58,9 @@ create table if not exists changes (
 
 class _Change(NamedTuple):
     is_own: bool
+    """Whether it is to be taken back."""
+    is_theirs: bool
+    """Whether somebody else made it, and not a run."""
     before: Entry | None
     after: Entry | None
 
@@ -553,7 +556,8 @@ def _changes(base: sqlite3.Connection, after: int, runs: Collection[str] | None)
     )
     for path, owner, run_id, *values in rows:
         is_own = owner == "run" and (runs is None or run_id in runs)
-        found.setdefault(path, []).append(_Change(is_own, _entry_of(*values[:3]), _entry_of(*values[3:])))
+        entries = _entry_of(*values[:3]), _entry_of(*values[3:])
+        found.setdefault(path, []).append(_Change(is_own, owner == "other", *entries))
         if is_own:
             owned.add(path)
     return found if runs is None else {path: changes for path, changes in found.items() if path in owned}
@@ -565,7 +569,7 @@ def _add_unrecorded(
     """Adds what differs from the last checkpoint: changes of a call that has not ended, or of somebody else."""
     for path in {**last, **now}:
         if last.get(path) != now.get(path):
-            changes.setdefault(path, []).append(_Change(is_own, last.get(path), now.get(path)))
+            changes.setdefault(path, []).append(_Change(is_own, not is_own, last.get(path), now.get(path)))
 
 
 def _plan_path(
@@ -573,7 +577,7 @@ def _plan_path(
 ) -> PathRewind | None:
     name = os.fsdecode(path)
     own = [change for change in changes if change.is_own]
-    target = goal if force else _way_back(own, now)
+    target = goal if force else _way_back(changes, now)
     if target != now:
         note = "" if target == goal else "only back to where something else changed it"
         what: What = "remove" if target is None else "restore"
@@ -585,14 +589,17 @@ def _plan_path(
 
 
 def _way_back(changes: Sequence[_Change], now: Entry | None) -> Entry | None:
-    """Where taking back these changes leads, the newest first. It stops where something else changed the path.
+    """Where taking back the own ones of these changes leads, the newest first.
 
-    A change that was already taken back is skipped.
+    It stops where somebody else left the path as it is now, or something else changed it. A change that was already
+    taken back is skipped.
     """
     for change in reversed(changes):
-        if now == change.after:
+        if change.is_theirs and now == change.after:
+            break
+        if change.is_own and now == change.after:
             now = change.before
-        elif now != change.before:
+        elif change.is_own and now != change.before:
             break
     return now
 
