@@ -390,3 +390,19 @@ async def test_the_users_hooks_run_for_an_editor_too(folder: Path) -> None:
         ("waits", session.session_id, "write_file"),
         ("run_end", session.session_id, None),
     ]
+
+
+async def test_an_editor_that_is_gone_ends_the_process_without_a_traceback(folder: Path) -> None:
+    environ = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **surroundings(folder, None)}
+    ours, theirs = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "swink_agent", "acp"), stdin=-1, stdout=theirs, stderr=-1, env=environ, cwd=folder
+    )
+    os.close(theirs)
+    assert process.stdin is not None
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+    process.stdin.write(json.dumps(ask).encode() + b"\n")
+    await asyncio.to_thread(os.read, ours, 1)
+    os.close(ours)
+    _, said = await asyncio.wait_for(process.communicate(json.dumps(ask).encode() + b"\n"), 20)
+    assert said == b""

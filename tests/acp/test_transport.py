@@ -53,6 +53,21 @@ async def test_json_that_is_not_a_message_is_answered_and_the_connection_goes_on
     assert [(one["id"], one["error"]["code"]) for one in said] == [(None, -32600)] * 7 + [(8, -32600)]
 
 
+async def test_numbers_that_json_cannot_hold_are_not_repeated_to_the_editor() -> None:
+    said = await answers([b'{"id": 1e999, "method": "x"}', b'{"id": 1, "method": "x", "params": {"cwd": NaN}}'])
+    assert [(one["id"], one["error"]["code"]) for one in said] == [(None, -32700)] * 2
+
+
+async def test_half_of_a_character_is_replaced() -> None:
+    ours, theirs = socket.socketpair()
+    agents_reader, agents_writer = await asyncio.open_connection(sock=ours)
+    _, writer = await asyncio.open_connection(sock=theirs)
+    with closing(agents_writer), closing(writer):
+        writer.write(b'{"method": "x", "params": ["\\uD83D cut", "\\ud83d\\ude00 whole", "\\u00e9"]}\n')
+        message = await LineTransport(agents_reader, agents_writer).receive()
+    assert message == {"method": "x", "params": ["? cut", "\U0001f600 whole", "\u00e9"]}
+
+
 async def test_answers_to_nothing_and_empty_lines_are_ignored() -> None:
     assert await answers([b"", b"  ", b'{"id": 77, "error": [1]}', b'{"id": 0, "error": "x"}', b'{"id": 0}']) == []
 

@@ -17,6 +17,7 @@ import pytest
 
 from swink_agent import (
     Aborted,
+    Agent,
     AgentContext,
     AgentMessage,
     AgentResult,
@@ -50,6 +51,7 @@ from swink_agent import (
     encode_message,
     extract_text,
 )
+from swink_agent.testing import scripted
 
 PICTURE = Image(UrlImage("https://example.org/cat.png"))
 
@@ -272,6 +274,12 @@ def test_content_may_be_a_string_a_list_or_a_tuple() -> None:
         assert make([Text("a"), Text("b")]).content == (Text("a"), Text("b"))
         assert make((Text("a"),)).content == (Text("a"),)
         assert make([]).content == ()
+
+
+def test_half_of_a_character_in_a_prompt_is_replaced() -> None:
+    agent = Agent("any:model", stream_fn=scripted("ok"))
+    agent.prompt_sync("\ud83d cut, \U0001f600 whole")
+    assert agent.messages[0].content == (Text("? cut, \U0001f600 whole"),)
 
 
 def test_content_that_is_no_blocks_is_refused() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from swink_agent.core.schemas.validation import compile_schema
 from swink_agent.mcp.schemas import UnusableSchema, shown_text, tame_schema
+from swink_agent.testing.fakes.kit.checks import check_json_schema
 
 TEXT = {"type": "string"}
 
@@ -83,6 +84,17 @@ def _nested(levels: int) -> dict[str, Any]:
             {"properties": {"default": {"$ref": "#/$defs/A"}, "definitions": TEXT}, "$defs": {"A": TEXT}},
             {"type": "object", "properties": {"default": TEXT, "definitions": TEXT}},
         ),
+        (  # providers want to know what is in an array
+            {"properties": {"a": {"type": "array"}, "b": {"type": ["array", "null"]}, "c": True}},
+            {
+                "type": "object",
+                "properties": {
+                    "a": {"type": "array", "items": {}},
+                    "b": {"type": ["array", "null"], "items": {}},
+                    "c": {},
+                },
+            },
+        ),
         (
             {"properties": {"a": {"description": "see\u200bn\U000e0041"}}},
             {"type": "object", "properties": {"a": {"description": "seen"}}},
@@ -125,7 +137,10 @@ def test_a_schema_that_no_provider_takes_is_refused_with_the_reason(written: obj
 _NAMES = st.sampled_from(["a", "b", "c d", "properties", "$ref", "anyOf"])
 _SCHEMAS = st.recursive(
     st.one_of(
-        st.none(), st.booleans(), st.integers(0, 3), st.sampled_from(["string", "object", "#", "#/$defs/a", "x"])
+        st.none(),
+        st.booleans(),
+        st.integers(0, 3),
+        st.sampled_from(["string", "object", "array", "#", "#/$defs/a", "x"]),
     ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
@@ -151,6 +166,9 @@ def test_whatever_is_given_is_refused_or_made_to_fit(written: Any) -> None:
     assert not {"anyOf", "oneOf", "allOf", "$ref", "$defs"} & tame.keys()
     assert set(tame.get("required", ())) <= tame["properties"].keys()
     compile_schema(tame)
+    found: list[str] = []
+    check_json_schema(tame, "schema", found)
+    assert not found
 
 
 def test_descriptions_are_cut_and_show_all_that_they_hold() -> None:

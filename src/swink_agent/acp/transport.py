@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from math import isfinite
 from typing import Any, cast
 
 LONGEST_LINE = 50 * 1024 * 1024
@@ -70,7 +71,9 @@ class _Malformed(Exception):
 
 def _message(line: bytes) -> dict[str, Any]:
     try:
-        found: object = json.loads(line)
+        found: object = json.loads(line, parse_float=_finite, parse_constant=_finite)
+        if b"\\ud" in line.lower():  # perhaps half of a character, which no provider takes
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):
         raise _Malformed(_PARSE_ERROR, "the line is not JSON") from None
     if not isinstance(found, dict):
@@ -86,3 +89,10 @@ def _message(line: bytes) -> dict[str, Any]:
     if "error" in message and not isinstance(message["error"], dict):
         message["error"] = {"message": "the editor's error is not an object"}
     return message
+
+
+def _finite(text: str) -> float:
+    """The number. Raises `ValueError` for what could not be written back as JSON."""
+    if not isfinite(number := float(text)):
+        raise ValueError(text)
+    return number

@@ -16,7 +16,7 @@ from .approval import Grant
 from .cancel import CancellationToken
 from .checks import is_not
 from .errors import MissingDeps, ToolError
-from .types import AgentMessage, Document, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks
+from .types import AgentMessage, Document, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks, encodable
 from .values import hints
 from .values.value import Deps_co, Deps_contra, Value
 
@@ -284,7 +284,7 @@ def as_result(value: Any, name: str) -> AgentToolResult:
             case AgentToolResult():
                 return value
             case str():
-                return AgentToolResult((Text(_encodable(value)),))
+                return AgentToolResult((Text(encodable(value)),))
             case Text() | Image() | Document() | Extension():
                 return AgentToolResult((value,))
             case list() | tuple() if value and all(type(item) in _RESULT_BLOCKS for item in cast("list[Any]", value)):
@@ -298,17 +298,6 @@ def as_result(value: Any, name: str) -> AgentToolResult:
             f"{name} returned a {type(value).__name__} that is not JSON ({error}): return a string, blocks, "
             "an AgentToolResult, or plain data"
         ) from error
-
-
-def _encodable(text: str) -> str:
-    """Replaces what UTF-8 cannot encode, as file names may contain it."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="replace").decode()
-    return text
 
 
 def _to_json(value: Any) -> Any:

@@ -182,10 +182,21 @@ def extract_text(blocks: Sequence[ContentBlock]) -> str:
     return "".join([block.text for block in blocks if type(block) is Text])
 
 
+def encodable(text: str) -> str:
+    """Replaces what UTF-8 cannot encode, and no provider takes. Names of files and texts of editors may contain it."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
+
+
 def as_blocks(content: str | Sequence[Any], owner: str, allowed: frozenset[type]) -> tuple[Any, ...]:
     """Returns content as a tuple of blocks. Raises `TypeError` for a block that `owner` does not allow."""
     if isinstance(content, str):
-        return (Text(content),)
+        return (Text(encodable(content)),)
     if not isinstance(content, (tuple, list)):
         raise TypeError(f"{owner}.content is a {type(content).__name__}; give a string or a list of blocks")
     for block in content:

@@ -14,7 +14,7 @@ import msgspec
 from swink_agent.core.media import kind_of
 from swink_agent.core.secrets.redaction import Redactor, masked_beginning
 from swink_agent.core.tool import AgentToolResult
-from swink_agent.core.types import Base64Source, Image, Text, UserBlock
+from swink_agent.core.types import Base64Source, Image, Text, UserBlock, encodable
 
 from .schemas import shown_text
 
@@ -72,14 +72,14 @@ def _block(item: dict[str, Any]) -> UserBlock:
     kind = item.get("type")
     text = item.get("text")
     if kind == "text" and isinstance(text, str):
-        return Text(_encodable(text))
+        return Text(encodable(text))
     if kind in ("image", "audio"):
         return _data(str(kind), item.get("data"), item.get("mimeType"), "")
     if kind == "resource" and isinstance(item.get("resource"), dict):
         resource = cast("dict[str, Any]", item["resource"])
         where = _one_line(resource.get("uri")) or "without an address"
         if isinstance(inner := resource.get("text"), str):
-            return Text(f"[resource {where}]\n{_encodable(inner)}")
+            return Text(f"[resource {where}]\n{encodable(inner)}")
         return _data("resource", resource.get("blob"), resource.get("mimeType"), where)
     if kind == "resource_link":
         words = [_one_line(item.get(key)) for key in ("uri", "name", "description")]
@@ -130,7 +130,3 @@ def _within_limit(blocks: list[UserBlock], redactor: Redactor | None) -> list[Us
 
 def _one_line(text: object) -> str:
     return " ".join(shown_text(text, 400).split())
-
-
-def _encodable(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()

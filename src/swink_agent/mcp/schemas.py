@@ -122,7 +122,9 @@ class _Inliner:
                     written[key] = text
             elif key in _BY_NAME and isinstance(value, dict):
                 named = cast("Schema", value)
-                written[key] = {name: self.written(item, path, depth + 2) for name, item in named.items()}
+                written[key] = {
+                    name: {} if item is True else self.written(item, path, depth + 2) for name, item in named.items()
+                }
             else:
                 written[key] = self.written(value, path, depth + 1)
         return _modern(written)
@@ -146,7 +148,10 @@ class _Inliner:
 
 
 def _modern(schema: Schema) -> Schema:
-    """Rewrites what older drafts spell otherwise: providers take the current one only."""
+    """Rewrites what older drafts spell otherwise: providers take the current one only, with items for every array."""
+    kind = schema.get("type")
+    if kind == "array" or (isinstance(kind, list) and "array" in kind):
+        schema.setdefault("items", {})
     items = schema.get("items")
     if isinstance(items, list):  # a tuple
         choices = cast("list[Any]", items)

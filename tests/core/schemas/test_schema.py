@@ -232,7 +232,7 @@ def test_builtin_types_have_the_schema_one_expects() -> None:
         (float, {"type": "number"}),
         (bool, {"type": "boolean"}),
         (None, {"type": "null"}),
-        (list, {"type": "array"}),
+        (list, {"type": "array", "items": {}}),
         (list[int], numbers),
         (Sequence[int], numbers),
         (tuple[int, ...], numbers),

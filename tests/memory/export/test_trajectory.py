@@ -166,6 +166,12 @@ def test_a_trajectory_of_another_agent_is_a_conversation() -> None:
     assert read.left_out == ("1 steps of the system", "1 trajectories of other agents")
 
 
+def _deep(levels: int) -> str:
+    nested = "[" * levels + "]" * levels
+    call = f'{{"tool_call_id": "1", "function_name": "f", "arguments": {{"a": {nested}}}}}'
+    return f'{{"schema_version": "ATIF-v1.7", "agent": {{}}, "steps": [{{"source": "agent", "tool_calls": [{call}]}}]}}'
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -175,7 +181,11 @@ def test_a_trajectory_of_another_agent_is_a_conversation() -> None:
         ('{"schema_version": "ATIF-v2.0", "agent": {}, "steps": []}', "is not known"),
         ('{"schema_version": "ATIF-v1.7", "agent": {}, "steps": [{"source": "cat"}]}', "must be system, user or agent"),
         ('{"schema_version": "ATIF-v1.7", "agent": {}, "steps": [{"source": "agent", "tool_calls": 1}]}', "steps"),
+        (_deep(102), "the arguments of a call of f are nested more than 100 deep"),
+        (_deep(900), "nested"),
+        (_deep(100_000), "not an ATIF"),
     ],
+    ids=["nothing", "list", "no steps", "version", "source", "calls", "deep", "deeper", "deepest"],
 )
 def test_anything_else_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(TrajectoryError, match=why):
@@ -185,6 +195,18 @@ def test_anything_else_is_refused_with_the_reason(text: str, why: str) -> None:
 def imported(*steps: dict[str, Any]) -> tuple[Any, ...]:
     document = {"schema_version": "ATIF-v1.7", "agent": {"name": "other", "version": "1"}, "steps": steps}
     return read_atif(json.dumps(document)).messages
+
+
+def test_sums_are_those_of_the_steps_if_the_session_knows_less() -> None:
+    metrics = {"prompt_tokens": 10, "completion_tokens": 4, "cached_tokens": 3, "cost_usd": 0.5}
+    wrong = {"prompt_tokens": -10, "completion_tokens": -4, "cached_tokens": -3, "cost_usd": -0.5}
+    steps = [{"source": "agent", "message": "m", "metrics": given} for given in (metrics, metrics, wrong)]
+    sums = json.loads(export_atif(SessionInfo(id="s"), imported(*steps)))["final_metrics"]
+    assert (sums["total_prompt_tokens"], sums["total_completion_tokens"], sums["total_cached_tokens"]) == (20, 8, 6)
+    assert sums["total_cost_usd"] == 1.0
+    known = SessionInfo(id="s", usage=Usage(input=100, total=100), cost=Cost(total=2.0))
+    sums = json.loads(export_atif(known, imported(*steps)))["final_metrics"]
+    assert (sums["total_prompt_tokens"], sums["total_completion_tokens"], sums["total_cost_usd"]) == (100, 8, 2.0)
 
 
 CALL = {"tool_call_id": "c", "function_name": "bash", "arguments": {"command": "rm -rf ."}}

@@ -158,7 +158,7 @@ def _write_anything() -> None:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # it is None if the caller closed it
+        if stream is not None and not stream.closed:  # it is None if the caller closed it
             stream.flush()
 
 

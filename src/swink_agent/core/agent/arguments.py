@@ -13,7 +13,7 @@ from ..config import AgentLoopConfig
 from ..errors import ProviderMismatch
 from ..providers import ProviderStreamFn, parsed_model
 from ..stream import StreamFn
-from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_prompts
+from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_prompts, encodable
 from ..values import hints
 from .queues import MessageQueues
 
@@ -108,7 +108,7 @@ def prompts_with_images(
         raise TypeError(
             "images and documents go with a prompt that is a string; put them into the messages' content instead"
         )
-    return (UserMessage([Text(prompt), *attached] if prompt.strip() else attached),)
+    return (UserMessage([Text(encodable(prompt)), *attached] if prompt.strip() else attached),)
 
 
 def arguments_of(

@@ -1,4 +1,4 @@
-"""Inlines the references of a schema, since not every provider follows them."""
+"""Completes a schema for providers: inlines its references, since not every provider follows them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ def inline(schema: JsonSchema, components: dict[str, JsonSchema]) -> JsonSchema:
                 return fields
             rest = {key: resolve(value, path) for key, value in fields.items() if key != "$ref"}
             return resolve(components[name], (*path, name)) | rest
-        return {
+        whole: JsonSchema = {
             "title" if key == TITLE else key: resolve_field(key, value, path)
             for key, value in fields.items()
             if key not in ("title", "$defs")
         }
+        if whole.get("type") == "array" and "prefixItems" not in whole:
+            whole.setdefault("items", {})  # providers refuse a request with an array of which nothing is said
+        return whole
 
     def resolve_field(key: str, value: Any, path: tuple[str, ...]) -> Any:
         if key in ("default", "const", "enum", "examples"):

@@ -43,6 +43,8 @@ VERSION = "ATIF-v1.7"
 _KNOWN = "ATIF-v1."
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
+_DEEPEST = 100
+"""Levels of a call's arguments. Whatever reads the session later needs a part of the stack for each."""
 _NOTHING_SAID = "(the session has no messages)"
 """A trajectory has at least one step."""
 _NO_RESULT = "(the trajectory has no result of this call)"
@@ -67,7 +69,7 @@ def export_atif(
         "trajectory_id": info.id,
         "agent": agent,
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
-        "final_metrics": {**_totals(info.usage, info.cost), "total_steps": len(steps)},
+        "final_metrics": {**_totals(info, messages), "total_steps": len(steps)},
         "extra": {"title": info.title, "folder": info.cwd},
     }
     return msgspec.json.format(msgspec.json.encode(_whole(document)), indent=2).decode() + "\n"
@@ -157,13 +159,17 @@ def _described(message: AgentMessage) -> str:
         return f"(a message of the type {type(message).__name__})"
 
 
-def _totals(usage: Usage, cost: Cost) -> dict[str, Any]:
+def _totals(info: SessionInfo, messages: Sequence[AgentMessage]) -> dict[str, Any]:
+    """The sums of the session, or those of its replies: what was imported is in these alone, repeats in those."""
+    replies = [message for message in messages if isinstance(message, AssistantMessage)]
+    kinds = (info.usage, sum((reply.usage for reply in replies), Usage()))
     totals: dict[str, Any] = {
-        "total_prompt_tokens": usage.input + usage.cache_read + usage.cache_write,
-        "total_completion_tokens": usage.output,
-        "total_cached_tokens": usage.cache_read,
+        "total_prompt_tokens": max(usage.input + usage.cache_read + usage.cache_write for usage in kinds),
+        "total_completion_tokens": max(usage.output for usage in kinds),
+        "total_cached_tokens": max(usage.cache_read for usage in kinds),
     }
-    return {**totals, "total_cost_usd": cost.amount} if cost.amount else totals
+    cost = max(info.cost.amount, sum(reply.cost.amount for reply in replies))
+    return {**totals, "total_cost_usd": cost} if cost else totals
 
 
 def _when(timestamp: int) -> dict[str, str]:
@@ -316,7 +322,7 @@ def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
         provider=model.provider,
         model_id=model.model_id,
         usage=_usage(step.metrics),
-        cost=Cost() if step.metrics is None else Cost(total=step.metrics.cost_usd or 0.0),
+        cost=Cost() if step.metrics is None else Cost(total=max(step.metrics.cost_usd or 0.0, 0.0)),
         stop_reason=_stop_reason(extra.get("stop_reason"), bool(calls)),
         error_message=extra["error"] if isinstance(extra.get("error"), str) else None,
         **cast("Any", _timed(step)),
@@ -381,8 +387,20 @@ def _tool_result(call: _Call, id_: str, result: _ObservedResult | None, step: _S
 
 
 def _tool_call(call: _Call, id_: str) -> ToolCall:
+    if _is_deeper(call.arguments, _DEEPEST):
+        raise TrajectoryError(f"the arguments of a call of {_tool_name(call)} are nested more than {_DEEPEST} deep")
     partial = (call.extra or {}).get("partial_json")
     return ToolCall(id_, _tool_name(call), call.arguments or {}, partial if isinstance(partial, str) else None)
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    if isinstance(value, dict):
+        inner: Iterable[object] = cast("dict[str, object]", value).values()
+    elif isinstance(value, list):
+        inner = cast("list[object]", value)
+    else:
+        return False
+    return levels < 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
 def _stop_reason(given: object, has_calls: bool) -> StopReason:
@@ -394,11 +412,11 @@ def _stop_reason(given: object, has_calls: bool) -> StopReason:
 def _usage(metrics: _Metrics | None) -> Usage:
     if metrics is None:
         return Usage()
-    cached = metrics.cached_tokens or 0
+    cached = max(metrics.cached_tokens or 0, 0)
     written = (metrics.extra or {}).get("cache_creation_tokens")
-    written = written if isinstance(written, int) else 0
+    written = max(written, 0) if isinstance(written, int) else 0
     read = max((metrics.prompt_tokens or 0) - cached - written, 0)
-    output = metrics.completion_tokens or 0
+    output = max(metrics.completion_tokens or 0, 0)
     return Usage(read, output, cached, written, read + output + cached + written)
 
 
