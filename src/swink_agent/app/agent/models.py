@@ -127,6 +127,9 @@ def named_model(text: str, aliases: Mapping[str, SourcedValue] | None = None) ->
     if not provider:
         raise UsageProblem(_unknown_model(name, aliases, text))
     if provider != LOCAL and provider_named(provider) is None:
+        if _is_provider(provider.lower()):
+            meant = f"{provider.lower()}:{name.strip()}".rstrip(":")
+            raise UsageProblem(f"no provider is called {provider!r}; did you mean {meant}?")
         found = _in_catalog(text)  # a model's own name may contain a colon
         if found is not None:
             return found
@@ -324,6 +327,8 @@ def _in_catalog(name: str) -> ModelSpec | None:
     info = ModelCatalog.load().find(name)
     if info is None or provider_named(info.provider) is None:
         return None
+    if name != info.model_id and name.lower() == info.model_id:
+        return None  # capitals that the provider would refuse
     return ModelSpec(info.provider, name)
 
 
@@ -341,12 +346,18 @@ def _nearest(name: str, aliases: Iterable[str]) -> Sequence[str]:
     from swink_agent.core.texts.likeness import close_names
 
     provider, slash, model = name.partition("/")
-    if slash and model and (provider == LOCAL or provider in declared_names()):
-        return (f"{provider}:{model}",)
+    if slash and model and _is_provider(provider.lower()):
+        return (f"{provider.lower()}:{model}",)
     if exact := _in_catalog(name):
         return (str(exact),)
-    short = close_names(name, {*declared_names(), LOCAL, *aliases}, cutoff=0.75)
+    short = close_names(name.lower(), {*declared_names(), LOCAL, *aliases}, cutoff=0.75)
     return short or _near_presets(name) or [near for near in ModelCatalog.load().nearest(name) if _can_be_asked(near)]
+
+
+def _is_provider(name: str) -> bool:
+    from swink_agent.core.providers import declared_names
+
+    return name == LOCAL or name in declared_names()
 
 
 def _can_be_asked(name: str) -> bool:
@@ -368,6 +379,6 @@ def unknown_provider(name: str) -> str:
     from swink_agent.core.texts.likeness import close_names
 
     names = sorted({*declared_names(), LOCAL})
-    near = close_names(name, names)
+    near = close_names(name.lower(), names)
     hint = f"did you mean {near[0]}? There are" if near else "there are"
     return f"no provider is called {name!r}; {hint}: {', '.join(names)}"
