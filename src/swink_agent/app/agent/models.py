@@ -350,7 +350,7 @@ def _nearest(name: str, aliases: Iterable[str]) -> Sequence[str]:
         return (f"{provider.lower()}:{model}",)
     if exact := _in_catalog(name):
         return (str(exact),)
-    short = close_names(name.lower(), {*declared_names(), LOCAL, *aliases}, cutoff=0.75)
+    short = close_names(name, {*declared_names(), LOCAL, *aliases}, cutoff=0.75)
     return short or _near_presets(name) or [near for near in ModelCatalog.load().nearest(name) if _can_be_asked(near)]
 
 
@@ -379,6 +379,6 @@ def unknown_provider(name: str) -> str:
     from swink_agent.core.texts.likeness import close_names
 
     names = sorted({*declared_names(), LOCAL})
-    near = close_names(name.lower(), names)
+    near = close_names(name, names)
     hint = f"did you mean {near[0]}? There are" if near else "there are"
     return f"no provider is called {name!r}; {hint}: {', '.join(names)}"
