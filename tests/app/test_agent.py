@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +283,18 @@ async def test_a_folder_that_leaves_no_wall_is_refused() -> None:
         made(Path("/"), "x")
     with pytest.raises(UsageProblem, match="is not a folder to work in"):
         made(Path("/no/such/folder"), "x")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux has two back ends")
+async def test_commands_run_in_the_back_end_that_was_chosen_or_not_at_all(root: Path) -> None:
+    (root / "hooks").mkdir()
+    (root / ".git").mkdir()
+    (root / ".git/hooks").symlink_to("../hooks")  # bubblewrap cannot protect it
+    agent = made(root, call("bash", command="touch b.txt"), text("Done."), approve="all", sandbox="bubblewrap")
+    assert [warning.partition(":")[0] for warning in agent.warnings] == ["commands will be refused"]
+    _, results = await run(agent)
+    assert "no sandbox works" in results[0]
+    assert not (root / "b.txt").exists()
 
 
 async def test_where_no_sandbox_works_commands_are_refused_and_it_is_told(

@@ -93,6 +93,12 @@ def test_a_model_may_be_named_as_people_name_it(text: str, model: ModelSpec) -> 
         ("openai/gpt-4o", "no model is called 'openai/gpt-4o'; did you mean openai:gpt-4o?"),
         ("local/smollm2-135m", "did you mean local:smollm2-135m?"),
         (":gpt-4o", "no model is called ':gpt-4o'; did you mean openai:gpt-4o?"),
+        ("OpenAI:gpt-4o", "no provider is called 'OpenAI'; did you mean openai:gpt-4o?"),
+        ("LOCAL:smollm2-135m", "no provider is called 'LOCAL'; did you mean local:smollm2-135m?"),
+        ("OPENAI:", "no provider is called 'OPENAI'; did you mean openai?"),
+        ("OPENAI", "no model is called 'OPENAI'; did you mean openai?"),
+        ("OpenAI/gpt-4o", "no model is called 'OpenAI/gpt-4o'; did you mean openai:gpt-4o?"),
+        ("GPT-4o", "no model is called 'GPT-4o'; did you mean openai:gpt-4o"),
         ("local:smollm2-135", "there is no local model 'smollm2-135'; did you mean smollm2-135m?"),
     ],
 )

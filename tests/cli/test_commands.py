@@ -327,6 +327,15 @@ def test_what_cannot_be_used_is_mentioned_with_its_place(program: Any, tmp_path:
     assert f"error: {path}:1: model: no model is called 'anthropc'; did you mean anthropic?" in asked.err
 
 
+def test_a_masked_value_is_said_to_be_where_it_was_set(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://user:S3cretPw9@127.0.0.1:1/v1")
+    got = program("config", "get", "base_url.openai")
+    assert got.out == "http://[redacted]@127.0.0.1:1/v1\n"
+    assert (
+        got.err == "note: a secret in it is masked; the whole value is where it was set: environment OPENAI_BASE_URL\n"
+    )
+
+
 def test_aliases_are_listed_with_the_models_they_stand_for(program: Any, tmp_path: Path) -> None:
     from click.shell_completion import BashComplete
 

@@ -92,7 +92,7 @@ def as_policies(given: Any, name: str) -> tuple[Any, ...]:
     policies = tuple(cast("Iterable[Any]", given))
     for policy in policies:
         if isinstance(policy, type):
-            raise TypeError(f"{name} holds {_kind(policy)}, which is not a policy")
+            raise TypeError(f"{name} holds {_kind(policy)}")
         if not any(callable(getattr(policy, slot, None)) for slot in slots):
             raise TypeError(f"{_kind(policy)} is not a policy for {name}: it has none of {', '.join(slots)}")
     return policies

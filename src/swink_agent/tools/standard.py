@@ -6,7 +6,7 @@ Each tool is in its own file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Literal
 
@@ -31,6 +31,7 @@ def standard_tools(
     *,
     checkpoints: CheckpointStore | None = None,
     also: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+    open_sandbox: Callable[[sandboxes.SandboxProfile], sandboxes.Sandbox] | None = None,
 ) -> list[AgentTool]:
     """All built-in tools for one folder: read_file, write_file, edit_file, list_dir, search, bash, and for its
     background commands bash_output and bash_stop.
@@ -46,6 +47,7 @@ def standard_tools(
 
     `also` are further folders, which the file tools reach by absolute paths, each with its own confinement; only
     commands write git's own files there. With "auto" commands may write there too; a profile must say so itself.
+    `open_sandbox` opens a profile for commands, instead of the first back end that works.
     """
     from swink_agent.sandbox import SandboxProfile
 
@@ -73,7 +75,7 @@ def standard_tools(
         spaces = [_workspace(folder, profile) for folder in folders]
         siblings = [[*_file_tools(space, changes), SearchTool(space, sandbox)] for space in spaces]
         tools = _for_all(tools, workspace, dict(zip(folders, siblings, strict=True)))
-    bash = BashTool(workspace, sandbox, changes=changes, also=folders)
+    bash = BashTool(workspace, sandbox, changes=changes, also=folders, open_sandbox=open_sandbox)
     *others, search = tools
     return [*others, BashOutputTool(bash), BashStopTool(bash), search, bash]  # the last two are to be closed
 

@@ -35,3 +35,8 @@ def test_blocks_and_likeness_are_those_of_the_standard_library_where_nothing_is_
     assert matching_blocks(matcher, len(a), len(b), 1000) == expected
     assert likeness(matcher, len(a), len(b), 1000) == pytest.approx(matcher.ratio())
     assert likeness(matcher, len(a), len(b), 2) <= matcher.ratio() + 1e-9
+
+
+def test_capitals_do_not_hide_a_name() -> None:
+    assert close_names("OPENAI", ["anthropic", "openai"]) == ["openai"]
+    assert close_names("pythonpath", ["PATH", "PYTHONPATH"]) == ["PYTHONPATH"]

@@ -21,7 +21,7 @@ from swink_agent.tui.transcript import (
     gap_before,
 )
 from swink_agent.tui.transcript.line import ORDINARY, plain, safe
-from swink_agent.tui.transcript.messages import HelpBlock
+from swink_agent.tui.transcript.messages import ChoiceBlock, HelpBlock
 
 from .reading import copied_text
 
@@ -70,6 +70,14 @@ def test_calls_of_one_line_stand_beneath_each_other_without_a_gap() -> None:
 
 
 # -- prompts and notices -------------------------------------------------------------------------------------------
+
+
+def test_a_long_title_leaves_room_for_what_stands_behind_it() -> None:
+    rows = [("F3", "a long title " * 10, "1 min, 4 messages"), ("F7", "yes", "in the sandbox, " * 10)]
+    drew = drawn(ChoiceBlock("The last sessions here:", rows, print))
+    assert drew[1].startswith("  F3  a long title")
+    assert drew[1].endswith("…  1 min, 4 messages")
+    assert drew[2].startswith("  F7  yes  in the sandbox, in the sandbox")
 
 
 def test_a_prompt_stands_behind_a_bar_from_edge_to_edge() -> None:

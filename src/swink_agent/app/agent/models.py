@@ -131,6 +131,9 @@ def _known_model(text: str, aliases: Mapping[str, SourcedValue]) -> ModelSpec:
     if not provider:
         raise UsageProblem(_unknown_model(name, aliases, text))
     if provider != LOCAL and provider_named(provider) is None:
+        if _is_provider(provider.lower()):
+            meant = f"{provider.lower()}:{name.strip()}".rstrip(":")
+            raise UsageProblem(f"no provider is called {provider!r}; did you mean {meant}?")
         found = _in_catalog(text)  # a model's own name may contain a colon
         if found is not None:
             return found
@@ -330,6 +333,8 @@ def _in_catalog(name: str) -> ModelSpec | None:
     info = ModelCatalog.load().find(name)
     if info is None or provider_named(info.provider) is None:
         return None
+    if name != info.model_id and name.lower() == info.model_id:
+        return None  # capitals that the provider would refuse
     return ModelSpec(info.provider, name)
 
 
@@ -347,12 +352,18 @@ def _nearest(name: str, aliases: Iterable[str]) -> Sequence[str]:
     from swink_agent.core.texts.likeness import close_names
 
     provider, slash, model = name.partition("/")
-    if slash and model and (provider == LOCAL or provider in declared_names()):
-        return (f"{provider}:{model}",)
+    if slash and model and _is_provider(provider.lower()):
+        return (f"{provider.lower()}:{model}",)
     if exact := _in_catalog(name):
         return (str(exact),)
     short = close_names(name, {*declared_names(), LOCAL, *aliases}, cutoff=0.75)
     return short or _near_presets(name) or [near for near in ModelCatalog.load().nearest(name) if _can_be_asked(near)]
+
+
+def _is_provider(name: str) -> bool:
+    from swink_agent.core.providers import declared_names
+
+    return name == LOCAL or name in declared_names()
 
 
 def _can_be_asked(name: str) -> bool:

@@ -31,7 +31,7 @@ from ..settings.settings import Settings, add_hosts, settings_file
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
 from .approval_modes import ChosenMode, choose_mode
-from .confinement import open_confined, sandbox_profile
+from .confinement import open_confined, opener_of, sandbox_profile
 from .context import compaction, provider_options
 from .models import choose_model, is_small, local_fetch, stream_fn_of
 from .skills import usable_skills
@@ -345,9 +345,16 @@ def _tools(
         checkpoints = open_checkpoints()
         unkept = why_unkept(checkpoints)
         warnings += [f"files will not be changed: {unkept}"] if unkept else []
-    opened = open_confined(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
+    choice: str = settings.value("sandbox")
+    opened = open_confined(profile, choice, warnings) if {"bash", "search"} & set(wanted) else None
     try:
-        tools = standard_tools(root, profile if opened is None else opened, checkpoints=checkpoints, also=added)
+        tools = standard_tools(
+            root,
+            profile if opened is None else opened,
+            checkpoints=checkpoints,
+            also=added,
+            open_sandbox=opener_of(choice) if opened is None else None,
+        )
     except OSError as error:
         raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
     if "bash" in wanted:

@@ -145,7 +145,7 @@ def get(name: str) -> None:
     shown = _masked(plain)
     write_answer(f"{shown}\n")
     if shown != plain:
-        click.echo(f"note: a secret in it is masked; the whole value is where it was set: {settings_file()}", err=True)
+        click.echo(f"note: a secret in it is masked; the whole value is where it was set: {item.source}", err=True)
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})

@@ -22,21 +22,21 @@ _HEAD, _TAIL = 40, 24  # the parts of a long name that are compared
 
 
 def close_names(name: str, names: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Returns the most similar names, the best first, as `difflib.get_close_matches` does.
+    """Returns the most similar names, the best first, as `difflib.get_close_matches` does; case does not matter.
 
     Takes bounded time: only the first ten thousand names count, only the fifty that share most letters are compared,
     and only the two ends of a long name.
     """
-    wanted = _ends(name)
+    wanted = _ends(name.casefold())
     matcher = SequenceMatcher(None, "", wanted, autojunk=False)
     likely: list[tuple[float, str]] = []
     for candidate in islice(names, MOST_NAMES):
-        matcher.set_seq1(_ends(candidate))
+        matcher.set_seq1(_ends(candidate.casefold()))
         if matcher.real_quick_ratio() >= cutoff and (quick := matcher.quick_ratio()) >= cutoff:
             likely.append((quick, candidate))
     scored: list[tuple[float, str]] = []
     for _, candidate in heapq.nlargest(_MOST_COMPARED, likely):
-        matcher.set_seq1(ends := _ends(candidate))
+        matcher.set_seq1(ends := _ends(candidate.casefold()))
         if (score := likeness(matcher, len(ends), len(wanted))) >= cutoff:
             scored.append((score, candidate))
     return [candidate for _, candidate in heapq.nlargest(n, scored)]

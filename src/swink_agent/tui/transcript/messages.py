@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import ClassVar, Literal, TypeAlias
 
-from swink_agent.rendering.cells import cell_width
+from swink_agent.rendering.cells import cell_width, cut
 
 from .block import Block
 from .line import Line, Span, cut_spans, padded, plain, safe, safe_row
@@ -20,6 +20,7 @@ NoticeKind: TypeAlias = Literal["info", "warning", "error", "welcome"]
 
 _MOST_ROWS = 30
 _FIRST_ROWS = 12
+_LEAST_LABEL = 12
 _SIGNS = {"info": "\u00b7", "warning": "!", "error": "\u2717", "welcome": "\u25c6"}
 
 
@@ -196,10 +197,8 @@ class ChoiceBlock(Block):
     def _draw(self, width: int) -> list[Line]:
         lines = [Line(cut_spans((Span(f"  {safe_row(self._title)}", "dim"),), width), "", "", 2)]
         for key, label, detail in self._choices:
-            spans = (
-                Span(f"  {key}  ", "tool.name"),
-                Span(safe_row(label), "text"),
-                Span(f"  {safe_row(detail)}", "dim"),
-            )
+            start, end = f"  {key}  ", f"  {safe_row(detail)}"
+            room = max(width - cell_width(start) - cell_width(end), _LEAST_LABEL)
+            spans = (Span(start, "tool.name"), Span(cut(safe_row(label), room), "text"), Span(end, "dim"))
             lines.append(Line(cut_spans(spans, width), "", "", 2))
         return lines

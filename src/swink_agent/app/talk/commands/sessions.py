@@ -24,6 +24,7 @@ from swink_agent.app.runs.sessions import (
 from swink_agent.app.runs.telling import age
 from swink_agent.app.settings.paths import beneath_home, write_whole
 from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
+from swink_agent.rendering.cells import cut
 from swink_agent.rendering.escaping import safe_display, safe_line
 
 from ..front import PickItem, PreviewLine
@@ -79,7 +80,7 @@ async def recent_sessions(conversation: Conversation, most: int) -> list[tuple[s
     except (SessionProblem, UsageProblem):
         return []
     return [
-        (info.id, safe_display(_title(conversation, info), 60), _detail(info))
+        (info.id, cut(safe_display(_title(conversation, info)), 60), _detail(info))
         for info in found
         if info.messages and info.id != here
     ][:most]
