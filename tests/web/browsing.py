@@ -33,11 +33,11 @@ def _missing() -> str:
     return "" if BROWSER else "chromium is not installed here; .ci/run installs it"
 
 
-marks = [
-    pytest.mark.sweep,
+quick_marks = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(bool(_missing()) and not IS_NEEDED, reason=_missing() or "there"),
 ]
+marks = [pytest.mark.sweep, *quick_marks]
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.errors import UsageProblem
@@ -278,3 +279,29 @@ async def test_what_is_not_http_is_a_problem_document_with_every_header(folder: 
             document = json.loads(body)
             assert (document["status"], document["code"]) == (400, "not_http")
             assert "nonsense" not in document["detail"], "what was sent is not repeated"
+
+
+async def test_a_connection_that_asks_nothing_is_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.web.serving.FIRST_REQUEST", 0.3)
+    async with running(folder, "x") as client:
+        silent = await asyncio.open_connection("127.0.0.1", client.port)
+        slow = await asyncio.open_connection("127.0.0.1", client.port)
+        slow[1].write(b"GET /health HTTP/1.1\r\nHost: ")
+        used = await asyncio.open_connection("127.0.0.1", client.port)
+        used[1].write(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n\r\n".encode())
+        async with asyncio.timeout(20):
+            for reader, _ in (silent, slow):
+                assert await reader.read() == b""
+        used[1].write(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nConnection: close\r\n\r\n".encode())
+        assert (await used[0].read()).count(b"200 OK") == 2
+        for _, writer in (silent, slow, used):
+            writer.close()
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "..%2fserver.py", "%00", ".", "markup.py"])
+async def test_there_are_no_other_static_files(folder: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with running(folder, "x") as client:
+        address = URL(f"{client.base}/static/{name}", encoded=True)
+        async with client.http.get(address, headers=client.headers) as response:
+            assert response.status == 404
+    assert not caplog.records

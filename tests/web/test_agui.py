@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -216,3 +217,16 @@ async def test_leaving_stops_the_run(folder: Path) -> None:
         async with asyncio.timeout(10):
             await stopped.wait()
         assert stopped.is_set()
+
+
+async def test_attachments_have_the_size_of_uploads(folder: Path) -> None:
+    async with running(folder, text("A report.")) as client:
+        client.site.max_upload = 1000
+        for size, status in ((500, 200), (5000, 413)):
+            data = base64.b64encode(b"%PDF-1.4\n".ljust(size)).decode()
+            source = {"type": "data", "value": data, "mimeType": "application/pdf"}
+            content = [{"type": "text", "text": f"what? {size}"}, {"type": "document", "source": source}]
+            body = asked("thread-1", {"id": "u1", "role": "user", "content": content})
+            async with client.http.post(f"{client.base}/agui", json=body, headers=client.headers) as response:
+                assert response.status == status, await response.text()
+                await response.read()

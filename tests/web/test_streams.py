@@ -8,11 +8,13 @@ import time
 import tracemalloc
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from swink_agent.web.rooms import Rooms
 from swink_agent.web.streams import EventLog, Readers
 
 
@@ -183,3 +185,18 @@ def test_events_that_are_not_kept_take_no_memory() -> None:
     for _ in range(2000):
         log.append("notice", b"y" * 10_000)
     assert {event.data for event in log.events_after(log.first)} == {b"y" * 10_000}
+
+
+def test_streams_that_nobody_reads_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.web.rooms._MOST_QUIET_BYTES", 10_000)
+
+    async def never(*_: Any) -> Any:
+        raise AssertionError("nothing is opened here")
+
+    rooms = Rooms(never, lambda _: None)
+    for number in range(8):
+        rooms.of(f"s{number}").log.append("notice", b"x" * 3000)
+    read = rooms.of("s6")
+    read.log.listen(lambda: None)
+    rooms.of("s8")
+    assert [room.id for room in rooms] == ["s4", "s5", "s7", "s6", "s8"]

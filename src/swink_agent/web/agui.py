@@ -193,9 +193,12 @@ def _files(site: Site, room: Room, messages: Sequence[Any]) -> list[str]:
             if data is None or (source is not None and source.type != "data"):
                 raise invalid("attachments are sent as data, not as addresses")
             try:
-                kept.append(site.uploads.keep(room.id, base64.b64decode(data, validate=True)).id)
+                content = base64.b64decode(data, validate=True)
             except ValueError:
                 raise invalid("an attachment is not in base 64") from None
+            if len(content) > site.max_upload:
+                raise Problem(413, "too_large", f"an attachment is larger than {site.max_upload:,} bytes")
+            kept.append(site.uploads.keep(room.id, content).id)
     return site.uploads.paths(room.id, kept)
 
 

@@ -145,7 +145,7 @@ class Questions:
             except ValueError as error:
                 raise invalid(str(error)) from None
         elif choice not in each.question.choices:
-            raise invalid(f"{choice[:60]!r} is not among the choices of this question")
+            raise invalid(f"{choice[:60]!r} is not among the choices of this question: take one that it lists")
         del self._open[question_id]
         self._answered.append(question_id)
         self._tell("answered", {"question": question_id, "choice": choice, "by": by})

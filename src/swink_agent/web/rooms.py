@@ -29,7 +29,8 @@ LET_GO = 5.0
 _MOST_IDLE = 16
 """Conversations that stay open without a run."""
 _MOST_QUIET = 1000
-"""Streams that are kept although nobody reads them."""
+_MOST_QUIET_BYTES = 256 * 1024 * 1024
+"""Streams that are kept although nobody reads them, and their size."""
 _FIGURES = 0.1
 """Seconds between two events that only have other figures."""
 
@@ -113,6 +114,11 @@ class Room:
     @property
     def is_busy(self) -> bool:
         return self.talk is not None and (self.talk.is_running or bool(len(self.questions)))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the events that are kept for readers."""
+        return self.log.kept_size + (0 if self.page is None else self.page.log.kept_size)
 
     # -- what readers are told -----------------------------------------------------------------------------------
 
@@ -276,8 +282,12 @@ class Rooms:
 
     def _drop_quiet(self) -> None:
         quiet = [room for room in self if room.talk is None and not room.log.has_readers]
-        for room in quiet[: max(len(quiet) - _MOST_QUIET, 0)]:
+        size = sum([room.size for room in quiet])
+        for number, room in enumerate(quiet):
+            if number >= len(quiet) - _MOST_QUIET and size <= _MOST_QUIET_BYTES:
+                break
             self.forget(room.id)
+            size -= room.size
 
 
 def state_of(room: Room, loaded: LoadedSession, usual: Callable[[], str | None]) -> State:

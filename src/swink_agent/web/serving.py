@@ -36,6 +36,8 @@ from .site import Site
 from .standard import StandardTalk
 from .talks import Talk
 
+FIRST_REQUEST = 30.0
+"""Seconds in which a connection has to send its first request."""
 _KEEP_ALIVE = 75.0
 _LINGER = 2.0
 _SHUTDOWN = 1.0
@@ -189,9 +191,24 @@ async def served(site: Site, listening: socket.socket, tls: ssl.SSLContext | Non
 
 
 class _Connection(web.RequestHandler):
-    """A connection whose answer to what is not HTTP is a problem document, with the headers of every answer."""
+    """A connection whose answer to what is not HTTP is a problem document, with the headers of every answer.
 
-    __slots__ = ()
+    One that sends no request is closed: each takes a file, of which a process has few.
+    """
+
+    __slots__ = ("_first",)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._first = asyncio.get_running_loop().call_later(FIRST_REQUEST, self._look)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._first.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        if not self._request_count and self.transport is not None:
+            self.transport.close()
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None

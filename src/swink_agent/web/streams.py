@@ -74,6 +74,11 @@ class EventLog:
         """The position before the oldest event that is kept."""
         return self.position - (len(self._events) - self._dropped)
 
+    @property
+    def kept_size(self) -> int:
+        """Bytes of the events that are kept."""
+        return self._bytes
+
     def holds(self, position: int) -> bool:
         """Whether everything behind this position is kept."""
         return self.first <= position <= self.position

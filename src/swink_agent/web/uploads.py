@@ -24,6 +24,7 @@ _ENDINGS = {
     "application/pdf": ".pdf",
 }
 _MOST_BYTES = 512 * 1024 * 1024
+_MOST_FILES = 5000
 """Of all uploads of a server; the oldest are deleted first."""
 
 
@@ -70,7 +71,7 @@ class Uploads:
     def _drop_old(self) -> None:
         total = sum([size for _, size in self._files.values()])
         for key in list(self._files)[:-1]:
-            if total <= _MOST_BYTES:
+            if total <= _MOST_BYTES and len(self._files) <= _MOST_FILES:
                 return
             path, size = self._files.pop(key)
             path.unlink(missing_ok=True)

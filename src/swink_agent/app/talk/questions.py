@@ -58,8 +58,9 @@ class AskedQuestion:
 
         Raises `ValueError` for a choice that is not offered, or parts that there are not.
         """
-        if choice not in [each.means for each in self.choices]:
-            raise ValueError(f"{choice!r} is not among the choices of this question")
+        offered = [each.means for each in self.choices]
+        if choice not in offered:
+            raise ValueError(f"{choice[:60]!r} is not among the choices of this question: {', '.join(offered)}")
         if choice == "hunks" or hunks is not None:
             if choice not in ("hunks", ApprovalChoice.ONCE):
                 raise ValueError("only a yes can accept parts of a change")

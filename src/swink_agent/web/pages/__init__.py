@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..site import Site
 
 _Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
+_STATIC = ("page.css", "page.js", "stream.js")
 _LIST = "*"
 _MOST_LISTED = 50
 _MOST_SEARCHED = 2000
@@ -255,10 +256,9 @@ def _at(entry: Entry) -> int | None:
 
 async def _static(request: web.Request) -> web.StreamResponse:
     name = request.match_info["name"]
-    here = files(__package__ or __name__).joinpath("static", name)
-    if "/" in name or name.startswith(".") or not here.is_file():
+    if name not in _STATIC:
         raise web.HTTPNotFound
-    data = here.read_bytes()
+    data = files(__package__ or __name__).joinpath("static", name).read_bytes()
     if name == "page.css":  # what exports look like, and what pages have besides
         data = files("swink_agent.rendering").joinpath("page.css").read_bytes() + data
     kind = guess_type(name)[0] or "application/octet-stream"

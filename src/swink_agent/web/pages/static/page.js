@@ -426,6 +426,7 @@ if (session) {
   }
   async function answer(dialog, body) {
     for (const button of dialog.querySelectorAll("button")) button.disabled = true;
+    dialog.focus(); // a disabled button loses the focus to nowhere
     const sent = await ask("POST", `${here}/answers`, { question: dialog.dataset.question, ...body });
     if (!sent) for (const button of dialog.querySelectorAll("button")) button.disabled = false;
   }
