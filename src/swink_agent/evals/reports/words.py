@@ -10,6 +10,7 @@ import math
 
 from swink_agent.evals.cases.cases import Verdict
 from swink_agent.evals.errors import EvalStoreError
+from swink_agent.evals.runs.comparing import Comparison
 from swink_agent.evals.types import Attempt, CaseResult, EvalRun, Invocation, Summary
 from swink_agent.rendering.characters import one_line
 from swink_agent.rendering.turns import moment
@@ -108,6 +109,13 @@ def reasons(attempt: Attempt) -> list[tuple[str, str]]:
     if not found and not attempt.passed:
         found.append(("error", "nothing was scored"))
     return found
+
+
+def difference_words(found: Comparison, cases: str = "cases") -> str:
+    """How far two runs are apart, and whether that is more than chance."""
+    verdict = "more than noise" if found.is_significant else "no more than noise" if found.difference else "the same"
+    interval = f"{found.difference:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
+    return f"mean score {interval} over {found.cases} {cases}: {verdict}"
 
 
 def invocation_of(attempt: Attempt) -> tuple[Invocation, str]:
