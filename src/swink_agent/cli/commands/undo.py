@@ -40,7 +40,7 @@ Examples:
 @click.option("--run", "wanted", metavar="ID", help="Which run, by the beginning of its id. Default: the last one.")
 @click.option("--list", "list_all", is_flag=True, help="List the runs that changed something in the folder.")
 @click.option("--dry-run", is_flag=True, help="Show what would be put back, and change nothing.")
-@click.option("--force", is_flag=True, help="Also put back what was changed since, by whomever.")
+@click.option("--force", is_flag=True, help="Also put back what you or another program changed since.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def undo(cwd: str, wanted: str | None, list_all: bool, dry_run: bool, force: bool, yes: bool) -> int:
     """Put back what a run changed, with its commands too.

@@ -36,7 +36,7 @@ _GLANCE = 0.002
 """Seconds that the write of one record usually takes at most."""
 _MOST_GLANCES = 5
 NEWEST = 2**63
-"""For a log of which it is unknown when it was written."""
+"""For a log whose time of writing is unknown."""
 _SESSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
 _OWN_ID = re.compile(r"\d{8}-\d{6}-\d{3}-[0-9a-f]{6}")
 
