@@ -70,7 +70,8 @@ def _undo(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind], *
         return ExitCode.DONE if is_done else ExitCode.FAILED
     code: int = ExitCode.DONE
     if not dry_run:
-        _ask(len(possible), yes=yes)
+        if not yes:
+            confirm(f"Put {_paths(len(possible))} back?", "put it back")
         code = _put_back(store, run, plan)
     for other in elsewhere(store, run):
         click.echo(
@@ -154,17 +155,6 @@ def _note(item: PathRewind) -> str:
 
 
 # -- putting back --------------------------------------------------------------------------------------------
-
-
-def _ask(count: int, *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageProblem(
-            "stdin is not a terminal, so no one can confirm: add --yes to put it back, or --dry-run to see what that "
-            "means"
-        )
-    confirm(f"Put {_paths(count)} back?")
 
 
 def _put_back(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind]) -> int:
