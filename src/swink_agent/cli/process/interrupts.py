@@ -35,7 +35,8 @@ def interruptible(
     last_words: Callable[[], None] = _nothing,
     is_told: bool = False,
 ) -> Generator[None]:
-    """Calls `stop` at the first signal, and says so on stderr with `is_told`. At the second, calls `clean_up` and `last_words` and ends the process.
+    """Calls `stop` at the first signal, and says so on stderr with `is_told`. At the second, calls `clean_up` and
+    `last_words` and ends the process.
 
     These two get half a second each, in a thread: they may block, and may need locks that the interrupted code holds
     and is about to release. Further signals change nothing. After the first signal the process is about to end: a
