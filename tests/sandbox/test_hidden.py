@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from swink_agent.sandbox import Sandbox, SandboxProfile, default_hidden, open_unconfined
-from swink_agent.sandbox._protected import PLACEHOLDER_STAMP
+from swink_agent.sandbox.protected import PLACEHOLDER_STAMP
 
 OpenFn = Callable[[SandboxProfile], Sandbox]
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")

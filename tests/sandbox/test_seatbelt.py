@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from swink_agent.sandbox import SandboxError, SandboxProfile, _seatbelt
-from swink_agent.sandbox._protected import protected_paths
 from swink_agent.sandbox._seatbelt import SeatbeltSandbox, seatbelt_profile
+from swink_agent.sandbox.protected import protected_paths
 
 
 def text_for(profile: SandboxProfile) -> list[str]:

@@ -102,7 +102,7 @@ async def test_what_a_thread_tells_is_drawn_and_so_is_all_that_comes_after_it(ma
 
     def tell() -> None:
         event = LocalModelEvent(LocalState.FETCHING, "qwen", done=1, total=4)
-        app.talk.around.on_local_state(event)
+        app.talk.around["on_local_state"](event)
         logging.getLogger("swink_agent").warning("the index is being made again")
 
     async def work(pilot: Pilot[int]) -> None:

@@ -47,11 +47,11 @@ from acp.schema import (
 from msgspec.structs import replace
 
 from swink_agent import __version__
+from swink_agent.app.agent.open_agent import OpenAgent
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.agent.servers import server_of
-from swink_agent.app.agent.standard import StandardAgent
 from swink_agent.app.errors import ApplicationError, NoModel
-from swink_agent.app.runs.sessions import RunSession, WantedSession, open_store, session_problems
+from swink_agent.app.runs.sessions import WantedSession, open_store, session_problems
 from swink_agent.app.settings.mcp_servers import ServerSettings
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, ApprovalsMode
@@ -78,30 +78,21 @@ _CLOSING = 3.0
 class _EditorSession:
     """One conversation: its agent, its recorded session, and whether a prompt runs."""
 
-    def __init__(self, session_id: str, opening: Opening, session: RunSession, made: StandardAgent) -> None:
-        self.id = session_id
-        self.opening = opening
-        self.session = session
-        self.made = made
+    def __init__(self, opened: OpenAgent) -> None:
+        self.id = opened.session.coming_id or secrets.token_hex(12)
+        self.folder = str(opened.opening.folder)
+        self.made = opened.made
+        self._opened = opened
         self.is_prepared = False
         self.is_running = False
         self.cancelled = CancellationToken()
         """Of the prompt that runs, which may be cancelled before the agent begins."""
         self.questions: set[asyncio.Task[Any]] = set()
 
-    @property
-    def folder(self) -> str:
-        return str(self.opening.folder)
-
     async def close(self) -> None:
         """Ends the session, its hooks and MCP servers, and what its tools started."""
         await self.made.finish(_CLOSING)
-        await asyncio.to_thread(self._close)
-
-    def _close(self) -> None:
-        self.session.detach()
-        self.session.close()
-        self.made.close()
+        await asyncio.to_thread(self._opened.close)
 
 
 class EditorAgent:
@@ -240,27 +231,15 @@ class EditorAgent:
         self, cwd: str, added: list[str], servers: tuple[ServerSettings, ...], wanted: WantedSession
     ) -> _EditorSession:
         options = OpeningOptions(flags=self._flags, cwd=cwd, added=tuple(added), session=wanted, other_servers=servers)
-        opening = Opening(options)
-        session = opening.session().__enter__()
-        made: StandardAgent | None = None
-        try:
-            redactor = opening.redactor(session)
-            known: list[_EditorSession] = []
 
-            async def ask(question: ApprovalQuestion) -> ApprovalAnswer:
-                return await self._ask(known[0], question)
+        async def ask(question: ApprovalQuestion) -> ApprovalAnswer:
+            return await self._ask(session, question)
 
-            made = opening.agent(session, redactor, ask=ask, is_attended=True)
-            for warning in made.warnings:
-                self._warn(redactor.redact(warning))
-            session.attach(made.agent)
-            known.append(_EditorSession(session.coming_id or secrets.token_hex(12), opening, session, made))
-            return known[0]
-        except BaseException:
-            session.close()
-            if made is not None:
-                made.close()
-            raise
+        opened = OpenAgent.open(Opening(options), {"ask": ask, "is_attended": True})
+        for warning in opened.made.warnings:
+            self._warn(opened.redactor.redact(warning))
+        session = _EditorSession(opened)
+        return session
 
     # -- a run ---------------------------------------------------------------------------------------------------
 

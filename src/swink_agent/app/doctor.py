@@ -52,10 +52,11 @@ def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.envir
     folder = folder or _current_folder(findings)
     settings = _settings(findings, folder, environ)
     credentials = Credentials(environ=environ)
+    working: list[str] = []  # the back ends of the sandbox that work in the folder
     checks: list[Callable[[], list[Finding]]] = [
         lambda: _variables(environ),
-        lambda: _sandbox(None if folder is None else folder.resolve()),
-        lambda: _approvals(settings, folder, findings),
+        lambda: _sandbox(None if folder is None else folder.resolve(), working),
+        lambda: _approvals(settings, folder, working),
         lambda: _keys(credentials),
         lambda: _packages(settings, folder),
         lambda: _hooks(settings, folder, environ),
@@ -124,8 +125,11 @@ def _variables(environ: Mapping[str, str]) -> list[Finding]:
     return findings
 
 
-def _sandbox(folder: Path | None) -> list[Finding]:
-    """The back ends in this folder and, if the folder is why they fail, on the machine in general."""
+def _sandbox(folder: Path | None, working: list[str]) -> list[Finding]:
+    """The back ends in this folder and, if the folder is why they fail, on the machine in general.
+
+    Those that work in the folder are added to `working`.
+    """
     from swink_agent.sandbox import probe_backends, why_not_written
 
     from .agent.confinement import sandbox_profile
@@ -139,6 +143,7 @@ def _sandbox(folder: Path | None) -> list[Finding]:
     if not any(report.works for report in reports) and any(report.is_about_folder for report in reports):
         reason = next(report.reason for report in reports if report.is_about_folder)
         return [*_backends(probe_backends()), Finding("folder", "problem", f"commands are refused here: {reason}")]
+    working += [report.name for report in reports if report.works]
     findings = _backends(reports)
     why = why_not_written(str(folder)) if any(report.works for report in reports) else ""
     return [*findings, Finding("folder", "note", f"commands can only read here: {why}")] if why else findings
@@ -161,13 +166,11 @@ def _backends(reports: Sequence[BackendReport]) -> list[Finding]:
     return findings
 
 
-def _approvals(settings: Settings, folder: Path | None, findings: Sequence[Finding]) -> list[Finding]:
+def _approvals(settings: Settings, folder: Path | None, working: Sequence[str]) -> list[Finding]:
     """Which mode of approvals is on in this folder, and why."""
     if folder is None:
         return []
-    working = [found.text.split()[0] for found in findings if found.area == "sandbox" and found.state == "ok"]
-    is_refused = any(found.area == "folder" and found.state == "problem" for found in findings)
-    mode = mode_here(settings, folder, lambda: working[0] if working and not is_refused else None)
+    mode = mode_here(settings, folder, lambda: working[0] if working else None)
     text = mode.note or f"approvals are {mode.mode} ({settings['approve'].source})"
     remedy = "let commands and edits run unasked here: swink config work" if mode.is_undecided else ""
     return [Finding("approvals", "note" if mode.is_undecided else "ok", text, remedy)]

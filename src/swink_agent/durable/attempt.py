@@ -159,7 +159,7 @@ class Attempt:
         return Redactor() if own is None else own
 
     async def _fail(self, words: str) -> bool:
-        """Ends a run of which a record was refused for good, as it is on record. Whether that could be written."""
+        """Ends a run whose record was refused for good, as it is on record. Returns whether that could be written."""
         try:
             info = await self._store_call(self._store.info, self.claim.id)
             fold = await self._folded(self.claim.id)

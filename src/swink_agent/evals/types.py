@@ -444,7 +444,7 @@ class EvalRun(Value, frozen=True):
     grid: str = ""
     """The id of the grid that contains the run."""
     origin: str = ""
-    """The id of the run of which this is a new scoring."""
+    """The id of the run that this one scores again."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "results", tuple(self.results))

@@ -206,7 +206,7 @@ def _merged(schema: Schema) -> Schema | None:
 
 
 def _add_choices(properties: Schema, branches: list[Schema]) -> None:
-    """Adds the properties of branches of which one applies: a property that differs may be any of its forms."""
+    """Adds the properties of branches. One of them applies, so a property that differs may be any of its forms."""
     forms: dict[str, list[Any]] = {}
     for branch in branches:
         for name, value in branch["properties"].items():

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from ._places import check_folders
 from ._plain import PlainSandbox
-from ._protected import protected_paths, unmade_repositories, without
 from .errors import SandboxError
 from .profile import SandboxProfile, is_beneath
+from .protected import protected_paths, unmade_repositories, without
 
 if TYPE_CHECKING:
     from .network.serving import SharedProxy

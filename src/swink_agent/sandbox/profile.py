@@ -1,7 +1,7 @@
 """What a child process may do, as data, the same for every back end.
 
 Contains `SandboxProfile`, the default lists of hidden and protected paths, and the environment of a child. The back
-ends enforce the profile; `_protected` finds what exists beneath a root.
+ends enforce the profile; `protected` finds what exists beneath a root.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ class CommandAccess:
             or any(map(place.is_in, map(os.path.realpath, found_by_name)))
         ):
             raise ToolError(f"every file in {shown} runs at login or by its name: commands cannot write there")
-        from swink_agent.sandbox._protected import read_only_around  # on use: few commands ask to write
+        from swink_agent.sandbox.protected import read_only_around  # on use: few commands ask to write
 
         # Or a folder inside a folder that was allowed would open what is read-only there.
         if (protected := read_only_around(folder, self._base)) is not None:

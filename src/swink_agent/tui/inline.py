@@ -20,9 +20,8 @@ from swink_agent.app.talk.commands import is_command
 from swink_agent.app.talk.conversation import Conversation
 from swink_agent.app.talk.front import PickItem, PreviewFn
 from swink_agent.app.talk.options import TalkOptions
-from swink_agent.app.talk.questions import kept_answer
-from swink_agent.approvals.access import to_remember
-from swink_agent.approvals.answers import SAID_NO, AnswerKey, kept_rule, offered_answers, reason_for
+from swink_agent.app.talk.questions import answer_for, trusted_by
+from swink_agent.approvals.answers import AnswerKey, kept_rule, offered_answers
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView
 from swink_agent.core.approval import Defer
@@ -302,13 +301,12 @@ class InlineFront:
     async def _decided(self, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
         await asyncio.sleep(_GRACE)
         self._reader.drop()
-        rule = kept_rule(question)
-        offered = _offered(question, rule)
+        rule, offered = kept_rule(question), _offered(question)
         while True:
             self._writer.write("Run it? ")
             line = await self._line()
             if line is None:
-                return Defer() if question.can_wait else ApprovalAnswer(ApprovalChoice.NO, SAID_NO)
+                return answer_for(question, "later" if question.can_wait else ApprovalChoice.NO)
             word, _, rest = line.strip().partition(" ")
             key = word.lower().rstrip(":,")
             if key in ("no", "because"):
@@ -316,15 +314,12 @@ class InlineFront:
             means = next((answer.means for answer in offered if key in (answer.number, answer.key)), "")
             if key == "yes":
                 means = ApprovalChoice.ONCE
-            if means == "later" or (key == "later" and question.can_wait):
-                return Defer()
-            if means == "because":
-                return ApprovalAnswer(ApprovalChoice.NO, reason_for(rest))
-            if means == "keep" and not rest.strip():
-                await self.talk.keep_rule(rule)
-                return kept_answer(question)
-            if means and not rest.strip():
-                return ApprovalAnswer(ApprovalChoice(means), SAID_NO if means == ApprovalChoice.NO else "")
+            elif key == "later" and question.can_wait:
+                means = "later"
+            if means and (means in ("later", "because") or not rest.strip()):
+                if means == "keep":
+                    await self.talk.keep_rule(rule)
+                return answer_for(question, means, rest)
             self._say("answer with one of the numbers or letters above")
 
     async def confirm(self, title: str, choices: Sequence[tuple[str, str]], default: str) -> str | None:
@@ -416,21 +411,17 @@ class InlineFront:
 
 def answer_rows(question: ApprovalQuestion) -> list[str]:
     """Returns the offered answers, a row each; names of tools and commands are made safe."""
-    name, rule = safe_display(question.request.name, 60), kept_rule(question)
-    behind = {
-        ApprovalChoice.SESSION_PREFIX: f" {safe_display(question.prefix or '', 200)}",
-        ApprovalChoice.ALWAYS: f" {', '.join(to_remember(question.access or {}))}",
-        "because": " (write the reason behind it)",
-        "keep": f" {rule}",
-    }
+    name = safe_display(question.request.name, 60)
+    behind = {**trusted_by(question), "because": "(write the reason behind it)"}
     return [
-        f"  {answer.number} or {answer.key}: {answer.label.format(name=name)}{behind.get(answer.means, '')}"
-        for answer in _offered(question, rule)
+        f"  {answer.number} or {answer.key}: {answer.label.format(name=name)} "
+        f"{safe_display(behind.get(answer.means, ''), 200)}".rstrip()
+        for answer in _offered(question)
     ]
 
 
-def _offered(question: ApprovalQuestion, rule: str) -> list[AnswerKey]:
-    return offered_answers(question, *(["keep"] if rule else []))
+def _offered(question: ApprovalQuestion) -> list[AnswerKey]:
+    return offered_answers(question, *(["keep"] if kept_rule(question) else []))
 
 
 def _chosen(text: str, choices: Sequence[tuple[str, str]], default: str) -> str:

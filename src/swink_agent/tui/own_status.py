@@ -171,7 +171,7 @@ def own_status(
 
 
 def status_facts(talk: Conversation, columns: int) -> dict[str, Any]:
-    """What the program is told. New names may be added; those that there are keep their meaning."""
+    """What the program is told. New names may be added; the names keep their meaning."""
     info = None if talk.opened is None else talk.opened.session.info
     done = sum([item.status == "done" for item in talk.todo])
     return {

@@ -4,7 +4,7 @@
     server.py       the aiohttp application: the order of checks, and errors as problem documents
     site.py         one server's parts; routes/ acts on them, and openapi.py describes the routes
     rooms.py        sessions with their streams and questions; standard.py and embedded.py open their conversations
-    streams.py      events that are kept, and readers of which none delays another
+    streams.py      events that are kept, and readers that do not delay each other
     pages/          what a browser shows
     agui.py         the AG-UI protocol
 

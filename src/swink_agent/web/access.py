@@ -70,7 +70,7 @@ class Access:
     # -- the checks, in their order ------------------------------------------------------------------------------
 
     def check_host(self, request: web.Request) -> None:
-        """Raises 421 for a name that is not ours: a page whose name was made to lead here has that of its own."""
+        """Raises 421 for a name that is not ours. Another site may have made its own name lead to this machine."""
         host = request.headers.get("host", "").lower()
         if len(request.headers.getall("host", [])) != 1 or not self._is_ours(host, request):
             raise Problem(421, "host", "this server is not reached under that name: --allow-host adds one")

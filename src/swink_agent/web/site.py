@@ -99,7 +99,7 @@ class Site:
         return by
 
     async def may(self, request: web.Request, action: Action, session: str | None) -> bool:
-        """Whether they may, for lists and for what is besides."""
+        """Whether they may do this, for lists, which leave out what they may not see."""
         try:
             await self.authorized(request, action, session)
         except (Problem, web.HTTPException):

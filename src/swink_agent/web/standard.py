@@ -109,7 +109,7 @@ class WebFront:
 
 
 class _ShownCommand:
-    """A shell command of the user's own, of which a browser cannot begin any."""
+    """Shows nothing: a browser cannot start shell commands of the user's own."""
 
     def begin(self) -> None:
         pass

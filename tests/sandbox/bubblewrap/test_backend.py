@@ -17,10 +17,10 @@ import pytest
 
 from swink_agent.sandbox import ProcessLimits, SandboxError, SandboxProfile, open_sandbox
 from swink_agent.sandbox._presence import Presence
-from swink_agent.sandbox._protected import HoldKind, holds, protected_paths
 from swink_agent.sandbox.bubblewrap.backend import BubblewrapSandbox, find_bubblewrap
 from swink_agent.sandbox.bubblewrap.placeholders import place
 from swink_agent.sandbox.kernel.process_tree import Watch
+from swink_agent.sandbox.protected import HoldKind, holds, protected_paths
 
 pytestmark = pytest.mark.bubblewrap
 

@@ -97,7 +97,7 @@ async def test_a_fetch_shows_as_progress_and_a_stop_ends_it(talk: Talk, promptly
     await conversation.submit("hi")
     await asyncio.to_thread(fetching.began.wait)
     event = LocalModelEvent(LocalState.FETCHING, "qwen", done=300_000_000, total=1_200_000_000)
-    await asyncio.to_thread(conversation.around.on_local_state, event)
+    await asyncio.to_thread(conversation.around["on_local_state"], event)
     await asyncio.sleep(0)
     assert conversation.progress.startswith("fetching qwen [█████░")
     assert "25% of 1.2 GB" in conversation.progress
@@ -121,7 +121,7 @@ async def test_the_phase_of_progress_stays_while_only_the_figures_change(talk: T
         LocalModelEvent(LocalState.READY, "qwen", done=512, total=2048),
         LocalModelEvent(LocalState.READY, "qwen", done=1024, total=2048),
     ):
-        conversation.around.on_local_state(event)
+        conversation.around["on_local_state"](event)
         await asyncio.sleep(0)
         phases.append(conversation.progress_phase)
     assert phases == ["fetching qwen", "fetching qwen", "loading qwen", "ready qwen", "ready qwen"]
@@ -147,7 +147,7 @@ async def test_the_slow_first_reading_shows_as_progress_until_the_first_word(tal
     seen: list[str] = []
 
     def answer(request: Any) -> Any:
-        conversation.around.on_local_state(LocalModelEvent(LocalState.READY, "qwen", done=512, total=2048))
+        conversation.around["on_local_state"](LocalModelEvent(LocalState.READY, "qwen", done=512, total=2048))
         return text("Hello.")
 
     talk.front.changed = lambda: seen.append(conversation.progress)

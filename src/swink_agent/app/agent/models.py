@@ -240,7 +240,7 @@ def local_fetch(
 ) -> Callable[[CancellationToken], None] | None:
     """What must happen before a local model can be asked: getting its file. `None` for other models.
 
-    Call it in a thread. Raises `NoModel` if the file cannot be had, `Aborted` when cancelled.
+    Call it in a thread. Raises `NoModel` if the file cannot be fetched, `Aborted` when cancelled.
     """
     if model.provider != "local":
         return None

@@ -11,9 +11,9 @@ from swink_agent.core.types import Text
 
 from ..errors import ApplicationError, ExitCode
 from ..runs.headless import HeadlessRun, Outcome
-from ..runs.sessions import RunSession, WantedSession
+from ..runs.sessions import WantedSession
+from .open_agent import OpenAgent
 from .opening import Opening
-from .standard import StandardAgent
 
 
 class ServedAgent:
@@ -46,9 +46,10 @@ class ServedAgent:
         """Runs the prompt to its end. A cancelled call interrupts the run."""
         wanted = WantedSession(is_kept=True, id=arguments.get("session"))
         try:
-            session, made = await asyncio.to_thread(self._open, wanted)
+            opened = await asyncio.to_thread(OpenAgent.open, self._opening, {}, wanted)
         except ApplicationError as error:
             raise ToolError(str(error)) from error
+        made = opened.made
         run = HeadlessRun(made.agent, timeout=self._opening.settings.value("timeout"), prepare=made.prepare)
         try:
             outcome = await run.run(arguments["prompt"])
@@ -56,33 +57,13 @@ class ServedAgent:
             run.interrupt()
             raise
         finally:
-            await asyncio.shield(_closed(session, made))
-        return _result(outcome, session.id)
-
-    def _open(self, wanted: WantedSession) -> tuple[RunSession, StandardAgent]:
-        session = self._opening.session(wanted)
-        session.__enter__()
-        try:
-            made = self._opening.agent(session, self._opening.redactor(session))
-            try:
-                session.attach(made.agent)
-            except BaseException:
-                made.close()
-                raise
-        except BaseException:
-            session.close()
-            raise
-        return session, made
+            await asyncio.shield(_closed(opened))
+        return _result(outcome, opened.session.id)
 
 
-async def _closed(session: RunSession, made: StandardAgent) -> None:
-    await made.finish()
-    await asyncio.to_thread(_close, session, made)
-
-
-def _close(session: RunSession, made: StandardAgent) -> None:
-    made.close()
-    session.close()
+async def _closed(opened: OpenAgent) -> None:
+    await opened.made.finish()
+    await asyncio.to_thread(opened.close)
 
 
 def _result(outcome: Outcome, session: str | None) -> AgentToolResult:

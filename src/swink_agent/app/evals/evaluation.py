@@ -89,7 +89,7 @@ class StandInModel:
         try:
             loaded = JsonlSessionStore(recordings).load(session_id)
         except SessionError as error:
-            raise UsageProblem(f"the recording of the case {case.id!r} cannot be had: {error}") from error
+            raise UsageProblem(f"the recording of the case {case.id!r} cannot be read: {error}") from error
         return ScriptedModel(recorded_replies(loaded), f"the recording {session_id}")
 
     @property

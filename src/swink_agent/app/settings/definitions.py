@@ -95,7 +95,7 @@ DEFINITIONS = (
     _setting(
         "context_window",
         "count",
-        "tokens of the model's window; without it, what is known of the model, of which 100,000 are used at most",
+        "tokens of the model's window; without it, the known size of the model's window, but at most 100,000",
     ),
     _setting(
         "compaction",

@@ -85,7 +85,7 @@ def read_hooks(path: str, tables: object, line_of: Callable[[str], int]) -> dict
 
 
 def notes_on_project(hooks: Mapping[str, HookSettings]) -> list[str]:
-    """What the user reads about hooks in a project's file, none of which is used."""
+    """What the user reads about hooks in a project's file. They are not used."""
     why = "so that is not used; it belongs into your own settings"
     return [f"{hook.source}: a project may not set hooks.{hook.name}, {why}" for hook in hooks.values()]
 

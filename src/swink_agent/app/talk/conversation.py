@@ -32,12 +32,12 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, Usage, UserMessage, extract_text
 from swink_agent.rendering.checklist import TodoItem, masked_items, todo_items, todo_of
 
+from ..agent.open_agent import OpenAgent
 from .approving import Modes
 from .commands import command_in, is_command, run_command
 from .delegates import is_streamed
 from .first_run import LibraryWarnings, LocalProgress, branch_of, first_words, short_folder
 from .front import Front, NoticeKind, View
-from .open_agent import OpenAgent, SharedAgentOptions
 from .options import Farewell, TalkOptions, resuming
 from .plan import Mode
 from .prompts import mentioned_in, user_message
@@ -102,7 +102,13 @@ class Conversation:
         """The Git branch of the folder, as it was when the last run ended."""
         self.todo: tuple[TodoItem, ...] = ()
         """The list of things to do that the model keeps, masked."""
-        self.around = SharedAgentOptions(ask=front.ask, on_local_state=self._local.hear, stream_fn=options.stream_fn)
+        self.around: dict[str, Any] = {
+            "ask": front.ask,
+            "is_attended": True,
+            "on_local_state": self._local.hear,
+            "stream_fn": options.stream_fn,
+        }
+        """What every agent of the conversation is made with."""
 
     # -- shown state -------------------------------------------------------------------------------------------
 

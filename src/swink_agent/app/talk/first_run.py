@@ -16,8 +16,8 @@ from swink_agent.app.runs.telling import FetchProgress
 from swink_agent.core.cancel import call_in
 from swink_agent.rendering.escaping import safe_line
 
+from ..agent.open_agent import OpenAgent
 from .front import NoticeKind
-from .open_agent import OpenAgent
 
 _LOCAL_BY_DEFAULT = (
     "No key is set, so the model on this machine answers: {model}. Its first answer takes long: the model is fetched, "

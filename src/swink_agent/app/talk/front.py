@@ -155,7 +155,7 @@ class View(Protocol):
         ...
 
     def end_run(self) -> None:
-        """Closes what a run left open, because nothing of it is active now."""
+        """Closes what a run left open, because the run has ended."""
         ...
 
     def notice(self, text: str, kind: NoticeKind = "info") -> None:

@@ -40,11 +40,7 @@ class AskedQuestion:
     @property
     def choices(self) -> list[OfferedChoice]:
         """The answers that are offered, in the order of the table of answers."""
-        foreign = {
-            ApprovalChoice.SESSION_PREFIX: self.question.prefix or "",
-            ApprovalChoice.ALWAYS: ", ".join(to_remember(self.question.access or {})),
-            "keep": self.rule,
-        }
+        foreign = trusted_by(self.question)
         extras = [*(["hunks"] if self.hunks is not None else []), *(["keep"] if self.rule else [])]
         offered: list[AnswerKey] = offered_answers(self.question, *extras)
         return [
@@ -65,27 +61,36 @@ class AskedQuestion:
             if choice not in ("hunks", ApprovalChoice.ONCE):
                 raise ValueError("only a yes can accept parts of a change")
             return hunk_answer(self.hunks, hunks or ())
-        match choice:
-            case "later":
-                return Defer()
-            case "because" | ApprovalChoice.NO:
-                return ApprovalAnswer(ApprovalChoice.NO, reason_for(reason))
-            case "keep":
-                return kept_answer(self.question)
-            case _:
-                return ApprovalAnswer(ApprovalChoice(choice))
+        return answer_for(self.question, choice, reason)
+
+
+def trusted_by(question: ApprovalQuestion) -> dict[str, str]:
+    """What an answer would trust besides this call, in the model's words, by what the answer means."""
+    return {
+        ApprovalChoice.SESSION_PREFIX: question.prefix or "",
+        ApprovalChoice.ALWAYS: ", ".join(to_remember(question.access or {})),
+        "keep": kept_rule(question),
+    }
+
+
+def answer_for(question: ApprovalQuestion, means: str, reason: str = "") -> ApprovalAnswer | Defer:
+    """Returns the answer that has this meaning. A rule that "keep" stores for the project is for the caller to keep."""
+    match means:
+        case "later":
+            return Defer()
+        case "because" | ApprovalChoice.NO:
+            return ApprovalAnswer(ApprovalChoice.NO, reason_for(reason))
+        case "keep":
+            by_prefix = question.command is not None
+            return ApprovalAnswer(ApprovalChoice.SESSION_PREFIX if by_prefix else ApprovalChoice.SESSION_TOOL)
+        case _:
+            return ApprovalAnswer(ApprovalChoice(means))
 
 
 def offered_hunks(question: ApprovalQuestion) -> ChangeHunks | None:
     """Returns the parts of a change; `None` if it can only be accepted as a whole."""
     hunks = ChangeHunks.of(question.request, question.details)
     return hunks if hunks is not None and len(hunks.hunks) > 1 else None
-
-
-def kept_answer(question: ApprovalQuestion) -> ApprovalAnswer:
-    """Returns the answer for this session when a rule for the project is kept."""
-    by_prefix = question.command is not None
-    return ApprovalAnswer(ApprovalChoice.SESSION_PREFIX if by_prefix else ApprovalChoice.SESSION_TOOL)
 
 
 def hunk_answer(hunks: ChangeHunks | None, accepted: Collection[int]) -> ApprovalAnswer:

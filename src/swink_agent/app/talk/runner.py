@@ -17,7 +17,7 @@ from swink_agent.core.errors import Aborted, AgentError, AuthError
 from swink_agent.core.pending import Answer
 from swink_agent.core.types import AgentMessage, AgentResult, AssistantMessage, StopReason
 
-from .open_agent import OpenAgent
+from ..agent.open_agent import OpenAgent
 
 State: TypeAlias = Literal["idle", "running", "error", "aborted"]
 Work: TypeAlias = Coroutine[Any, Any, State]

@@ -14,7 +14,7 @@ from swink_agent.core.approval import Approval, Defer, PendingCall
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
 
-from .open_agent import OpenAgent
+from ..agent.open_agent import OpenAgent
 
 _OUTSIDE = "it runs outside: its application gives the result with `agent.resume`"
 _MISSING = "there is no tool {tool} here: its application continues the session with `agent.resume`"

@@ -13,8 +13,9 @@ is in `project_files`, what a project may set at all in `settings.settings`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -22,7 +23,7 @@ from swink_agent.core.values.value import Value
 
 from ..errors import SettingsError
 from ..settings.paths import config_folder, read_record, write_record, write_whole
-from ..settings.settings import LARGEST_FILE, SettingsFile, only_stricter, parse_file
+from ..settings.settings import LARGEST_FILE, SettingsFile, load_settings, only_stricter, parse_file
 from .project_files import ProjectFile, found_prompt_files, prompt_record, read_project_file, trusted_prompts
 
 PROJECT_FILE = Path(".swink", "config.toml")
@@ -115,6 +116,40 @@ class FolderToTrust(Value, frozen=True):
     """Why existing notes cannot be used."""
     prompts: dict[str, bytes] = {}
     """The skills and commands by their paths in the folder."""
+
+
+class OfferedPart(NamedTuple):
+    """A part of what is shown before a folder is trusted: words of ours, and the text of a file that they are about."""
+
+    words: str
+    text: str | None = None
+    is_uncounted: bool = False
+    """Whether the words say what would not count, and why."""
+
+
+def offered_parts(offer: FolderToTrust) -> Iterator[OfferedPart]:
+    """Everything that trusting the folder would put to use, in full: each line of it may have an effect."""
+    from ..agent.system_prompt import LONGEST_NOTES
+
+    folder = Path(offer.folder)
+    if offer.settings is not None:
+        path = str(folder / PROJECT_FILE)
+        yield OfferedPart(f"{path}, whose settings would be used:", as_text(offer.settings))
+        for note in load_settings(project=parse_file(path, offer.settings)).notes:
+            yield OfferedPart(note.replace(f"{path}:", "line ", 1), is_uncounted=True)  # the path is above
+    if offer.notes is not None:
+        yield OfferedPart(f"{folder / NOTES_FILE}, which the model would read:", as_text(offer.notes[:LONGEST_NOTES]))
+        if len(offer.notes) > LONGEST_NOTES:
+            yield OfferedPart(f"The other {len(offer.notes) - LONGEST_NOTES:,} bytes of it are not told.")
+    if offer.problem:
+        yield OfferedPart(offer.problem, is_uncounted=True)
+    for path, data in offer.prompts.items():
+        yield OfferedPart(f"{folder / path}, which prompts may contain:", as_text(data))
+
+
+def as_text(data: bytes) -> str:
+    """The content of a file as it is shown."""
+    return data.decode("utf-8", "replace").removesuffix("\n")
 
 
 class ChangedFile(Value, frozen=True):

@@ -315,7 +315,7 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "which": reads("as", "", "--all", paths=False),
         "type": reads("aftpP", "", "", paths=False),
         "command -v": reads(operands=r"[\w.+-]+", paths=False),
-        # programs with a language, of which a part only reads
+        # programs with a language that has a part which only reads
         "sed": reads("nErs", "e", _HELP, form=_sed_form, filters=1),
         "awk": reads("", "Fv", _HELP, form=_awk_form, filters=1),
         "test": reads(options=_TESTS, operands="(?s:.*)", form=_test_form),

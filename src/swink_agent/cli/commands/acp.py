@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 
 import click
@@ -34,7 +33,7 @@ def acp(**flags: str | None) -> int:
     from swink_agent.acp.transport import LONGEST_LINE, LineTransport
 
     reporter = Reporter(Screen(sys.stderr), Redactor())
-    logging.getLogger().addHandler(reporter.log_handler())  # of all packages: the protocol's own writes tracebacks else
+    reporter.hear_log("")  # of all packages: the protocol's own writes tracebacks else
     agent = EditorAgent({name: value for name, value in flags.items() if value is not None}, reporter.warn)
 
     async def serve() -> None:

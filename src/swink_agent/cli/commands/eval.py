@@ -291,7 +291,7 @@ def compare_command(
 
     With --judge, a model also says which of the two answers to each case is better, asked in both orders."""
     from swink_agent.evals import compare
-    from swink_agent.evals.reports.words import noise
+    from swink_agent.evals.reports.words import difference_words
 
     from .eval_run import preferred
 
@@ -316,10 +316,8 @@ def compare_command(
         _row("gone  ", case_id)
     for case_id in found.only_after:
         _row("new   ", case_id)
-    interval = f"{found.difference:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
-    cases = f"{found.cases} {'case' if found.cases == 1 else 'cases'} of both"
     click.echo(f"{len(found.better)} better, {len(found.worse)} worse, {len(found.same)} the same")
-    click.echo(f"mean score {interval} over {cases}: {noise(found)}")
+    click.echo(difference_words(found, f"{'case' if found.cases == 1 else 'cases'} of both"))
     if preference is not None:
         for pair in preference.pairs:
             _row(f"{pair.winner:6}", f"{pair.case_id}: {pair.reason}")

@@ -7,7 +7,6 @@ in `swink_agent.evals`, the agents are made in `app.evals.evaluation`.
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -141,7 +140,7 @@ class _Run:
     def run(self) -> int:
         progress = ProgressLine(self._screen, self._options["repeat"], is_quiet=self._options["quiet"])
         try:
-            with interruptible(self._cancel.cancel, self._close, say=_say):
+            with interruptible(self._cancel.cancel, self._close, is_told=True):
                 run = asyncio.run(wakeable(self._run(progress)))
         except Aborted:
             return int(ExitCode.INTERRUPTED)
@@ -296,7 +295,3 @@ def _local_state(screen: Screen, *, is_quiet: bool) -> Callable[[Any], None]:
             reporter.on_local_state(event)
 
     return hear
-
-
-def _say(text: str) -> None:
-    os.write(2, f"\r\x1b[K{text}\n".encode() if os.isatty(2) else f"{text}\n".encode())

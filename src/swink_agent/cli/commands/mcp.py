@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import sys
@@ -145,7 +144,7 @@ async def _serve(opening: Opening) -> int:
     session = opening.session(WantedSession(is_kept=False))
     redactor = opening.redactor(session)
     reporter = Reporter(Screen(sys.stderr), redactor)
-    logging.getLogger("swink_agent").addHandler(reporter.log_handler())
+    reporter.hear_log()
     has_model = True
     try:
         made = await asyncio.to_thread(opening.agent, session, redactor)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import logging
 import os
 import secrets
 import signal
@@ -51,7 +49,9 @@ def proxy(host: str, port: int, streams: int, insecure: bool) -> int:
     """
     if not host.strip():
         raise UsageProblem("an empty text is not an address to listen at (--host)")
-    if not insecure and not _is_loopback(host):
+    from swink_agent.web.access import is_loopback
+
+    if not insecure and not is_loopback(host):
         raise UsageProblem(
             f"{host} can be reached from outside, and the proxy does not encrypt: --insecure says that is fine"
         )
@@ -70,7 +70,7 @@ async def _serve(host: str, port: int, token: str, is_new: bool, streams: int) -
         loop.add_signal_handler(number, ended.set)
     settings, credentials = load_settings(), Credentials()
     server = ProxyServer({token: streams}, _upstream(settings, credentials))
-    logging.getLogger("swink_agent").addHandler(Reporter(Screen(sys.stderr), credentials.redactor()).log_handler())
+    Reporter(Screen(sys.stderr), credentials.redactor()).hear_log()
     try:
         async with server.serve(host, port) as url:
             click.echo(f"export SWINK_PROXY_URL={url}")
@@ -108,12 +108,3 @@ def _with_key(stream_fn: StreamFn, key: str) -> StreamFn:
     return lambda model, context, options, cancel: stream_fn(
         model, context, structs.replace(options, api_key=key), cancel
     )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

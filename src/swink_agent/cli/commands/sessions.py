@@ -361,12 +361,7 @@ def prune(limit: str, dry_run: bool, yes: bool) -> int:
         return ExitCode.DONE
     count = _counted(len(old), "session")
     if not yes:
-        if not sys.stdin.isatty():
-            raise UsageProblem(
-                f"stdin is not a terminal, so no one can confirm: add --yes to delete the {count}, or --dry-run to "
-                "see them"
-            )
-        confirm(f"Delete {count}?")
+        confirm(f"Delete {count}?", f"delete the {count}")
     with session_problems():
         still_old = {info.id for info in _unused_since(store, oldest)}  # the user may have taken long to answer
     return _delete(store, [info.id for info in old if info.id in still_old], spares_used=True)

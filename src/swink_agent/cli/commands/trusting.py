@@ -12,9 +12,7 @@ from pathlib import Path
 
 import click
 
-from swink_agent.app.agent.system_prompt import LONGEST_NOTES
 from swink_agent.app.errors import SettingsError
-from swink_agent.app.settings.settings import load_settings, parse_file
 from swink_agent.app.trust.trust import (
     NOTES_FILE,
     PROJECT_FILE,
@@ -22,7 +20,9 @@ from swink_agent.app.trust.trust import (
     FolderToTrust,
     Project,
     TrustStore,
+    as_text,
     find_project,
+    offered_parts,
 )
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.texts.diffs import diff_lines
@@ -52,24 +52,13 @@ def trust_folder(folder: Path, *, is_sure: bool) -> bool:
 
 
 def _show(offer: FolderToTrust, screen: Screen) -> None:
-    """Shows both files with each line behind a mark, so that none of their lines looks like one of ours."""
-    folder = Path(offer.folder)
-    if offer.settings is not None:
-        screen.say("", f"{folder / PROJECT_FILE}, whose settings would be used:")
-        screen.rows(_MARK, _text(offer.settings))  # complete: each line of them has an effect
-        for line in _uncounted(offer):
-            screen.say("not counted: ", line, "yellow")
-    if offer.notes is not None:
-        screen.say("", f"{folder / NOTES_FILE}, which the model would read:")
-        screen.rows(_MARK, _text(offer.notes[:LONGEST_NOTES]))
-        if len(offer.notes) > LONGEST_NOTES:
-            screen.line(f"The other {len(offer.notes) - LONGEST_NOTES:,} bytes of it are not told.")
-    if offer.problem:
-        screen.say("not counted: ", offer.problem, "yellow")
-    for path, data in offer.prompts.items():
-        screen.say("", f"{folder / path}, which prompts may contain:")
-        screen.rows(_MARK, _text(data))
-    if offer.settings is None and offer.notes is None and not offer.problem and not offer.prompts:
+    """Shows all of it, each line of a file behind a mark, so that none of their lines looks like one of ours."""
+    parts = list(offered_parts(offer))
+    for part in parts:
+        screen.say("not counted: " * part.is_uncounted, part.words, *["yellow"] * part.is_uncounted)
+        if part.text is not None:
+            screen.rows(_MARK, part.text)
+    if not parts:
         screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE}, skills or commands.")
 
 
@@ -77,7 +66,7 @@ def _show_changes(changes: Sequence[ChangedFile], screen: Screen) -> None:
     """Shows what changed since it was trusted, last, next to the question."""
     for change in changes:
         screen.say("", f"{change.path}, what has changed since you trusted it:")
-        screen.change(diff_lines(_text(change.old), _text(change.new)), context=_MARK)
+        screen.change(diff_lines(as_text(change.old), as_text(change.new)), context=_MARK)
 
 
 def what_changed(project: Project, store: TrustStore) -> list[str]:
@@ -93,24 +82,12 @@ def what_changed(project: Project, store: TrustStore) -> list[str]:
         for change in changes:
             lines = [
                 f"{'+' if kind == 'added' else '-'} {text}"
-                for kind, text in diff_lines(_text(change.old), _text(change.new), 0)
+                for kind, text in diff_lines(as_text(change.old), as_text(change.new), 0)
                 if kind in ("added", "removed")
             ]
             more = [f"and {len(lines) - _MOST_TOLD:,} lines more"] if len(lines) > _MOST_TOLD else []
             told.append("\n".join([f"changed in {change.path}:", *lines[:_MOST_TOLD], *more]))
     return told
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace").removesuffix("\n")
-
-
-def _uncounted(offer: FolderToTrust) -> list[str]:
-    """The settings that a project may not set, or sets more loosely than the user's own settings."""
-    assert offer.settings is not None
-    path = str(Path(offer.folder, PROJECT_FILE))
-    notes = load_settings(project=parse_file(path, offer.settings)).notes
-    return [note.replace(f"{path}:", "line ", 1) for note in notes]
 
 
 def _says_yes(question: str) -> bool:

@@ -40,7 +40,7 @@ Examples:
 @click.option("--run", "wanted", metavar="ID", help="Which run, by the beginning of its id. Default: the last one.")
 @click.option("--list", "list_all", is_flag=True, help="List the runs that changed something in the folder.")
 @click.option("--dry-run", is_flag=True, help="Show what would be put back, and change nothing.")
-@click.option("--force", is_flag=True, help="Also put back what was changed since, by whomever.")
+@click.option("--force", is_flag=True, help="Also put back what you or another program changed since.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def undo(cwd: str, wanted: str | None, list_all: bool, dry_run: bool, force: bool, yes: bool) -> int:
     """Put back what a run changed, with its commands too.
@@ -70,7 +70,8 @@ def _undo(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind], *
         return ExitCode.DONE if is_done else ExitCode.FAILED
     code: int = ExitCode.DONE
     if not dry_run:
-        _ask(len(possible), yes=yes)
+        if not yes:
+            confirm(f"Put {_paths(len(possible))} back?", "put it back")
         code = _put_back(store, run, plan)
     for other in elsewhere(store, run):
         click.echo(
@@ -154,17 +155,6 @@ def _note(item: PathRewind) -> str:
 
 
 # -- putting back --------------------------------------------------------------------------------------------
-
-
-def _ask(count: int, *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageProblem(
-            "stdin is not a terminal, so no one can confirm: add --yes to put it back, or --dry-run to see what that "
-            "means"
-        )
-    confirm(f"Put {_paths(count)} back?")
 
 
 def _put_back(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind]) -> int:

@@ -6,7 +6,6 @@ Owns the flags, the token, the browser and the signals. The server is `swink_age
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
 import signal
@@ -122,8 +121,7 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
         loop.add_signal_handler(number, ended.set)
     name = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}{page}?token={quote(token, safe='')}"
-    handler = Reporter(Screen(sys.stderr), opening.credentials.redactor()).log_handler()
-    logging.getLogger("swink_agent").addHandler(handler)
+    Reporter(Screen(sys.stderr), opening.credentials.redactor()).hear_log()
     serving = served(standard_site(opening, access), listening, tls)
     await serving.__aenter__()
     try:

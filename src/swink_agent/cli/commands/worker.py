@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -53,8 +52,7 @@ def worker(app: str, slots: int, poll: float, lease: float, drain: float) -> int
     durable = durable_named(app, Path.cwd())
     if not durable.agents:
         raise UsageProblem(f"{safe_display(app, 80)} has no agents: register at least one with @durable.agent")
-    reporter = Reporter(Screen(sys.stderr), Redactor())
-    logging.getLogger("swink_agent").addHandler(reporter.log_handler())
+    Reporter(Screen(sys.stderr), Redactor()).hear_log()
     with durable_problems():
         asyncio.run(_work(durable, slots, poll, lease, drain))
     return int(ExitCode.DONE)

@@ -33,9 +33,10 @@ def interruptible(
     clean_up: Callable[[], None],
     *,
     last_words: Callable[[], None] = _nothing,
-    say: Callable[[str], None] | None = None,
+    is_told: bool = False,
 ) -> Generator[None]:
-    """Calls `stop` at the first signal. At the second, calls `clean_up` and `last_words` and ends the process.
+    """Calls `stop` at the first signal, and says so on stderr with `is_told`. At the second, calls `clean_up` and
+    `last_words` and ends the process.
 
     These two get half a second each, in a thread: they may block, and may need locks that the interrupted code holds
     and is about to release. Further signals change nothing. After the first signal the process is about to end: a
@@ -49,8 +50,9 @@ def interruptible(
         nonlocal count
         count += 1
         if count == 1:
-            if say is not None:
-                say("stopping; once more to stop at once")
+            if is_told:
+                text = b"stopping; once more to stop at once\n"
+                os.write(2, b"\r\x1b[K" + text if os.isatty(2) else text)
             stop()
             return
         if count == 2:

@@ -213,7 +213,7 @@ class _Interrupts:
 
     def handled(self, asking: TerminalAsk | None) -> Any:
         self._asking = asking
-        return interruptible(self._stop, self._clean_up, last_words=self._speak_last, say=self._say)
+        return interruptible(self._stop, self._clean_up, last_words=self._speak_last, is_told=True)
 
     def attach(self, run: HeadlessRun, made: StandardAgent, last_words: Callable[[], None]) -> None:
         self._run, self._made, self._last_words = run, made, last_words
@@ -233,10 +233,6 @@ class _Interrupts:
             self._asking.restore()
         if self._made is not None:
             self._made.close()
-
-    @staticmethod
-    def _say(text: str) -> None:
-        os.write(2, f"\r\x1b[K{text}\n".encode() if os.isatty(2) else f"{text}\n".encode())
 
 
 def _tell_first(made: StandardAgent, project: Project | None, session: RunSession, reporter: Reporter) -> None:

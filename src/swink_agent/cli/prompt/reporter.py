@@ -125,6 +125,10 @@ class Reporter:
         """A handler that shows warnings of the library's log as our warnings."""
         return _LogHandler(self)
 
+    def hear_log(self, name: str = "swink_agent") -> None:
+        """Shows warnings of a log as ours until the process ends."""
+        logging.getLogger(name).addHandler(self.log_handler())
+
     # -- events ------------------------------------------------------------------------------------------------
 
     def on_event(self, event: AgentEvent) -> None:

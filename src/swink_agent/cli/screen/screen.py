@@ -18,6 +18,7 @@ from typing import TextIO
 import click
 import msgspec
 
+from swink_agent.app.errors import UsageProblem
 from swink_agent.approvals.display import safe_display
 from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, cut_middle, laid_out
 from swink_agent.rendering.escaping import safe_text
@@ -73,8 +74,15 @@ def discard_stdout() -> None:
         pass
 
 
-def confirm(question: str) -> None:
-    """Asks the user on stderr. Raises `click.Abort` unless the answer is yes, with the cursor in a new row."""
+def confirm(question: str, what: str) -> None:
+    """Asks the user on stderr. Raises `click.Abort` unless the answer is yes, with the cursor in a new row.
+
+    `what` continues "--yes to". Raises `UsageProblem` if there is no terminal.
+    """
+    if not sys.stdin.isatty():
+        raise UsageProblem(
+            f"stdin is not a terminal, so no one can confirm: add --yes to {what}, or --dry-run to see it"
+        )
     try:
         is_wanted = click.confirm(question, err=True)
     except click.Abort:

@@ -203,7 +203,7 @@ def _sees_every_call(policy: object) -> bool:
 
 
 class _OneReply:
-    """Ends the side request after its reply, even if the reply calls tools, of which there are none."""
+    """Ends the side request after its reply, even if the reply calls tools: there are none."""
 
     name = "one reply"
 

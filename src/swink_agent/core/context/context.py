@@ -126,7 +126,7 @@ def is_answered(messages: Sequence[AgentMessage]) -> bool:
 
 
 def is_waiting(messages: Sequence[AgentMessage]) -> bool:
-    """Whether the history ends with results of which one is pending, so that its call waits for an answer."""
+    """Whether one of the results at the end of the history is pending: its call waits for an answer."""
     return has_unclosed(messages, passes_users=False)
 
 

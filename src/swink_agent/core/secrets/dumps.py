@@ -66,7 +66,7 @@ def _as_words(line: re.Match[str]) -> bytes:
 
 
 def _as_octal(line: re.Match[str]) -> bytes:
-    """Reads bytes or words in octal, or characters, of which some are in octal."""
+    """Reads bytes or words in octal, or characters, some of them in octal."""
     if line.group(3):
         parts = dump_patterns().character.findall(line.group(3))
         return b"".join([_character(*part) for part in parts])

@@ -2,7 +2,7 @@
 
 Who comes first makes them, one process at a time: others wait for its lock by trying again and again, because the
 engine makes indexes in a way that waits for every transaction, also one that waits for a lock. A store of a later
-version is refused, and nothing of it is touched.
+version is refused and not touched.
 
 Owns the definitions and the migrations. `connecting` opens connections, and `store` has the statements.
 """

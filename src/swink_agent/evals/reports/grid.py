@@ -21,7 +21,7 @@ from swink_agent.rendering.tame import escaped
 from .case_page import case_html, place_of, table_html
 from .markdown import MARKS, code_cell
 from .page import report_style
-from .words import case_name, duration, money, noise, number, outcome, pass_rate, title_of
+from .words import case_name, difference_words, duration, money, number, outcome, pass_rate, title_of
 
 
 class _Table(NamedTuple):
@@ -60,10 +60,9 @@ def _differences(grid: EvalGrid) -> list[str]:
     lines: list[str] = []
     for name, run in list(zip(grid.variants, grid.runs, strict=True))[1:]:
         found = compare(grid.runs[0], run)
-        interval = f"{found.difference:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
         changes = f"{len(found.better)} better, {len(found.worse)} worse, {len(found.same)} the same"
         pair = f"{one_line(name, 60)} against {one_line(grid.variants[0], 60)}"
-        lines.append(f"{pair}: mean score {interval} over {found.cases} cases, {noise(found)}; {changes}")
+        lines.append(f"{pair}: {difference_words(found)}; {changes}")
     return lines
 
 

@@ -111,21 +111,27 @@ def reasons(attempt: Attempt) -> list[tuple[str, str]]:
     return found
 
 
-def invocation_of(attempt: Attempt) -> tuple[Invocation, str]:
-    """What the agent did; if that cannot be read, an empty invocation and the reason."""
-    try:
-        return attempt.invocation, ""
-    except EvalStoreError as error:
-        return Invocation(), f"the trajectory cannot be read: {error}"
+def difference_words(found: Comparison, cases: str = "cases") -> str:
+    """How far two runs are apart, and whether that is more than chance."""
+    interval = f"{found.difference:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
+    return f"mean score {interval} over {found.cases} {cases}: {_noise(found)}"
 
 
-def noise(found: Comparison) -> str:
+def _noise(found: Comparison) -> str:
     """Whether a difference may be chance."""
     if found.is_significant:
         return "more than noise"
     if not found.difference:
         return "the same"
     return "too few cases to tell it from noise" if found.low > 0 or found.high < 0 else "no more than noise"
+
+
+def invocation_of(attempt: Attempt) -> tuple[Invocation, str]:
+    """What the agent did; if that cannot be read, an empty invocation and the reason."""
+    try:
+        return attempt.invocation, ""
+    except EvalStoreError as error:
+        return Invocation(), f"the trajectory cannot be read: {error}"
 
 
 # -- figures -------------------------------------------------------------------------------------------------

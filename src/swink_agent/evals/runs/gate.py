@@ -9,6 +9,7 @@ import math
 
 from swink_agent.core.values.value import Value
 
+from ..reports.words import share
 from ..types import EvalRun, Summary
 from .comparing import compare
 
@@ -89,12 +90,12 @@ class Gate(Value, frozen=True):
             return ["no case was measured, so there is no pass rate"] if wants_rate and not is_told else []
         violations: list[str] = []
         if self.min_pass_rate is not None and not summary.pass_rate >= self.min_pass_rate:
-            figures = f"{_share(summary.pass_rate)} ({summary.passed} of {summary.measured})"
-            violations.append(f"pass rate {figures} is below {_share(self.min_pass_rate)}")
+            figures = f"{share(summary.pass_rate)} ({summary.passed} of {summary.measured})"
+            violations.append(f"pass rate {figures} is below {share(self.min_pass_rate)}")
         low = summary.pass_rate_low
         if self.min_pass_rate_low is not None and not low >= self.min_pass_rate_low:
-            told = f"pass rate {_share(summary.pass_rate)} is only above {_share(low)} with 95 % confidence"
-            violations.append(f"{told}, which is below {_share(self.min_pass_rate_low)}: run more cases")
+            told = f"pass rate {share(summary.pass_rate)} is only above {share(low)} with 95 % confidence"
+            violations.append(f"{told}, which is below {share(self.min_pass_rate_low)}: run more cases")
         return violations
 
     def _regressions(self, run: EvalRun) -> list[str]:
@@ -118,11 +119,6 @@ class Gate(Value, frozen=True):
             interval = f"between {found.low:+.3f} and {found.high:+.3f}"
             violations.append(f"scores fell by {-found.difference:.3f} on average ({interval}), more than noise")
         return violations
-
-
-def _share(part: float) -> str:
-    """A share in percent, never rounded up."""
-    return f"{math.floor(part * 1000 + 1e-9) / 10:g} %"
 
 
 def _why(error: str | None) -> str:

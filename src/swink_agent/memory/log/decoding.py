@@ -65,7 +65,7 @@ class EntryDecoder:
             return self._decode_slowly(line, number)
 
     def decode_all(self, bodies: Sequence[bytes], numbers: Sequence[int]) -> list[RecordEntry]:
-        """What many lines say, of which each was cut off before its checksum."""
+        """What many lines say. Each was cut off before its checksum."""
         entries: list[RecordEntry] = []
         for start in range(0, len(bodies), _AT_ONCE):
             some = bodies[start : start + _AT_ONCE]

@@ -126,7 +126,7 @@ def whole_lines(data: bytes) -> list[bytes]:
 
 
 def instead_of_records(data: bytes) -> str:
-    """What the bytes are, of which nothing is a record."""
+    """What bytes are that contain no record."""
     return f"nothing in its {len(data)} bytes is a record" if data else "it is empty"
 
 

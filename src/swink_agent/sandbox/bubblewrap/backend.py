@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 from .._places import check_folders
 from .._presence import Presence
 from .._private import PrivateFolder
-from .._protected import Hold, HoldKind, holds, own_names, protected_paths, settings_among, unmade_repositories, without
 from ..errors import SandboxError
 from ..kernel.mounts import MountList, mounted_again
 from ..kernel.process_tree import Watch
@@ -32,6 +31,7 @@ from ..kernel.seccomp import base_rules, build_filter
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile, is_beneath
 from ..programs import find_program
+from ..protected import Hold, HoldKind, holds, own_names, protected_paths, settings_among, unmade_repositories, without
 from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
 from .placeholders import Placeholder, is_a_file, is_placeholder, place

@@ -17,10 +17,10 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from .._protected import PLACEHOLDER_STAMP
 from ..errors import UnfitFolder
 from ..kernel.calls import open_without_links
 from ..profile import DEFAULT_PROTECTED, HOME_PROTECTED
+from ..protected import PLACEHOLDER_STAMP
 
 _TRIES = 50
 

@@ -28,11 +28,11 @@ from .._helper import start_helper
 from .._pipes import OutputPipe, is_running_here
 from .._places import check_folders
 from .._private import PrivateFolder
-from .._protected import protected_paths, settings_among, unmade_repositories, without
 from ..errors import SandboxError
 from ..network.reached import ReachedLog
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile
+from ..protected import protected_paths, settings_among, unmade_repositories, without
 
 if TYPE_CHECKING:
     from ..network.serving import SharedProxy

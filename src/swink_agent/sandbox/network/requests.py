@@ -41,7 +41,7 @@ class Request(NamedTuple):
     host: str | Address
     port: int
     is_tunnel: bool
-    """Whether it is `CONNECT`: then nothing of it is sent on."""
+    """Whether it is `CONNECT`, which is not sent on."""
     head: bytes
     length: int | None
     """The length of its body; `None` if it comes in chunks."""

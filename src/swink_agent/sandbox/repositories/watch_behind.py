@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from swink_agent.core.run.threads import WorkerThreads
 
-from .._protected import exposed_paths, hooks_in_work_trees
 from ..profile import SandboxProfile
+from ..protected import exposed_paths, hooks_in_work_trees
 from .leftovers import Leftovers, Look
 
 _LOG = logging.getLogger("swink_agent.sandbox")

@@ -31,7 +31,7 @@ class Checkpoint(NamedTuple):
     changed: int
     """How many paths differ from the checkpoint before."""
     skipped: tuple[str, ...]
-    """Paths of which no copy is kept, and that a person may miss; at most 100."""
+    """Paths without a copy that a person may miss; at most 100."""
     undoes: str = ""
     """The runs that were taken back, if this is what a rewind left, with spaces between."""
 

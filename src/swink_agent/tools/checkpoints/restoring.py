@@ -118,7 +118,7 @@ class _Restoring:
             os.fsync(folder)
 
     def _move_aside(self, folder: int, name: bytes) -> None:
-        """Renames something of which no copy is kept, so that nothing is lost."""
+        """Renames something that has no copy, so that nothing is lost."""
         for number in range(1, 100):
             aside = name + f".swink-{number}".encode()
             if entry_at(folder, aside, 0) is None:

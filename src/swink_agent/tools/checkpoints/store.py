@@ -463,7 +463,7 @@ def _writing(base: sqlite3.Connection) -> Generator[None]:
 def _watched(root: str) -> Generator[list[str]]:
     """Looks at what a rewind leaves as at what a command leaves. The list has what was moved aside, at the end."""
     from swink_agent.sandbox import SandboxProfile
-    from swink_agent.sandbox._protected import exposed_paths, hooks_in_work_trees
+    from swink_agent.sandbox.protected import exposed_paths, hooks_in_work_trees
     from swink_agent.sandbox.repositories.leftovers import Leftovers
 
     profile = SandboxProfile(write=(root,))

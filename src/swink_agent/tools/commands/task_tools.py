@@ -36,7 +36,7 @@ class _TaskTool:
         return f"<tool {self.name}>"
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
-        """The new output. An id that is not known is an error result, which names those there are."""
+        """The new output. An unknown id is an error result, which names the known ones."""
         try:
             task = self._tasks.find(arguments["id"])
         except ToolError as error:

@@ -64,7 +64,7 @@ class BackgroundTask:
         self.process: SandboxedProcess | None = None
         self.stopped = CancellationToken()
         self.over = threading.Event()
-        """Set when nothing of it is left to do."""
+        """Set when it is completely over."""
         self._began = time.monotonic()
         self._ended = 0.0
         self._redactor = redactor
@@ -178,7 +178,7 @@ class BackgroundTasks:
         return [task for task in self.all if task.is_running]
 
     def find(self, task_id: str) -> BackgroundTask:
-        """The one with this id. Raises `ToolError`, which names those there are."""
+        """The one with this id. Raises `ToolError`, which names the known ids."""
         with self._lock:
             task = self._tasks.get(task_id)
         if task is not None:

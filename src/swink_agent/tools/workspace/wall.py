@@ -262,7 +262,7 @@ class Workspace:
         """Whether a hook is a link to it, or the configuration of a repository around it names it."""
         if not any(name.startswith(".git/") for name in self.protected):
             return False
-        from swink_agent.sandbox._protected import run_by_repositories
+        from swink_agent.sandbox.protected import run_by_repositories
 
         root = self.beneath.path
         named = run_by_repositories(root, os.path.join(root, *parts[:-1]))

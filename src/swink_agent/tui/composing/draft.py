@@ -118,7 +118,7 @@ class Draft:
 
     @property
     def begins_with_token(self) -> bool:
-        """Whether what is sent begins with text, or a picture, of which only a label is in sight."""
+        """Whether it begins with text or a picture that is shown only as a label."""
         return self.text[self.start : self.start + 1] in self.tokens
 
     def _expanded(self, text: str) -> str:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from swink_agent.approvals.access import to_remember
-from swink_agent.approvals.answers import ANSWER_KEYS, kept_rule, offered_answers
+from swink_agent.app.talk.questions import trusted_by
+from swink_agent.approvals.answers import ANSWER_KEYS, offered_answers
 from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
 from swink_agent.rendering.cells import cell_width, cut_middle, wrap
 
@@ -38,11 +38,7 @@ class Choice(NamedTuple):
 
 def choices_of(question: ApprovalQuestion, name: str, *, has_hunks: bool) -> dict[str, Choice]:
     """The answers by their keys, those that are not offered included: a key never means another thing."""
-    foreign = {
-        ApprovalChoice.SESSION_PREFIX: question.prefix or "",
-        ApprovalChoice.ALWAYS: ", ".join(to_remember(question.access or {})),
-        "keep": kept_rule(question),
-    }
+    foreign = trusted_by(question)
     offered = offered_answers(question, *(["hunks"] if has_hunks else []), *(["keep"] if foreign["keep"] else []))
     choices = [
         Choice(

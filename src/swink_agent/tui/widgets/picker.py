@@ -145,7 +145,7 @@ class _Preview(Widget, can_focus=False):
 class Picker(Dialog["str | None"]):
     """Returns the key of the picked item, or `None` if the user picked none.
 
-    `preview(key)` returns the lines of an item's preview, of which as many are shown as fit; `style_of` returns the
+    `preview(key)` returns the lines of an item's preview, and as many as fit are shown; `style_of` returns the
     style of a span's role.
     """
 

@@ -20,8 +20,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from swink_agent.app.talk.questions import hunk_answer, kept_answer, offered_hunks
-from swink_agent.approvals.answers import reason_for
+from swink_agent.app.talk.questions import answer_for, hunk_answer, offered_hunks
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView, Row, hunk_rows
 from swink_agent.core.approval import Defer
@@ -412,7 +411,7 @@ class QuestionPanel(Widget, can_focus=True):
         if self._hunk is not None and self._hunks is not None:
             return self._hunk_key(key, self._hunk, self._hunks)
         if key == "escape":
-            self._answer(Defer() if self._question.can_wait else ApprovalAnswer(ApprovalChoice.NO, reason_for("")))
+            self._answer(answer_for(self._question, "later" if self._question.can_wait else ApprovalChoice.NO))
             return True
         choice = self._choices.get(key)
         if choice is None:
@@ -424,16 +423,9 @@ class QuestionPanel(Widget, can_focus=True):
         elif choice.means == "hunks":
             self._hunk, self._top, self._accepted = 0, 0, set()
             self._rows.clear()
-        elif choice.means == "later":
-            self._answer(Defer())
-            return True
-        elif choice.means == "keep":
-            self.kept = choice.foreign
-            self._answer(kept_answer(self._question))
-            return True
         else:
-            reason = reason_for("") if choice.means == ApprovalChoice.NO else ""
-            self._answer(ApprovalAnswer(ApprovalChoice(choice.means), reason))
+            self.kept = choice.foreign if choice.means == "keep" else ""
+            self._answer(answer_for(self._question, choice.means))
             return True
         self.refresh(layout=True)
         return True
@@ -442,7 +434,7 @@ class QuestionPanel(Widget, can_focus=True):
         if event.key == "escape":
             self._reason = None
         elif event.key == "enter":
-            self._answer(ApprovalAnswer(ApprovalChoice.NO, reason_for(reason.text)))
+            self._answer(answer_for(self._question, "because", reason.text))
         elif event.key in ("backspace", "ctrl+h"):
             reason.delete_left()
         elif event.key in ("ctrl+w", "alt+backspace"):

@@ -167,7 +167,7 @@ def _case(base: str, run: EvalRun, result: CaseResult) -> str:
 
 def _comparison(base: str, before: EvalRun, after: EvalRun) -> str:
     from swink_agent.evals import compare
-    from swink_agent.evals.reports.words import noise, number
+    from swink_agent.evals.reports.words import difference_words
 
     found = compare(before, after)
     groups = (
@@ -184,8 +184,7 @@ def _comparison(base: str, before: EvalRun, after: EvalRun) -> str:
     ]
     return (
         f"<h1>Comparison</h1>\n<p>{link(_address(base, before.id), before.id)} and then "
-        f"{link(_address(base, after.id), after.id)}: mean score {number(found.difference)} over "
-        f"{found.cases:,} cases, from {number(found.low)} to {number(found.high)}, {noise(found)}.</p>\n"
+        f"{link(_address(base, after.id), after.id)}: {difference_words(found)}.</p>\n"
         f"{table_html('Cases', ('Change', 'Cases', 'Which'), rows, 'The runs have no cases.')}"
     )
 

@@ -18,8 +18,8 @@ from ..front import PickItem
 from ..rewind_files import RewoundRun, plan_files, put_files_back, runs_since, shown_changes, user_messages
 
 if TYPE_CHECKING:
+    from ...agent.open_agent import OpenAgent
     from ..conversation import Conversation
-    from ..open_agent import OpenAgent
 
 _MOST_NAMED = 5
 

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swink_agent.app.agent.opening import Opening
-from swink_agent.app.agent.system_prompt import LONGEST_NOTES
-from swink_agent.app.settings.settings import load_settings, parse_file
-from swink_agent.app.trust.trust import NOTES_FILE, PROJECT_FILE, FolderToTrust, TrustStore, find_project
+from swink_agent.app.trust.trust import FolderToTrust, TrustStore, find_project, offered_parts
 from swink_agent.rendering.cells import wrap
 from swink_agent.rendering.escaping import safe_line
 
@@ -46,24 +44,10 @@ async def trust(conversation: Conversation, rest: str) -> None:
 
 
 def _shown(offer: FolderToTrust) -> list[str]:
-    """Returns both files, with a mark before each line, so that no line looks like a message of the program."""
+    """Returns all of it, with a mark before each line of a file, so that no line looks like one of the program."""
     rows: list[str] = []
-    if offer.settings is not None:
-        path = str(Path(offer.folder, PROJECT_FILE))
-        rows += [f"{path}, whose settings would be used:", *_marked(offer.settings)]
-        rows += [f"not counted: {note}" for note in load_settings(project=parse_file(path, offer.settings)).notes]
-    if offer.notes is not None:
-        rows += [f"{Path(offer.folder, NOTES_FILE)}, which the model would read:"]
-        rows += _marked(offer.notes[:LONGEST_NOTES])
-        if len(offer.notes) > LONGEST_NOTES:
-            rows.append(f"The other {len(offer.notes) - LONGEST_NOTES:,} bytes of it are not sent.")
-    if offer.problem:
-        rows.append(f"not counted: {offer.problem}")
-    for path, data in offer.prompts.items():
-        rows += [f"{Path(offer.folder, path)}, which prompts may contain:", *_marked(data)]
+    for part in offered_parts(offer):
+        rows.append(f"not counted: {part.words}" if part.is_uncounted else part.words)
+        lines = [] if part.text is None else part.text.split("\n")
+        rows += [f"│ {row}" for line in lines for row in wrap(safe_line(line), _WIDEST)]
     return rows
-
-
-def _marked(data: bytes) -> list[str]:
-    lines = data.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    return [f"│ {row}" for line in lines for row in wrap(safe_line(line), _WIDEST)]

@@ -6,56 +6,23 @@ may unlock a keyring.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from swink_agent.app.agent.opening import Opening
-from swink_agent.app.agent.standard import StandardAgent
-from swink_agent.app.runs.sessions import RunSession, WantedSession
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec
 
+from ..runs.sessions import RunSession, WantedSession
+from .opening import Opening
+from .standard import StandardAgent
+
 if TYPE_CHECKING:
-    from swink_agent.app.agent.servers import McpServers
-    from swink_agent.approvals import SessionTrust
-    from swink_agent.approvals.approvals import AskFn
-
-
-class SharedAgentOptions:
-    """Options that are the same for all agents of a conversation."""
-
-    def __init__(self, *, ask: AskFn, on_local_state: Callable[[Any], None], stream_fn: StreamFn | None = None) -> None:
-        self.ask = ask
-        self.on_local_state = on_local_state
-        self.stream_fn = stream_fn
-
-    def agent(
-        self,
-        opening: Opening,
-        session: RunSession,
-        redactor: Redactor,
-        *,
-        model: ModelSpec | None = None,
-        trust: SessionTrust | None = None,
-        servers: McpServers | None = None,
-    ) -> StandardAgent:
-        return opening.agent(
-            session,
-            redactor,
-            ask=self.ask,
-            is_attended=True,
-            on_local_state=self.on_local_state,
-            trust=trust,
-            model=model,
-            stream_fn=self.stream_fn,
-            servers=servers,
-        )
+    from .servers import McpServers
 
 
 class OpenAgent:
-    """The agent and the session of a conversation, until it changes the model or the session."""
+    """An agent and its open session. A conversation has another one when it changes the model or the session."""
 
     def __init__(self, opening: Opening, session: RunSession, made: StandardAgent) -> None:
         self.opening = opening
@@ -77,24 +44,24 @@ class OpenAgent:
     def open(
         cls,
         opening: Opening,
-        around: SharedAgentOptions,
+        around: Mapping[str, Any],
         wanted: WantedSession | None = None,
         session: RunSession | None = None,
         *,
         model: ModelSpec | None = None,
-        trust: SessionTrust | None = None,
         servers: McpServers | None = None,
     ) -> OpenAgent:
         """Opens the session, unless an open one is given, and creates the agent. `servers` are those that run already.
 
-        Raises `ApplicationError`, and leaves nothing open then.
+        `around` are arguments of `Opening.agent`, the same for all agents of a conversation. Raises `ApplicationError`,
+        and leaves nothing open then.
         """
         if session is None:
             session = opening.session(wanted)
             session.__enter__()
         try:
             redactor = opening.redactor(session)
-            made = around.agent(opening, session, redactor, model=model, trust=trust, servers=servers)
+            made = opening.agent(session, redactor, model=model, servers=servers, **around)
             try:
                 session.attach(made.agent)
             except BaseException:
@@ -106,7 +73,7 @@ class OpenAgent:
             raise
         return cls(opening, session, made)
 
-    def with_agent(self, opening: Opening, around: SharedAgentOptions, model: ModelSpec | None) -> OpenAgent:
+    def with_agent(self, opening: Opening, around: Mapping[str, Any], model: ModelSpec | None) -> OpenAgent:
         """Continues the same session and history with another agent, and closes this one.
 
         Raises `ApplicationError`, and changes nothing then.
@@ -114,7 +81,7 @@ class OpenAgent:
         trust, servers = self.made.approvals.trust, self.made.servers
         if servers is not None and servers.settings != tuple(opening.settings.servers()[0]):
             servers = None  # the settings changed: others are started, and these end below
-        made = around.agent(opening, self.session, self.redactor, model=model, trust=trust, servers=servers)
+        made = opening.agent(self.session, self.redactor, model=model, trust=trust, servers=servers, **around)
         made.approvals.mode = self.made.approvals.mode
         before = list(self.agent.messages)
         self.session.detach()
