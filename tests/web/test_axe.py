@@ -15,10 +15,9 @@ from swink_agent.core.types import UserMessage as User
 from swink_agent.testing import call, scripted, text
 from swink_agent.web import app
 
-from .browsing import browser, browsing, marks
+from .browsing import OLD, browser, browsing, filled, marks, stored
 from .conftest import running
 from .test_embedding import mounted, store_at
-from .test_page import OLD, filled, stored
 from .test_runs import evaluated
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed here")

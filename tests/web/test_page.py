@@ -9,54 +9,15 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent
-from swink_agent.core.stream import StreamDone, StreamStart, TextDelta, TextEnd, TextStart
-from swink_agent.core.types import AssistantMessage, ModelSpec, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from swink_agent.core.types import AssistantMessage, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from swink_agent.testing import call, scripted, text
 
-from .browsing import browser, browsing, marks
+from .browsing import OLD, Held, browser, browsing, filled, marks, stored
 from .conftest import TOKEN, running, store_of
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed here")
 expect = playwright.expect
 pytestmark = marks
-OLD = "".join([f"line {number}\n" for number in range(30)])
-
-
-class Held:
-    """A model that gives the first half of a reply, waits, and gives the rest."""
-
-    def __init__(self, *halves: str) -> None:
-        self.go = asyncio.Event()
-        self._halves = halves
-
-    def __call__(self, *_: Any) -> Any:
-        return self._events()
-
-    async def _events(self) -> Any:
-        yield StreamStart()
-        yield TextStart(0)
-        yield TextDelta(0, self._halves[0])
-        await self.go.wait()
-        yield TextDelta(0, self._halves[1])
-        yield TextEnd(0)
-        yield StreamDone()
-
-
-def filled(folder: Path, count: int, title: str = "Long") -> str:
-    messages: list[Any] = []
-    for number in range(count // 2):
-        messages += [UserMessage(f"question {number}"), AssistantMessage((Text(f"answer {number}"),))]
-    return stored(folder, title, *messages)
-
-
-def stored(folder: Path, title: str, *messages: Any) -> str:
-    """A session with these messages."""
-    with store_of(folder).create(str(folder), title=title) as session:
-        agent = Agent(model=ModelSpec("anthropic", "claude-sonnet-4-6"), stream_fn=scripted(), messages=messages)
-        session.attach(agent)
-        session.detach()
-    return session.id
 
 
 async def test_a_person_begins_a_session_and_sees_the_reply(folder: Path) -> None:

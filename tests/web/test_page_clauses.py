@@ -26,10 +26,9 @@ from swink_agent.core.types import (
 )
 from swink_agent.testing import call, scripted, text
 
-from .browsing import browsing, marks
+from .browsing import Held, browsing, filled, marks, stored
 from .conftest import running
 from .test_live import PNG
-from .test_page import Held, filled, stored
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed here")
 expect = playwright.expect

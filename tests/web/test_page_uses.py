@@ -15,10 +15,9 @@ from swink_agent.app.trust.trust import TrustStore
 from swink_agent.core.types import UserMessage
 from swink_agent.testing import call, fail, scripted, text
 
-from .browsing import browsing, marks
+from .browsing import OLD, Held, browsing, filled, marks
 from .conftest import MODEL, running, store_of
 from .test_live import PNG
-from .test_page import OLD, Held, filled
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed here")
 expect = playwright.expect
