@@ -49,8 +49,9 @@ marks = [pytest.mark.sweep, *quick_marks]
 
 @asynccontextmanager
 async def browser() -> AsyncGenerator[Browser]:
-    from playwright.async_api import async_playwright
+    from playwright.async_api import async_playwright, expect
 
+    expect.set_options(timeout=20_000)  # the machine may be busy
     assert BROWSER is not None, "install chromium: these tests are not to be left out here"
     async with async_playwright() as playwright:
         opened = await playwright.chromium.launch(executable_path=BROWSER, args=list(QUIET))
