@@ -209,6 +209,11 @@ def test_sums_are_those_of_the_steps_if_the_session_knows_less() -> None:
     assert (sums["total_prompt_tokens"], sums["total_completion_tokens"], sums["total_cost_usd"]) == (100, 8, 2.0)
 
 
+def test_half_of_a_character_is_replaced() -> None:
+    (said,) = imported({"source": "user", "message": "cut \ud83d"})
+    assert said.content == (Text("cut ?"),)
+
+
 CALL = {"tool_call_id": "c", "function_name": "bash", "arguments": {"command": "rm -rf ."}}
 
 
