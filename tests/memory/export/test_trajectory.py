@@ -163,7 +163,7 @@ def test_a_trajectory_of_another_agent_is_a_conversation() -> None:
     assert [result.content[0] for result in results[:2]] == [Text("one"), Text("two")]
     assert (results[2].outcome, results[2].is_error) == (ToolOutcome.LOST, True)
     assert read.agent == "other 2"
-    assert read.left_out == ("1 steps of the system", "1 trajectories of other agents")
+    assert read.left_out == ("1 step of the system", "1 trajectory of another agent")
 
 
 def _deep(levels: int) -> str:

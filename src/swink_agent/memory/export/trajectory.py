@@ -292,9 +292,9 @@ def read_atif(text: str | bytes) -> Trajectory:
             messages += _messages_of(step, document.agent.model_name)
         else:
             raise TrajectoryError(f"a step has the source {step.source[:40]!r}: it must be system, user or agent")
-    left_out = [f"{system} steps of the system"] * bool(system)
-    if document.subagent_trajectories:
-        left_out.append(f"{len(document.subagent_trajectories)} trajectories of other agents")
+    left_out = [f"{system} step{'s' * (system != 1)} of the system"] * bool(system)
+    if others := len(document.subagent_trajectories or ()):
+        left_out.append("1 trajectory of another agent" if others == 1 else f"{others} trajectories of other agents")
     title = (document.extra or {}).get("title")
     return Trajectory(
         tuple(messages),
