@@ -46,12 +46,12 @@ class AgentToolResult(Value, frozen=True):
     @classmethod
     def text(cls, text: str, details: Any = None) -> AgentToolResult:
         """Makes a result of one text."""
-        return cls((Text(encodable(text)),), details)
+        return cls((Text(text),), details)
 
     @classmethod
     def error(cls, text: str, details: Any = None) -> AgentToolResult:
         """Makes an error result: the model reads the text and may try again."""
-        return cls((Text(encodable(text)),), details, True)
+        return cls((Text(text),), details, True)
 
 
 class Conversation(Protocol):
