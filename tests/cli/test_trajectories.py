@@ -20,7 +20,7 @@ async def test_a_trajectory_becomes_a_session_that_can_be_read_searched_forked_a
     (swink.folder / "other.json").write_text(trajectory(*STEPS, {"step_id": 3, "source": "system", "message": "x"}))
     done = await swink("sessions", "import", "other.json", environ={"DB_PASSWORD": "hunter2hunter2"})
     assert done.code == 0, done
-    assert "left out: 1 steps of the system" in done.stderr
+    assert "left out: 1 step of the system" in done.stderr
     session = done.stdout.strip()
     shown = await swink("sessions", "show", session)
     assert "It is in the haystack" in shown.stdout

@@ -1134,3 +1134,14 @@ def test_a_tool_without_a_docstring_is_described_by_its_name_in_words() -> None:
         return city
 
     assert get_the_weather.description == get_the_weather.label == "Get the weather"
+
+
+@pytest.mark.parametrize("content", ["cut \udcff", (Text("cut \udcff"),), (Text("cut \udcff"), Text("cut"))])
+async def test_half_of_a_character_in_a_result_is_replaced(content: Any) -> None:
+    @tool
+    def read() -> AgentToolResult:
+        return AgentToolResult(content)
+
+    agent = Agent("any:model", tools=[read], stream_fn=scripted(call("read"), "ok"))
+    await agent.prompt("read")
+    assert agent.messages[2].content[0] == Text("cut ?")

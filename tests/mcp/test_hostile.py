@@ -130,6 +130,18 @@ def on_call(id, name, arguments, meta):
         assert "bytes left out" in large
 
 
+async def test_half_of_a_character_is_replaced_and_the_rest_is_kept() -> None:
+    lines = "def on_call(id, name, arguments, meta): text(id, 'cut \\ud83d', '\\U0001f600', 'back\\\\ud800slash')"
+    async with raw_server(lines, timeout=20) as server:
+        assert await said(server) == "cut ?\U0001f600back\\ud800slash"
+
+
+async def test_last_words_have_nothing_that_does_not_show() -> None:
+    lines = "sys.stderr.write('\\x1b[31mred\\u202e\\n'); sys.stderr.flush(); os._exit(3)"
+    with pytest.raises(McpError, match=r"exit code 3\n  \[31mred$"):
+        await raw_server(lines).__aenter__()
+
+
 async def test_stderr_may_flood_too() -> None:
     flood = """
 def on_call(id, name, arguments, meta):

@@ -214,6 +214,21 @@ async def test_an_answer_that_breaks_off_ends_no_other_call(broken: bytes, why: 
         assert extract_text((await call(server, "one")).content) == "called"
 
 
+@pytest.mark.parametrize("are_events", [True, False])
+async def test_half_of_a_character_over_http_is_replaced_and_the_rest_is_kept(are_events: bool) -> None:
+    def answer(request: bytes) -> bytes:
+        message = _message(request)
+        if message.get("method") != "tools/call":
+            return _of_a_server(message)
+        said = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"cut \\ud83d"}]}}' % message["id"]
+        if are_events:
+            return _http("200 OK", b"event: message\ndata: " + said + b"\n\n", "text/event-stream")
+        return _http("200 OK", said, "application/json")
+
+    async with answering(answer) as url, McpServer.http(url, name="real", timeout=20) as server:
+        assert extract_text((await call(server, "one")).content) == "cut ?"
+
+
 async def test_headers_are_sent_and_never_shown() -> None:
     seen: list[bytes] = []
 

@@ -11,7 +11,7 @@ from swink_agent import Agent, Image, tool
 from swink_agent.core.policy import PreDispatchContext, Skip
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult, ToolContext
-from swink_agent.core.types import Base64Source
+from swink_agent.core.types import Base64Source, Text
 from swink_agent.mcp import as_mcp_server
 from swink_agent.testing import scripted, text
 
@@ -153,3 +153,25 @@ async def test_updates_are_progress_and_a_cancelled_call_is_cancelled() -> None:
             await ended.wait()
     with pytest.raises(asyncio.CancelledError):
         await calling
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("result", "said", "structured"),
+    [
+        (AgentToolResult.text("cut \udcff"), "cut ?", None),
+        (AgentToolResult((Text("cut \udcff"),), {"structured": {"a": "\udcff"}}), "cut ?", {"a": "?"}),
+        (AgentToolResult((Text("fine"),), {"structured": {"a": float("nan")}}), "fine", None),
+        (AgentToolResult((Text("fine"),), {"structured": {"a": object()}}), "fine", None),
+    ],
+)
+async def test_a_result_that_is_not_json_does_not_end_the_server(result: Any, said: str, structured: Any) -> None:
+    @tool
+    def odd() -> AgentToolResult:
+        """Returns it."""
+        return result
+
+    answer = await _asked(as_mcp_server([odd]), "odd")
+    answer.model_dump_json()
+    assert [part.text for part in answer.content] == [said]
+    assert answer.structured_content == structured

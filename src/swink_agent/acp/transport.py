@@ -11,6 +11,8 @@ import json
 from math import isfinite
 from typing import Any, cast
 
+from swink_agent.core.values.decoders import whole_json
+
 LONGEST_LINE = 50 * 1024 * 1024
 """Bytes of one message, an image among them."""
 _PARSE_ERROR = -32700
@@ -71,9 +73,7 @@ class _Malformed(Exception):
 
 def _message(line: bytes) -> dict[str, Any]:
     try:
-        found: object = json.loads(line, parse_float=_finite, parse_constant=_finite)
-        if b"\\ud" in line.lower():  # perhaps half of a character, which no provider takes
-            found = json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
+        found: object = json.loads(whole_json(line), parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         raise _Malformed(_PARSE_ERROR, "the line is not JSON") from None
     if not isinstance(found, dict):

@@ -44,7 +44,7 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
-from swink_agent.core.values.decoders import json_decoder
+from swink_agent.core.values.decoders import json_decoder, whole_json
 
 from .flood import LIST_CHANGED, TOO_MANY, Flood
 from .process import ServerProcess
@@ -312,6 +312,7 @@ def _messages(line: bytes) -> list[JSONRPCMessage]:
 
 
 def _message(data: bytes) -> JSONRPCMessage | None:
+    data = whole_json(data)
     try:
         return jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError:

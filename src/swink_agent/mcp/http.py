@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, JSONRPCError, JSONRPCResponse
 
-from swink_agent.core.values.decoders import json_decoder
+from swink_agent.core.values.decoders import json_decoder, whole_json
 
 from .flood import LIST_CHANGED, TOO_MANY, Flood
 from .process import LONGEST_LINE
@@ -133,8 +133,10 @@ class _Sieve:
                 is_message = value.strip() in (b"", b"message")
             elif field in (b"id", b"retry"):
                 place.append(line)
-        if is_message and (not data or self._is_taken(b"\n".join(data))):
-            return event
+        said = b"\n".join(data)
+        if is_message and (not data or self._is_taken(said)):
+            whole = whole_json(said)
+            return event if whole is said else b"\n".join([*place, b"data: " + whole, b"", b""])
         return b"\n".join([*place, b"", b""]) if place else b""
 
     def _is_taken(self, data: bytes) -> bool:
@@ -202,7 +204,7 @@ class _Bounded(httpx2.AsyncByteStream):
         except httpx2.HTTPError as error:
             yield self._broke(error)
         else:
-            yield bytes(whole)
+            yield whole_json(bytes(whole))
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -370,7 +370,7 @@ class McpServer:
         loading = asyncio.get_running_loop().create_task(asyncio.to_thread(_load))
         try:
             if self._command is not None and self._place is not None:
-                self._process = await ServerProcess.start(self._command, self._place, self._redactor.redact)
+                self._process = await ServerProcess.start(self._command, self._place, self._shown)
         finally:
             await asyncio.wait([loading])
         loading.result()
@@ -424,7 +424,11 @@ class McpServer:
         kind = "" if isinstance(error, (SandboxError, OSError, ValueError)) and said else f"{type(error).__name__}: "
         if hasattr(error, "code"):
             kind = ""
-        return shown_text(self._redactor.redact(f"{kind}{said}" if said else type(error).__name__))
+        return self._shown(f"{kind}{said}" if said else type(error).__name__)
+
+    def _shown(self, text: str) -> str:
+        """A text of the server without secrets, and without what does not show."""
+        return shown_text(self._redactor.redact(text))
 
     def _hint(self) -> str:
         """What a program that fetches others lacks in the sandbox."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -27,6 +28,7 @@ from swink_agent.core.types import (
     StopReason,
     Text,
     ToolCall,
+    encodable,
     extract_text,
 )
 
@@ -76,11 +78,9 @@ def as_mcp_server(
             await context.session.report_progress(count, None, text)
 
         result = await calls.run(params.name, params.arguments or {}, report)
-        details: Any = result.details
-        structured = cast("dict[str, Any]", details).get("structured") if isinstance(details, dict) else None
         return types.CallToolResult(
             content=[_content(types, block) for block in result.content],
-            structured_content=structured if isinstance(structured, dict) else None,
+            structured_content=_structured(result.details),
             is_error=result.is_error,
         )
 
@@ -149,7 +149,7 @@ class _Calls:
             async for event in agent.prompt_stream(f"An MCP client calls {name[:80]}."):
                 if isinstance(event, ToolExecutionUpdate):
                     count += 1
-                    await report(count, extract_text(event.update.content)[-2000:])
+                    await report(count, encodable(extract_text(event.update.content)[-2000:]))
                 elif isinstance(event, ToolExecutionEnd) and event.call_id == call.id:
                     result = event.result
         except asyncio.CancelledError:
@@ -176,9 +176,19 @@ async def _silence(*_: Any) -> AsyncIterator[Any]:
         yield event
 
 
+def _structured(details: Any) -> dict[str, Any] | None:
+    """The structured content of a result, if it is JSON: a message that cannot be written would end the server."""
+    structured: Any = cast("dict[str, Any]", details).get("structured") if isinstance(details, dict) else None
+    try:
+        encoded = json.dumps(structured, ensure_ascii=False, allow_nan=False).encode(errors="replace")
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return json.loads(encoded) if isinstance(structured, dict) else None
+
+
 def _content(types: Any, block: Any) -> Any:
     if isinstance(block, Text):
-        return types.TextContent(text=block.text)
+        return types.TextContent(text=encodable(block.text))
     if isinstance(block, Image) and isinstance(block.source, Base64Source):
         return types.ImageContent(data=block.source.data, mime_type=block.source.media_type)
     return types.TextContent(text=f"[{type(block).__name__.lower()}, which is not sent]")

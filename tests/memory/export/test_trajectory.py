@@ -163,7 +163,7 @@ def test_a_trajectory_of_another_agent_is_a_conversation() -> None:
     assert [result.content[0] for result in results[:2]] == [Text("one"), Text("two")]
     assert (results[2].outcome, results[2].is_error) == (ToolOutcome.LOST, True)
     assert read.agent == "other 2"
-    assert read.left_out == ("1 steps of the system", "1 trajectories of other agents")
+    assert read.left_out == ("1 step of the system", "1 trajectory of another agent")
 
 
 def _deep(levels: int) -> str:
@@ -207,6 +207,11 @@ def test_sums_are_those_of_the_steps_if_the_session_knows_less() -> None:
     known = SessionInfo(id="s", usage=Usage(input=100, total=100), cost=Cost(total=2.0))
     sums = json.loads(export_atif(known, imported(*steps)))["final_metrics"]
     assert (sums["total_prompt_tokens"], sums["total_completion_tokens"], sums["total_cost_usd"]) == (100, 8, 2.0)
+
+
+def test_half_of_a_character_is_replaced() -> None:
+    (said,) = imported({"source": "user", "message": "cut \ud83d"})
+    assert said.content == (Text("cut ?"),)
 
 
 CALL = {"tool_call_id": "c", "function_name": "bash", "arguments": {"command": "rm -rf ."}}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..cancel import call_in, running_loop
 from ..events import ToolExecutionUpdate
 from ..tool import AgentToolResult
-from ..types import Document, Extension, Text, UserBlock, extract_text
+from ..types import Document, Extension, Text, UserBlock, encodable, extract_text
 from ..values.nesting import kept_shallow
 
 if TYPE_CHECKING:
@@ -143,9 +143,9 @@ def masked_unless_long(run: Run, result: AgentToolResult) -> AgentToolResult | N
     if details is None and len(content) == 1 and type(first := content[0]) is Text:  # as most are
         if len(first.text) > _LONG:
             return None
-        if len(first.text) < SHORTEST_SECRET:
+        if len(first.text) < SHORTEST_SECRET and first.text.isascii():
             return result
-        text = run.redactor.redact(first.text)
+        text = encodable(run.redactor.redact(first.text))
         return result if text == first.text else AgentToolResult((Text(text),), None, result.is_error)
     size = sum([len(block.text) for block in content if type(block) is Text])
     if isinstance(details, dict):
@@ -154,14 +154,14 @@ def masked_unless_long(run: Run, result: AgentToolResult) -> AgentToolResult | N
 
 
 def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
-    """The result without secrets: the same object if it has none, and nothing in it is nested too deep."""
+    """The result without secrets and halves of characters: the same object if it has none, and nothing is too deep."""
     from ..secrets.messages import masked_texts  # on use: who runs no tool does not need it
 
     is_clean = result.details is None
     content: list[UserBlock] = []
     texts = iter(masked_texts([block.text for block in result.content if type(block) is Text], redactor))
     for block in result.content:
-        if type(block) is Text and (text := next(texts)) != block.text:
+        if type(block) is Text and (text := encodable(next(texts))) != block.text:
             is_clean = False
             block = Text(text)
         elif type(block) is Extension and (data := redactor.redact_value(kept_shallow(block.data))) != block.data:

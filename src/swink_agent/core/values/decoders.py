@@ -8,6 +8,7 @@ Any thread can use a decoder that is built.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from threading import RLock
 from typing import Any, TypeVar, overload
@@ -48,3 +49,19 @@ def converted(value: Any, kind: type[T], *, strict: bool = True) -> T:
     """Converts plain data to a value of the type. Raises `msgspec.ValidationError`."""
     learn(kind)
     return msgspec.convert(value, kind, strict=strict)
+
+
+def whole_json(data: bytes) -> bytes:
+    """The same JSON with every half of a character replaced: programs that cut texts write such escapes.
+
+    Other decoders refuse them, and whatever else is in the message. What is not JSON is returned as it is.
+    """
+    if b"\\ud" in data or b"\\uD" in data:
+        try:
+            msgspec.json.decode(data)
+        except (ValueError, RecursionError):
+            try:
+                return json.dumps(json.loads(data), ensure_ascii=False).encode(errors="replace")
+            except (ValueError, RecursionError):
+                return data
+    return data

@@ -34,7 +34,7 @@ from swink_agent.core.types import (
     Usage,
     UserMessage,
 )
-from swink_agent.core.values.decoders import json_decoder
+from swink_agent.core.values.decoders import json_decoder, whole_json
 from swink_agent.memory.log.records import UnknownMessage
 from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.turns import LabelAt, NoteAt
@@ -273,8 +273,9 @@ class _Document(msgspec.Struct):
 
 def read_atif(text: str | bytes) -> Trajectory:
     """Reads an ATIF document of any version 1. Raises `TrajectoryError`."""
+    data = text.encode(errors="replace") if isinstance(text, str) else text
     try:
-        document = json_decoder(_Document).decode(text)
+        document = json_decoder(_Document).decode(whole_json(data))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise TrajectoryError(f"this is not an ATIF trajectory: {error}") from error
     if not document.schema_version.startswith(_KNOWN):
@@ -291,9 +292,9 @@ def read_atif(text: str | bytes) -> Trajectory:
             messages += _messages_of(step, document.agent.model_name)
         else:
             raise TrajectoryError(f"a step has the source {step.source[:40]!r}: it must be system, user or agent")
-    left_out = [f"{system} steps of the system"] * bool(system)
-    if document.subagent_trajectories:
-        left_out.append(f"{len(document.subagent_trajectories)} trajectories of other agents")
+    left_out = [f"{system} step{'s' * (system != 1)} of the system"] * bool(system)
+    if others := len(document.subagent_trajectories or ()):
+        left_out.append("1 trajectory of another agent" if others == 1 else f"{others} trajectories of other agents")
     title = (document.extra or {}).get("title")
     return Trajectory(
         tuple(messages),
