@@ -607,6 +607,21 @@ async def test_a_scripted_judge_judges_a_real_agent(swink: Any, project: Path) -
     assert compared.stderr.startswith("error: the judge openai:any could not be asked"), compared
 
 
+async def test_warnings_of_the_library_look_like_ours_and_quiet_hides_them(swink: Any, project: Path) -> None:
+    agents = (project / "agents.py").read_text()
+    (project / "agents.py").write_text(
+        f"{agents}\nimport logging\n\ndef warning(case, folder):\n"
+        "    try:\n        raise ValueError('in a traceback')\n    except ValueError:\n"
+        "        logging.getLogger('swink_agent').warning('told once', exc_info=True)\n"
+        "    return steady(case, folder)\n"
+    )
+    done = await swink(*RUN, "--agent", "agents:warning")
+    assert "warning: told once\n" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = await swink(*RUN, "--agent", "agents:warning", "-q")
+    assert done.stderr == ""
+
+
 async def test_a_judge_that_cannot_be_read_stops_a_run_without_rubrics_too(swink: Any, project: Path) -> None:
     done = await swink(*RUN, "--script", "good.yaml", "--judge-script", "nowhere.yaml")
     assert (done.code, done.stdout) == (2, "")
