@@ -13,7 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from swink_agent.testing import FakeProvider, FakeReply
+from swink_agent import Agent
+from swink_agent.evals import EvalCase, EvalRunner, EvalSet, EvalStore
+from swink_agent.testing import FakeProvider, FakeReply, scripted
 
 SET = """\
 id: demo
@@ -620,6 +622,23 @@ async def test_warnings_of_the_library_look_like_ours_and_quiet_hides_them(swink
     assert "Traceback" not in done.stderr
     done = await swink(*RUN, "--agent", "agents:warning", "-q")
     assert done.stderr == ""
+
+
+async def test_the_beginning_of_an_id_names_a_grid_only_if_it_names_nothing_else(swink: Any, project: Path) -> None:
+    def make(_case: EvalCase, _folder: Path) -> Agent:
+        return Agent("test:own", stream_fn=scripted("8443"))
+
+    cases = EvalSet("demo", "Demo", [EvalCase("port", "Port", ["?"], expected_response={"contains": "8443"})])
+    store = EvalStore(project / "results")
+    grid = await EvalRunner({"one": make, "two": make}, store=store).run_grid(cases)
+    begin = grid.id[: len("20261118-073415-610")]
+    assert "one" in (await swink("eval", "report", begin, "--store", "results")).stdout
+    await EvalRunner(make, store=store).run(cases)
+    done = await swink("eval", "report", begin[:8], "--store", "results")
+    assert (done.code, done.stdout) == (3, "")
+    assert "results" in done.stderr
+    done = await swink(*RUN, "--script", "good.yaml", "-m", "openai:a", "-m", "openai:a")
+    assert (done.code, done.stderr) == (2, "error: --model openai:a is given twice\n")
 
 
 async def test_a_judge_that_cannot_be_read_stops_a_run_without_rubrics_too(swink: Any, project: Path) -> None:

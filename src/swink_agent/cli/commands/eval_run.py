@@ -219,6 +219,8 @@ class _Run:
                 name = " ".join(several)
                 if name in made:
                     self._agents |= made
+                    if len(agents) == 1:
+                        raise UsageProblem(f"--model {model} is given twice")
                     raise UsageProblem(f"{name!r} is given twice: give each variant its own name, NAME=MODULE:FUNCTION")
                 made[name] = self._factory(factory, model)
         return made
