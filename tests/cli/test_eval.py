@@ -13,7 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from swink_agent.testing import FakeProvider, FakeReply
+from swink_agent import Agent
+from swink_agent.evals import EvalCase, EvalRunner, EvalSet, EvalStore
+from swink_agent.testing import FakeProvider, FakeReply, scripted
 
 SET = """\
 id: demo
@@ -605,6 +607,38 @@ async def test_a_scripted_judge_judges_a_real_agent(swink: Any, project: Path) -
     compared = await swink("eval", "compare", found[1], found[1], "--store", "results", *down)
     assert (compared.code, compared.stdout) == (3, "")
     assert compared.stderr.startswith("error: the judge openai:any could not be asked"), compared
+
+
+async def test_warnings_of_the_library_look_like_ours_and_quiet_hides_them(swink: Any, project: Path) -> None:
+    agents = (project / "agents.py").read_text()
+    (project / "agents.py").write_text(
+        f"{agents}\nimport logging\n\ndef warning(case, folder):\n"
+        "    try:\n        raise ValueError('in a traceback')\n    except ValueError:\n"
+        "        logging.getLogger('swink_agent').warning('told once', exc_info=True)\n"
+        "    return steady(case, folder)\n"
+    )
+    done = await swink(*RUN, "--agent", "agents:warning")
+    assert "warning: told once\n" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = await swink(*RUN, "--agent", "agents:warning", "-q")
+    assert done.stderr == ""
+
+
+async def test_the_beginning_of_an_id_names_a_grid_only_if_it_names_nothing_else(swink: Any, project: Path) -> None:
+    def make(_case: EvalCase, _folder: Path) -> Agent:
+        return Agent("test:own", stream_fn=scripted("8443"))
+
+    cases = EvalSet("demo", "Demo", [EvalCase("port", "Port", ["?"], expected_response={"contains": "8443"})])
+    store = EvalStore(project / "results")
+    grid = await EvalRunner({"one": make, "two": make}, store=store).run_grid(cases)
+    begin = grid.id[: len("20261118-073415-610")]
+    assert "one" in (await swink("eval", "report", begin, "--store", "results")).stdout
+    await EvalRunner(make, store=store).run(cases)
+    done = await swink("eval", "report", begin[:8], "--store", "results")
+    assert (done.code, done.stdout) == (3, "")
+    assert "results" in done.stderr
+    done = await swink(*RUN, "--script", "good.yaml", "-m", "openai:a", "-m", "openai:a")
+    assert (done.code, done.stderr) == (2, "error: --model openai:a is given twice\n")
 
 
 async def test_a_judge_that_cannot_be_read_stops_a_run_without_rubrics_too(swink: Any, project: Path) -> None:

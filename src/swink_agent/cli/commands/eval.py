@@ -107,6 +107,8 @@ def _side_by_side(store: EvalStore, results: tuple[str, ...]) -> EvalRun | EvalG
             grid = None if Path(result).is_file() else store.load_grid(result)
         except EvalStoreError:
             grid = None
+        if grid is not None and any(one.id.startswith(result) and one.grid != grid.id for one in store.list()):
+            grid = None  # then several results begin so, and the error lists them
         runs += [_as_recorded(store, result)] if grid is None else [_as_recorded(store, run.path) for run in grid.runs]
     return runs[0] if len(runs) == 1 else EvalGrid(runs[0].grid or runs[0].id, tuple(runs))
 

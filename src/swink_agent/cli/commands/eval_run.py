@@ -68,7 +68,8 @@ def score_result(store: EvalStore, run: EvalRun, options: dict[str, Any]) -> int
         scoring = rescore(
             run, evaluators, eval_set=eval_set, store=store, verdict=options["verdict"], redactor=redactor
         )
-        scored = asyncio.run(scoring)
+        with Reporter(Screen(sys.stderr), redactor).hearing_log():
+            scored = asyncio.run(scoring)
     except ValueError as error:
         raise UsageProblem(str(error)) from error
     write_answer(report(scored, options["format_name"]))
@@ -97,7 +98,8 @@ def preferred(before: EvalRun, after: EvalRun, judge: str | None, judge_script: 
     else:
         spec = named_model(str(judge), load_settings().aliases())
         asked = PairwiseJudge(spec, judge_stream_fn(spec, Credentials()))
-    return asyncio.run(asked.compare(before, after))
+    with Reporter(Screen(sys.stderr), redactor_for(load_settings(), Credentials())).hearing_log():
+        return asyncio.run(asked.compare(before, after))
 
 
 def _given_judge(options: dict[str, Any]) -> JudgeEvaluator | None:
@@ -140,7 +142,9 @@ class _Run:
     def run(self) -> int:
         progress = ProgressLine(self._screen, self._options["repeat"], is_quiet=self._options["quiet"])
         try:
-            with interruptible(self._cancel.cancel, self._close, is_told=True):
+            loudness = "quiet" if self._options["quiet"] else "normal"
+            reporter = Reporter(self._screen, self._redactor, loudness)
+            with reporter.hearing_log(), interruptible(self._cancel.cancel, self._close, is_told=True):
                 run = asyncio.run(wakeable(self._run(progress)))
         except Aborted:
             return int(ExitCode.INTERRUPTED)
@@ -214,6 +218,8 @@ class _Run:
                 name = " ".join(several)
                 if name in made:
                     self._agents |= made
+                    if len(agents) == 1:
+                        raise UsageProblem(f"--model {model} is given twice")
                     raise UsageProblem(f"{name!r} is given twice: give each variant its own name, NAME=MODULE:FUNCTION")
                 made[name] = self._factory(factory, model)
         return made

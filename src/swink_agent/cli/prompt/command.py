@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
-import logging
 import os
 import shlex
 import sys
@@ -91,7 +90,7 @@ class _Prompt:
         hint = _UNATTENDED if asks and asking is None else ""
         reporter = Reporter(self._screen, redactor, self._loudness, rejection_hint=hint)
         try:
-            with _logging_to(reporter), self._interrupts.handled(asking):
+            with reporter.hearing_log(), self._interrupts.handled(asking):
                 made = self._opening.agent(session, redactor, ask=asking, on_local_state=reporter.on_local_state)
                 return self._run(made, session, reporter, answers)
         finally:
@@ -262,21 +261,3 @@ def _check_stdout() -> None:
     """Fails if stdout is closed, before anything is spent on an answer."""
     if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
         raise OSError(errno.EBADF, "stdout is closed")
-
-
-class _logging_to:  # noqa: N801 - it is used as a function
-    """Shows the library's log warnings as ours inside the block. Hides what asyncio logs about tasks."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._handlers = (
-            (logging.getLogger("swink_agent"), reporter.log_handler()),
-            (logging.getLogger("asyncio"), logging.NullHandler()),
-        )
-
-    def __enter__(self) -> None:
-        for log, handler in self._handlers:
-            log.addHandler(handler)
-
-    def __exit__(self, *_: object) -> None:
-        for log, handler in self._handlers:
-            log.removeHandler(handler)

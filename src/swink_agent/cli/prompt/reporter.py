@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 from swink_agent.app.runs.answers import OUTSIDE, named
@@ -128,6 +129,18 @@ class Reporter:
     def hear_log(self, name: str = "swink_agent") -> None:
         """Shows warnings of a log as ours until the process ends."""
         logging.getLogger(name).addHandler(self.log_handler())
+
+    @contextmanager
+    def hearing_log(self) -> Generator[None]:
+        """Shows the library's log warnings as ours inside the block. Hides what asyncio logs about tasks."""
+        handlers = {"swink_agent": self.log_handler(), "asyncio": logging.NullHandler()}
+        for name, handler in handlers.items():
+            logging.getLogger(name).addHandler(handler)
+        try:
+            yield
+        finally:
+            for name, handler in handlers.items():
+                logging.getLogger(name).removeHandler(handler)
 
     # -- events ------------------------------------------------------------------------------------------------
 
