@@ -211,7 +211,10 @@ async def test_the_application_decides_which_models_there_are(tmp_path: Path) ->
         wanted = {"model": "anthropic:claude-opus-4-6"}
         _, session = await ask(http, "POST", f"{base}/api/v1/sessions", json=wanted)
         where = f"{base}/api/v1/sessions/{session['id']}"
-        await ask(http, "POST", f"{where}/prompt", json={"text": "hi"})
+        _, accepted = await ask(http, "POST", f"{where}/prompt", json={"text": "hi"})
+        after = {"after": str(accepted["position"])}
+        async with http.get(f"{where}/events", params=after, headers={"x-user": "ada"}) as response:
+            await Streamed(response).until("state", state="idle")
         status, refused = await ask(http, "PATCH", where, json=wanted)
         assert (status, refused["code"]) == (422, "invalid")
         assert (await ask(http, "GET", where))[1]["chosen"] == cheap
