@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from swink_agent import Agent
 from swink_agent.memory import SessionInUse
-from swink_agent.testing import call, text
+from swink_agent.testing import call, scripted, text
 
-from .conftest import Client, running, store_of
+from .conftest import MODEL, Client, running, store_of
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -307,6 +308,24 @@ async def test_a_session_is_let_go_after_its_run_and_taken_up_again(
 
 
 # -- what else a conversation can do ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+async def test_readers_read_again_what_another_program_has_changed(folder: Path, is_used: bool) -> None:
+    async with running(folder, text("Here."), text("Fine.")) as client:
+        session = await client.new()
+    async with running(folder, text("Here."), text("Fine.")) as client:
+        assert (await client.ask("GET", f"sessions/{session}"))[1]["messages"] == 0
+        if is_used:
+            with store_of(folder).open(session) as opened:
+                agent = Agent(model=MODEL, stream_fn=scripted("Said elsewhere."))
+                opened.attach(agent)
+                await agent.prompt("typed elsewhere")
+        async with client.stream(session) as stream:
+            await client.ask("POST", f"sessions/{session}/prompt", {"text": "hi"})
+            events = await stream.until("state", state="idle")
+        assert bool(named(events, "reset")) is is_used
+        assert (await client.ask("GET", f"sessions/{session}/messages"))[1]["total"] == (4 if is_used else 2)
 
 
 async def test_files_are_attached_by_their_content(folder: Path) -> None:

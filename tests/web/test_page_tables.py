@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -27,7 +28,10 @@ async def test_evaluations_are_read_and_compared(folder: Path) -> None:
     after = await evaluated(folder, "Hello!", "Goodbye!")
     async with running(folder, text("x")) as client, browsing(client, "/evals") as page:
         await page.get_by_role("link", name=before).click()
-        await expect(page.get_by_role("link", name="Markdown")).to_be_visible()
+        async with page.expect_download() as coming:
+            await page.get_by_role("link", name="HTML").click()
+        report = await (await coming.value).path()
+        assert "Bye" in await asyncio.to_thread(report.read_text)
         await page.get_by_role("link", name="Bye", exact=True).click()
         await expect(page.get_by_role("article").nth(1)).to_contain_text("What?")
         await page.get_by_role("navigation", name="Main").get_by_role("link", name="Evaluations").click()
@@ -66,6 +70,9 @@ async def test_a_durable_run_is_followed_answered_and_cancelled(tmp_path: Path) 
         await durable.submit("payer", "pay", id="second")
         page = await opened.new_page()
         await page.goto(f"{base}/runs")
+        await expect(page.get_by_role("columnheader")).to_have_text(
+            ["Run", "Agent", "Status", "Worker", "Cost", "Age", "Waits"]
+        )
         await expect(page.get_by_role("row", name=re.compile("second"))).to_contain_text("queued")
         await page.get_by_role("link", name="second").click()
         await page.get_by_role("button", name="Cancel run").click()

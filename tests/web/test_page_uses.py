@@ -221,13 +221,28 @@ async def test_nothing_that_was_typed_is_lost_by_a_stop(folder: Path) -> None:
             assert sorted(value.split("\n\n")) == ["and funny", "half a sent", "make it short"]
 
 
-async def test_a_failure_is_said_in_the_reply_and_in_the_alert(folder: Path) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_failure_is_said_in_the_reply_and_in_the_alert(folder: Path, is_late: bool) -> None:
     async with running(folder, fail("invalid_request", "the model is away")) as client:
         session = await client.new()
         async with browsing(client, f"/sessions/{session}") as page:
+            failed, answered = asyncio.Event(), asyncio.Event()
+
+            async def late(route: Any) -> None:  # the answer to the prompt comes when its run has failed already
+                response = await route.fetch()
+                await failed.wait()
+                await route.fulfill(response=response)
+                answered.set()
+
+            if is_late:
+                await page.route("**/prompt", late)
             await page.get_by_role("textbox", name="Message").fill("go")
             await page.keyboard.press("Enter")
             await expect(page.get_by_role("alert")).to_contain_text("the model is away")
             await expect(page.get_by_role("article").last).to_contain_text("the model is away")
             await expect(page.get_by_role("log").get_by_text("the model is away")).to_have_count(1)
+            if is_late:
+                failed.set()
+                await answered.wait()
+                await page.wait_for_timeout(300)
             await expect(page.get_by_role("textbox", name="Message")).to_have_value("go")  # Enter tries again

@@ -308,11 +308,13 @@ if (session) {
   }
 
   let isSending = false;
+  let back = ""; // what came back meanwhile
   let isOld = false; // the page is read again, once what it sends is on its way
   async function send(kind) {
     const text = message.value;
     if (isSending || (!text.trim() && !attached.length)) return;
     isSending = true;
+    back = "";
     alarm("");
     const isCommand = !attached.length && commands.includes(text.trim().split(/\s/, 1)[0]);
     try {
@@ -327,7 +329,7 @@ if (session) {
         ? await ask("POST", `${here}/command`, { line: text.trim() })
         : await ask("POST", `${here}/${kind}`, body);
       if (!sent) return;
-      if (message.value === text) setText("");
+      if (message.value === text) setText(back); // a run that failed at once has given it back
       attached.length = 0;
       showAttached();
       isAtEnd = true;
@@ -507,7 +509,10 @@ if (session) {
     },
     alert: ({ text }) => alarm(text),
     renamed: ({ title }) => retitle(session, title),
-    draft: ({ text }) => { if (!message.value.trim() && !stopping) setText(text); }, // who stops it has the texts
+    draft: ({ text }) => {
+      back = text;
+      if (!message.value.trim() && !stopping) setText(text); // who stops it has the texts
+    },
     reset: () => { isOld = true; if (!isSending) location.reload(); },
     deleted: () => { alarm("This session was deleted."); $("composer").inert = true; },
     bye: () => alarm("The server was stopped."),
