@@ -131,6 +131,7 @@ def test_a_wrong_model_of_the_settings_is_told_with_its_place(tmp_path: Path) ->
     cases = {
         '# mine\nmodel = "anthropc"\n': f"{path}:2: model: no model is called 'anthropc'; did you mean anthropic?",
         'model = "fast"\naliases.fast = "x:y"\n': f"{path}:2: aliases.fast: no provider is called 'x'",
+        'model = "a"\n[aliases]\na = "b"\nb = "x:y"\n': f"model: {path}:4: aliases.b: no provider is called 'x'",
     }
     for text, said in cases.items():
         with pytest.raises(UsageProblem) as caught:

@@ -208,6 +208,8 @@ async def test_what_policies_inject_and_replace_comes_from_the_policies_again() 
     report = await replayed(ledger, policies=[Once()])
     assert report.divergence is not None
     assert (content(report.divergence.expected), content(report.divergence.actual)) == ("good", "bad")
+    assert {"-good", "+bad"} <= set(report.divergence.difference)
+    assert str(report.divergence).split("\n")[1:] == report.divergence.difference
 
 
 @pytest.mark.parametrize("mode", ["one_at_a_time", "all"])

@@ -5,16 +5,14 @@ Finds or fetches the file, shares the worker process, and reports events on the 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
-from swink_agent.core.cancel import CancellationToken, call_in
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.run.threads import in_own_thread
 
 from .events import LocalModelError, LocalModelEvent, LocalState, OnStateFn
 from .weights.presets import preset_named
@@ -68,7 +66,7 @@ class EngineLoader:
             return self._engine
         token = cancel.child()
         try:
-            path = await _in_thread(partial(self._file, name, token))
+            path = await in_own_thread(partial(self._file, name, token))
         finally:
             token.cancel()  # if the caller was cancelled, the fetch must end too
         longest = self._context_length if is_path(name) else preset_named(name, self.store.presets).context_length
@@ -125,28 +123,3 @@ class EngineLoader:
         if not self._may_fetch:
             raise LocalModelError(f"{name} is not on this machine yet: swink models pull {name}", model=name)
         return self.store.fetch(name, self._on_state, cancel=cancel)
-
-
-async def _in_thread(function: Callable[[], T]) -> T:
-    """Runs the function in a daemon thread: a fetch may take minutes, and must not keep the program alive."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def deliver(outcome: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(cast("T", outcome))
-        else:
-            future.set_exception(error)
-
-    def run() -> None:
-        try:
-            outcome = function()
-        except BaseException as error:
-            call_in(loop, deliver, None, error)
-        else:
-            call_in(loop, deliver, outcome, None)
-
-    threading.Thread(target=run, name="swink-local-file", daemon=True).start()
-    return await future

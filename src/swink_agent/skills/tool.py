@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.texts.likeness import close_names
+from swink_agent.core.texts.likeness import which_name
 from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from .reading import FolderId, SkillFileError, files_beneath, folder_id, read_beneath
@@ -77,8 +77,7 @@ class SkillTool:
         """Returns the text. Raises `ToolError` for a name or a file that does not exist."""
         skill = self._skills.get(arguments["name"])
         if skill is None:
-            near = close_names(arguments["name"], self._skills)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(self._skills) or 'none'}"
+            hint = which_name(arguments["name"], self._skills)
             raise ToolError(f"no skill is called {arguments['name'][:100]!r}; {hint}")
         details = {"skill": skill.name, "path": skill.path}
         expected = self._folders[skill.name]

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from swink_agent.core.run.threads import WorkerThreads
+from swink_agent.core.run.threads import in_own_thread
 from swink_agent.core.tool import ToolContext
 from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxProfile
 from swink_agent.sandbox.profile import is_beneath, real_paths
@@ -112,9 +112,4 @@ def refuse_open_walls(workspace: Workspace, profile: SandboxProfile) -> None:
 
 async def in_thread(ctx: ToolContext, function: Callable[[], T]) -> T:
     """The function's result, from a thread of the run, or from a new one if the tool is used alone."""
-    threads = ctx.threads or WorkerThreads()
-    try:
-        return await threads.run(function)
-    finally:
-        if ctx.threads is None:
-            threads.close()
+    return await (in_own_thread(function) if ctx.threads is None else ctx.threads.run(function))

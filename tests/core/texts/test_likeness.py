@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swink_agent.core.texts.likeness import close_names, likeness, matching_blocks
+from swink_agent.core.texts.likeness import close_names, likeness, matching_blocks, which_name
 
 NAMES = ["settings", "setting", "sandbox", "search", "session", "stream", "system", "anthropic", "openai", "ollama"]
 
@@ -18,6 +18,12 @@ NAMES = ["settings", "setting", "sandbox", "search", "session", "stream", "syste
 def test_close_names_are_those_of_the_standard_library(name: str) -> None:
     for n in (1, 3):
         assert close_names(name, NAMES, n=n) == difflib.get_close_matches(name, NAMES, n=n)
+
+
+def test_the_hint_for_a_wrong_name_is_the_near_one_or_all() -> None:
+    assert which_name("sarch", NAMES[:4]) == "did you mean search?"
+    assert which_name("zzz", NAMES[:2]) == "there are: settings, setting"
+    assert which_name("zzz", ()) == "there are: none"
 
 
 def test_of_a_long_name_the_ends_count() -> None:

@@ -170,6 +170,12 @@ async def test_what_cannot_be_started_is_told(
     assert await run(sandbox, "echo still works") == (0, "still works\n")
 
 
+async def test_what_is_wrong_with_a_command_is_not_taken_for_what_the_kernel_lacks(sandbox: LandlockSandbox) -> None:
+    with pytest.raises(SandboxError, match="could not run '/no/such/seccomp'") as caught:
+        await sandbox.spawn(["/no/such/seccomp"], cwd="/")
+    assert caught.value.remedy == ""
+
+
 async def test_wrong_arguments_are_refused_before_anything_is_started(sandbox: LandlockSandbox) -> None:
     with pytest.raises(ValueError, match="at least a program"):
         await sandbox.spawn([], cwd="/")

@@ -115,7 +115,7 @@ async def test_a_file_that_is_new_is_found_once_the_last_look_is_old(tmp_path: P
     for _ in range(200):
         if len(found := await completer.files(wanted)) == 2:
             break
-        await completer.beside(lambda: time.sleep(0.01))
+        await asyncio.sleep(0.01)
     assert [item.label for item in found] == ["one.txt", "other.txt"]
 
 

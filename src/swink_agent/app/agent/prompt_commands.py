@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from swink_agent.core.texts.likeness import close_names
+from swink_agent.core.texts.likeness import which_name
 from swink_agent.core.values.value import Value
 from swink_agent.skills.reading import SkillFileError, read_beneath
 
@@ -81,9 +81,7 @@ def filled(name: str, words: str, project: Project | None) -> str:
         return known[name].prompt(words)
     if why := why_unused(name, project):
         raise UsageProblem(f"the command {name} cannot be used: {why}")
-    near = close_names(name, known)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
-    raise UsageProblem(f"no command of yours is called {name[:80]!r}; {hint}")
+    raise UsageProblem(f"no command of yours is called {name[:80]!r}; {which_name(name, known)}")
 
 
 def why_unused(name: str, project: Project | None, environ: Mapping[str, str] = os.environ) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from swink_agent.core.texts.likeness import close_names
+from swink_agent.core.texts.likeness import which_name
 from swink_agent.skills import Skill, find_skills, read_skill
 from swink_agent.skills.skill import FILE
 from swink_agent.skills.tool import usable
@@ -65,6 +65,4 @@ def with_skill(name: str, words: str, project: Project | None) -> str:
         if skill.name == name:
             raise UsageProblem(f"the skill {name} cannot be used: {skill.problem}")
     names = [skill.name for skill in skills if not skill.problem]
-    near = close_names(name, names)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
-    raise UsageProblem(f"no skill is called {name[:80]!r}; {hint}")
+    raise UsageProblem(f"no skill is called {name[:80]!r}; {which_name(name, names)}")

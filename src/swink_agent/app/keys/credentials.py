@@ -172,11 +172,9 @@ class Credentials:
         if provider == LOCAL:
             raise UsageProblem("models on this machine need no key")
         if provider_named(provider) is None:
-            from swink_agent.core.texts.likeness import close_names
+            from swink_agent.core.texts.likeness import which_name
 
-            names = list(dict.fromkeys([item.account for item in all_providers() if item.key_variables]))
-            near = close_names(provider, names)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
+            hint = which_name(provider, dict.fromkeys([item.account for item in all_providers() if item.key_variables]))
             if len(provider) > _LONGEST_NAME:  # perhaps a key in the wrong place, so it is not repeated
                 raise UsageProblem(f"what stands there is not the name of a provider; {hint}")
             raise UsageProblem(f"no provider is called {provider!r}; {hint}")

@@ -225,16 +225,15 @@ def definition_of(name: str, place: str = "") -> Definition:
     for table, header in (("mcp", "[mcp.servers.NAME]"), ("hooks", "[hooks.NAME]")):
         if name == table or name.startswith(f"{table}."):
             raise SettingsError(f"{place + ': ' if place else ''}{name} is set by hand: {header} in the file")
-    from swink_agent.core.texts.likeness import close_names
+    from swink_agent.core.texts.likeness import which_name
 
     names = [definition.name for definition in all_definitions()] if name.startswith(_ADDRESS) else list(_BY_NAME)
-    near = close_names(name, names)
     if name == _ALIAS.rstrip("."):
         hint = f"write {_ALIAS}NAME, such as {_ALIAS}fast"
     elif name == KEYS.rstrip("."):
         hint = f"write {KEYS}ACTION, such as {KEYS}search"
     else:
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join([*names, f'{_ALIAS}NAME'])}"
+        hint = which_name(name, [*names, f"{_ALIAS}NAME"])
     raise SettingsError(f"{place + ': ' if place else ''}no setting is called {name or repr(name)}; {hint}")
 
 
@@ -266,11 +265,9 @@ def _binding(name: str, place: str) -> Definition:
     action = action_named(name.removeprefix(KEYS))
     if action is not None:
         return Definition(name=name, kind="keys", help=action.help, variable="", default=action.keys)
-    from swink_agent.core.texts.likeness import close_names
+    from swink_agent.core.texts.likeness import which_name
 
-    names = [known.name for known in ACTIONS]
-    near = close_names(name.removeprefix(KEYS), names)
-    hint = f"did you mean {KEYS}{near[0]}?" if near else f"there are: {', '.join(names)}"
+    hint = which_name(name, [f"{KEYS}{known.name}" for known in ACTIONS])
     raise SettingsError(f"{place + ': ' if place else ''}{name} is not a setting: no action has that name; {hint}")
 
 

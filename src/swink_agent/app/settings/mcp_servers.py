@@ -225,11 +225,9 @@ def _checked(key: str, value: object) -> Any:
     The error continues the name of the setting.
     """
     if key not in _KINDS:
-        from swink_agent.core.texts.likeness import close_names
+        from swink_agent.core.texts.likeness import which_name
 
-        near = close_names(key, list(_KINDS))
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_KINDS)}"
-        raise ValueError(f" is not a setting of a server; {hint}")
+        raise ValueError(f" is not a setting of a server; {which_name(key, _KINDS)}")
     fits, wanted = _KINDS[key]
     if not fits(value):
         raise ValueError(f" must be {wanted}")

@@ -122,11 +122,9 @@ def _chosen(kind: ExtraKind, name: str) -> EntryPoint:
     if found:
         packages = " and ".join(dict.fromkeys([_package(point) for point in found]))
         raise UsageProblem(f"{_SETTINGS[kind]} names {name}, which several packages have: {packages}; uninstall one")
-    from swink_agent.core.texts.likeness import close_names
+    from swink_agent.core.texts.likeness import which_name
 
-    there_are = [extra.name for extra in installed_extras(kind)]
-    near = close_names(name, there_are)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(there_are) or 'none'}"
+    hint = which_name(name, [extra.name for extra in installed_extras(kind)])
     raise UsageProblem(f"{_SETTINGS[kind]} names {name}, but no installed package has a {kind} of that name; {hint}")
 
 

@@ -90,6 +90,15 @@ class WorkerThreads:
             del job  # nothing of a finished call stays alive in an idle thread
 
 
+async def in_own_thread(function: Callable[[], T]) -> T:
+    """Runs the function in a daemon thread of its own: it may take long, and must not keep the program alive."""
+    thread = WorkerThreads(most=1)
+    try:
+        return await thread.run(function)
+    finally:
+        thread.close()
+
+
 def _deliver(future: asyncio.Future[Any], outcome: object) -> None:
     if not future.done():
         future.set_result(outcome)

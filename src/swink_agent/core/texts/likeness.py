@@ -42,6 +42,13 @@ def close_names(name: str, names: Iterable[str], n: int = 1, cutoff: float = 0.6
     return [candidate for _, candidate in heapq.nlargest(n, scored)]
 
 
+def which_name(name: str, names: Iterable[str]) -> str:
+    """A hint for a name that nothing has: the name that was probably meant, or else all names."""
+    known = list(names)
+    near = close_names(name, known)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
+
+
 def likeness(matcher: SequenceMatcher[str], a: int, b: int, most: int = _MOST_BLOCKS) -> float:
     """Returns the similarity from 0 to 1, as `matcher.ratio()`; it is less if the texts share more than `most` pieces.
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
+from swink_agent.core.texts.likeness import close_names
 from swink_agent.core.values.decoders import converted
 from swink_agent.core.values.value import Value
 
@@ -196,7 +196,7 @@ def _explained(error: msgspec.ValidationError, document: Document, start: Place 
     if isinstance(cause, BadValue):
         place += cause.at
     elif unknown := _UNKNOWN.match(message):
-        near = get_close_matches(unknown.group(1), _fields_beside(place), 1)
+        near = close_names(unknown.group(1), _fields_beside(place))
         message = f"unknown field {unknown.group(1)!r}{f'; did you mean {near[0]}?' if near else ''}"
         place += (unknown.group(1),)
         return _named(message, place[:-1]), place

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from swink_agent.core.run.threads import WorkerThreads
+from swink_agent.core.run.threads import in_own_thread
 
 from .addresses import Address, read_address
 from .client_hello import HelloGate, OtherHost
@@ -179,11 +179,7 @@ def proxy_variables(port: int, token: str = "") -> dict[str, str]:
 async def resolve_by_system(host: str, port: int) -> list[str]:
     """The addresses of a host, by the system's resolver."""
     # Not in the loop's few threads, which others need: a server of names that does not answer holds a thread for long.
-    thread = WorkerThreads(most=1)
-    try:
-        found = await thread.run(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    finally:
-        thread.close()
+    found = await in_own_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 

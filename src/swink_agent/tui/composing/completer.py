@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+
+from swink_agent.core.run.threads import in_own_thread
 
 from .matching import fitting
 
@@ -120,7 +121,7 @@ class Completer:
         self._asked += 1
         asked = self._asked
         if typed.startswith(_ELSEWHERE):
-            found = await self.beside(lambda: _entries_of(typed, self._folder))
+            found = await in_own_thread(lambda: _entries_of(typed, self._folder))
         else:
             paths = await self._paths()
 
@@ -128,10 +129,10 @@ class Completer:
                 return fitting(paths, typed, _MOST, goes_on=lambda: self._is_open and asked == self._asked)
 
             was_reading = self.is_reading
-            found = await self.beside(fit) if len(paths) > _FEW else fit()
+            found = await in_own_thread(fit) if len(paths) > _FEW else fit()
             if was_reading and not self.is_reading:  # all have been found meanwhile
                 paths = self._index
-                found = await self.beside(fit)
+                found = await in_own_thread(fit)
         return [Completion(_written(path), path) for path in found]
 
     @property
@@ -156,7 +157,7 @@ class Completer:
         if self._read_at is None or time.monotonic() - self._read_at > self._fresh:
             if self._reading is None:
                 self._growing = []
-                self._reading = asyncio.ensure_future(self.beside(self._look))
+                self._reading = asyncio.ensure_future(in_own_thread(self._look))
                 self._reading.add_done_callback(self._looked)
             if self._read_at is None:
                 reading = self._reading
@@ -188,35 +189,6 @@ class Completer:
             found = reading.result()
             self._index, self._is_cut, self._read_at = found.paths, not found.is_all, time.monotonic()
             self._growing = []
-
-    @staticmethod
-    async def beside(function: Callable[[], T]) -> T:
-        """Runs the function in a thread that does not delay the program's end; returns its result."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-
-        def tell(result: T | None, error: Exception | None) -> None:
-            if done.done():
-                return
-            if error is not None:
-                done.set_exception(error)
-            else:
-                done.set_result(result)  # pyright: ignore[reportArgumentType]
-
-        def work() -> None:
-            result: T | None = None
-            problem: Exception | None = None
-            try:
-                result = function()
-            except Exception as error:
-                problem = error
-            try:
-                loop.call_soon_threadsafe(tell, result, problem)
-            except RuntimeError:
-                pass  # the event loop has ended
-
-        threading.Thread(target=work, name="swink-completion", daemon=True).start()
-        return await done
 
 
 def _entries_of(typed: str, folder: Path) -> list[str]:

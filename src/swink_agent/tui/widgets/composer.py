@@ -17,6 +17,7 @@ from textual.content import Content
 from textual.message import Message
 
 from swink_agent.app.settings.key_bindings import KeyMap
+from swink_agent.core.run.threads import in_own_thread
 from swink_agent.rendering.cells import cut
 
 from ..composing.completer import Completer, Completion, TypedWord
@@ -517,7 +518,7 @@ class Composer(Vertical):
         text = plain_text(text)  # most terminals paste line ends as carriage returns
         if may_name_images(text):
             try:
-                checking = self._completer.beside(lambda: image_files(text, self._completer.folder))
+                checking = in_own_thread(lambda: image_files(text, self._completer.folder))
                 images = await asyncio.wait_for(checking, _IMAGE_CHECK_SECONDS)
             except TimeoutError:
                 images = []

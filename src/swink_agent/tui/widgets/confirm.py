@@ -11,8 +11,6 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
-from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -20,7 +18,7 @@ from textual.widget import Widget
 from swink_agent.rendering.cells import cell_width, cut
 from swink_agent.rendering.escaping import safe_display
 
-from .dialog import DIALOG_CSS, LOW, Dialog, DialogText
+from .dialog import DIALOG_CSS, QuestionDialog
 
 
 class _Choices(Widget, can_focus=True):
@@ -60,7 +58,7 @@ class _Choices(Widget, can_focus=True):
         self.refresh()
 
 
-class Confirm(Dialog["str | None"]):
+class Confirm(QuestionDialog["str | None"]):
     """Returns the key of a choice, or `None` if the user declined. The proposed choice comes first, as 1.
 
     `choices` are pairs of a key, whose first letter selects it, and a label.
@@ -76,24 +74,9 @@ class Confirm(Dialog["str | None"]):
     """
 
     def __init__(self, title: str, choices: Sequence[tuple[str, str]], default: str | None = None) -> None:
-        super().__init__()
         first = next((pair for pair in choices if pair[0] == default), choices[0])
         self._choices = _Choices([first, *[pair for pair in choices if pair != first]])
-        self._words = DialogText(title)
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as box:
-            box.border_subtitle = "Enter takes it · Esc declines"
-            yield self._words
-            yield self._choices
-
-    def on_mount(self) -> None:
-        self._choices.focus()
-
-    def fit(self, room: int) -> None:
-        gap = int(room >= LOW)
-        self._choices.styles.margin = (gap, 0, 0, 0)
-        self._words.fit(room - 2 - gap - len(self._choices.choices))
+        super().__init__(title, self._choices, len(choices))
 
     async def on_key(self, event: events.Key) -> None:
         if event.key in ("ctrl+c", "ctrl+q"):

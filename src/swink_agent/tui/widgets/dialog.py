@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from rich.segment import Segment
 from textual import events
+from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
+from textual.containers import Vertical
 from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.strip import Strip
@@ -108,3 +110,27 @@ class DialogText(Widget, can_focus=False):
         if y == self.content_size.height - 1 and y < len(rows) - 1:
             text = f"{cut(text, max(width - 2, 0))} …"
         return Strip([Segment(text + " " * max(width - cell_width(text), 0), self.rich_style)], width)
+
+
+class QuestionDialog(Dialog[T]):
+    """A dialog with a question, and below it the widget that the user answers with, which has a number of rows."""
+
+    def __init__(self, title: str, answer: Widget, rows: int) -> None:
+        super().__init__()
+        self._words = DialogText(title)
+        self._answer = answer
+        self._answer_rows = rows
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_subtitle = "Enter takes it · Esc declines"
+            yield self._words
+            yield self._answer
+
+    def on_mount(self) -> None:
+        self._answer.focus()
+
+    def fit(self, room: int) -> None:
+        gap = int(room >= LOW)
+        self._answer.styles.margin = (gap, 0, 0, 0)
+        self._words.fit(room - 2 - gap - self._answer_rows)

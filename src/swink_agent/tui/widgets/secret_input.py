@@ -10,13 +10,11 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
-from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from .dialog import DIALOG_CSS, LOW, Dialog, DialogText
+from .dialog import DIALOG_CSS, QuestionDialog
 
 _LONGEST = 20_000
 
@@ -46,33 +44,18 @@ class _Hidden(Widget, can_focus=True):
         return Strip([dots, cursor, hint_segment]).adjust_cell_length(self.content_size.width, self.rich_style)
 
 
-class SecretInput(Dialog["str | None"]):
+class SecretInput(QuestionDialog["str | None"]):
     """Returns the typed text without surrounding spaces, or `None` if the user declined or typed nothing."""
 
     DEFAULT_CSS = f"SecretInput {{ {DIALOG_CSS} }}"
 
     def __init__(self, title: str) -> None:
-        super().__init__()
-        self._words = DialogText(title)
         self._hidden = _Hidden()
         self._typed: list[str] = []
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as box:
-            box.border_subtitle = "Enter takes it · Esc declines"
-            yield self._words
-            yield self._hidden
-
-    def on_mount(self) -> None:
-        self._hidden.focus()
+        super().__init__(title, self._hidden, 1)
 
     def on_unmount(self) -> None:
         self._typed.clear()  # no matter how the dialog was closed
-
-    def fit(self, room: int) -> None:
-        gap = int(room >= LOW)
-        self._hidden.styles.margin = (gap, 0, 0, 0)
-        self._words.fit(room - 3 - gap)
 
     async def on_key(self, event: events.Key) -> None:
         if event.key in ("ctrl+c", "ctrl+q"):
