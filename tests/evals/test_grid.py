@@ -291,7 +291,7 @@ async def test_a_judge_whose_provider_fails_says_nothing_about_the_agent() -> No
 async def test_a_difference_over_few_cases_is_not_called_noise() -> None:
     few = EvalSet("s", "S", SET.cases[1:4])
     told = report(await EvalRunner({"right": right, "wrong": wrong}).run_grid(few))
-    assert "mean score -1.000 (-1.000 to -1.000) over 3 cases, too few cases to tell it from noise" in told
+    assert "mean score -1.000 (-1.000 to -1.000) over 3 cases: too few cases to tell it from noise" in told
 
 
 async def pairwise(*answers: str) -> Any:
