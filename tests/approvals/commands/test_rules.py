@@ -255,6 +255,11 @@ def test_rules_show_how_many_they_are() -> None:
             "sh <<< 'rm x'",
         ],
         *[
+            "command -v ls; rm x",
+            'command -v "$(rm x)"',
+            "command -p rm x",
+            "command $how rm x",
+            "command -v ls && command rm x",
             "git bisect run rm x",
             "git submodule foreach 'rm x'",
             "git rebase --exec 'rm x'",
@@ -284,6 +289,9 @@ def test_a_denied_program_is_denied_wherever_it_shows(command: str) -> None:
         "cat <rm",
         "git log --grep rm",
         "echo 'rm x' | cat",
+        "command -v rm >/dev/null && echo yes",
+        "command -V ls rm",
+        "if ! command -pv rm; then echo no; fi",
     ],
 )
 def test_a_denied_name_that_is_only_mentioned_is_not_denied(command: str) -> None:
