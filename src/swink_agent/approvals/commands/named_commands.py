@@ -61,6 +61,9 @@ _DATA = tuple(
 # These pass the content of a file on to nothing.
 _KEEPERS = names("git ls wc")
 _MAY_BE_ANY_NAME = re.compile(r"[*?\[$`{]")
+_FIND_RUNS = names("-exec -execdir -ok -okdir")
+_ONLY_TELLS = re.compile(r"-p?[vV]")
+"""With these options, `command` tells what a name stands for and runs nothing."""
 _VERSION = re.compile(r"[-.]?\d[\d.]*$")
 _MORE_THAN_A_NAME = re.compile(r"[\s;&|<>(){}$`'\"\\=]")
 _BRACES = re.compile(r"(.*?)\{([^{}]*,[^{}]*)\}(.*)", re.DOTALL)
@@ -170,6 +173,10 @@ def is_runner(words: tuple[str, ...]) -> bool:
         return not _GIT_RUNS.isdisjoint(words) or any("=!" in word for word in words[:50])
     if name in _RUNNING_WORDS:
         return not _RUNNING_WORDS[name].isdisjoint(words)
+    if name in ("find", "gfind"):
+        return any(word in _FIND_RUNS or _MAY_BE_ANY_NAME.search(word) for word in words)
+    if name == "command" and len(words) > 1 and _ONLY_TELLS.fullmatch(words[1]):
+        return False
     return name in _RUNNERS or _VERSION.sub("", name) in _RUNNERS
 
 
