@@ -143,7 +143,6 @@ async def test_a_program_that_is_a_link_starts_in_the_sandbox_with_what_it_leads
         assert [tool.true_name for tool in server.tools()] == ["echo"]
 
 
-@pytest.mark.bubblewrap
 async def test_a_package_of_node_starts_with_those_that_it_uses(tmp_path: Path) -> None:
     packages = tmp_path / "node_modules"
     for name in ("@scope/server/dist", "other"):
@@ -153,7 +152,7 @@ async def test_a_package_of_node_starts_with_those_that_it_uses(tmp_path: Path) 
     lines = f"sys.path.append({str(packages / 'other')!r})\nimport word\n"
     lines += "def on_call(id, name, arguments, meta): text(id, word.WORD)"
     script.write_text(program(lines))
-    async with McpServer.stdio(sys.executable, str(script), name="raw", sandbox="bubblewrap") as server:
+    async with McpServer.stdio(sys.executable, str(script), name="raw") as server:
         assert extract_text((await call(server, "echo")).content) == "from another package"
 
 
