@@ -190,7 +190,7 @@ class Site:
 
     def _list_other(self, info: SessionInfo) -> None:
         room = self.rooms.find(info.id)
-        if room is None or room.talk is None or not room.talk.holds_session:  # ours are told of as they change
+        if room is None or room.talk is None or not room.talk.holds_session:  # ours are told about as they change
             self._list_row(info, "idle" if room is None else room.word)
 
     def _list_row(self, info: SessionInfo, state: str = "idle") -> None:

@@ -50,7 +50,7 @@ async def as_markdown(html: str, url: str) -> tuple[str, bool] | None:
         done = await asyncio.to_thread(run_program, command, timeout=SECONDS, given=data, environ={"PYTHONUTF8": "1"})
     except (OSError, subprocess.TimeoutExpired):  # it also fails where commands could have changed the interpreter
         return None
-    if done.returncode != 0 or not done.stdout.strip():  # it leaves out what is nested too deep, without a word
+    if done.returncode != 0 or not done.stdout.strip():  # it leaves out what is nested too deep, silently
         return None
     most = html_process.MOST_MARKDOWN
     return done.stdout[:most].decode(errors="ignore"), len(done.stdout) <= most
