@@ -180,7 +180,7 @@ class Site:
                 newest = await asyncio.to_thread(self.store.list, limit=1)
                 every = known if newest == known[:1] else await asyncio.to_thread(self.store.list, limit=_MOST_WATCHED)
                 if at == self.listed.position:  # else what was read may be older than what readers were told
-                    for info in reversed(every):  # the newest is the last to be told of, and comes first
+                    for info in reversed(every):  # the newest is reported last, and comes first
                         if info not in known and info.updated / 1000 >= since:
                             self._list_other(info)
                     known = every
@@ -190,7 +190,7 @@ class Site:
 
     def _list_other(self, info: SessionInfo) -> None:
         room = self.rooms.find(info.id)
-        if room is None or room.talk is None or not room.talk.holds_session:  # ours are told about as they change
+        if room is None or room.talk is None or not room.talk.holds_session:  # ours are reported as they change
             self._list_row(info, "idle" if room is None else room.word)
 
     def _list_row(self, info: SessionInfo, state: str = "idle") -> None:
