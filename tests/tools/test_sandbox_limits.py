@@ -82,7 +82,7 @@ async def test_a_write_outside_the_folder_is_told(shell: BashTool, places: tuple
 def test_who_meant_a_temporary_file_is_told_where_they_go(
     places: tuple[Path, Path], folder: str, is_for_all: bool
 ) -> None:
-    """So that nobody is asked for a folder that the command can do without."""
+    """The user is not asked for a folder that the command does not need."""
     outside = os.path.realpath(folder) if is_for_all else str(places[1])
     said = f"bash: line 1: {outside}/a-new-file: Permission denied\n"
     (met,) = limits_met(said, SandboxProfile(write=(str(places[0]),)), str(places[0]), Asking({}, lambda _: True))

@@ -193,7 +193,7 @@ async def test_nothing_but_static_files_and_health_is_open(tmp_path: Path) -> No
                 seen[f"{route.method} {path}"] = response.status
         opened = {name for name, status in seen.items() if status != 403 and not name.startswith("HEAD")}
         assert opened == {"GET /health", "GET /static/page.css", "GET /parts/events"}
-        assert seen["GET /parts/events"] == 404, "the list is for nobody, and there is nothing else"
+        assert seen["GET /parts/events"] == 404, "the list may not be read, and no session is named"
         assert len(seen) > 40
 
 

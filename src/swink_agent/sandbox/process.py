@@ -204,7 +204,10 @@ class Sandbox(ABC):
         return process
 
     async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
-        """For back ends: starts a command. Returns also the paths beneath the write roots that are read-only for it."""
+        """For back ends: starts a command. Returns also the paths beneath the write roots that are read-only for it.
+
+        A sandbox with a `spawn` of its own does not need it.
+        """
         raise NotImplementedError
 
     @abstractmethod

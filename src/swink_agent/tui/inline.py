@@ -226,6 +226,8 @@ class InlineFront:
 
     # -- the front of a conversation -----------------------------------------------------------------------------
 
+    lacks = ()
+
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
         return _KEYS

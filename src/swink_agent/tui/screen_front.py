@@ -69,6 +69,8 @@ class ScreenFront:
         self._app = app
         self._asking = asyncio.Lock()
 
+    lacks = ()
+
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
         return help_rows(self._app.keys)

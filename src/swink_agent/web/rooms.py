@@ -30,7 +30,7 @@ _MOST_IDLE = 16
 """Conversations that stay open without a run."""
 _MOST_QUIET = 1000
 _MOST_QUIET_BYTES = 256 * 1024 * 1024
-"""Streams that are kept although nobody reads them, and their size."""
+"""Limits for streams without a reader: how many are kept, and their size in all."""
 _FIGURES = 0.1
 """Seconds between two events that only have other figures."""
 

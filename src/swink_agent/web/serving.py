@@ -10,7 +10,7 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -164,7 +164,9 @@ def hosts_of(host: str, allowed: Collection[str], port: int) -> list[str]:
 async def served(site: Site, listening: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncGenerator[None]:
     """Serves during the block; at its end, runs stop as Esc stops them, and readers are told."""
     loop = asyncio.get_running_loop()
-    runner = web.AppRunner(application(site), handler_cancellation=True, shutdown_timeout=_SHUTDOWN)
+    application_of_site = application(site)
+    application_of_site.middlewares.insert(0, _noted)
+    runner = web.AppRunner(application_of_site, handler_cancellation=True, shutdown_timeout=_SHUTDOWN)
     await runner.setup()
     manager = runner.server
     assert manager is not None
@@ -190,25 +192,34 @@ async def served(site: Site, listening: socket.socket, tls: ssl.SSLContext | Non
         await asyncio.shield(runner.cleanup())
 
 
+@web.middleware
+async def _noted(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    if isinstance(request.protocol, _Connection):
+        request.protocol.note_request()
+    return await handler(request)
+
+
 class _Connection(web.RequestHandler):
     """A connection whose answer to what is not HTTP is a problem document, with the headers of every answer.
 
     One that sends no request is closed: each takes a file, of which a process has few.
     """
 
-    __slots__ = ("_first",)
+    __slots__ = ("_unused",)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._first = asyncio.get_running_loop().call_later(FIRST_REQUEST, self._look)
+        self._unused = asyncio.get_running_loop().call_later(FIRST_REQUEST, transport.close)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._first.cancel()
+        self.note_request()
         super().connection_lost(exc)
 
-    def _look(self) -> None:
-        if not self._request_count and self.transport is not None:
-            self.transport.close()
+    def note_request(self) -> None:
+        """Keeps the connection: it has sent a request."""
+        self._unused.cancel()
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None

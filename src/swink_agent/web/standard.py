@@ -57,6 +57,7 @@ class WebFront:
     """The `Front` of a session on the server: its questions go to every reader, and one of them answers."""
 
     keys: Sequence[tuple[str, str]] = (("Enter", "send"), ("Shift+Enter", "a new line"), ("Esc", "stop"))
+    lacks = frozenset(_ELSEWHERE)
     theme = ""
 
     def __init__(self, room: Room) -> None:
@@ -173,8 +174,7 @@ class WebView:
         self._room.tell("notice", {"text": self._redactor.redact(text), "kind": kind})
 
     def show_help(self, parts: Sequence[str]) -> None:
-        lines = "\n\n".join(parts).split("\n")
-        self.notice("\n".join([line for line in lines if line.strip().partition(" ")[0] not in _ELSEWHERE]))
+        self.notice("\n\n".join(parts))
 
     def offer(self, title: str, rows: Sequence[tuple[str, str, str]], choose: Callable[[int], None]) -> None:
         pass  # offers are for the first screen of a terminal

@@ -29,6 +29,7 @@ class RecordingFront:
         self.changes = 0
         self.theme = "dark"
         self.keys = (("Enter", "send"), ("Shift+Tab", "plan"))
+        self.lacks: tuple[str, ...] = ()
         self.questions: list[ApprovalQuestion] = []
         self.answer: ApprovalAnswer | ApprovalChoice | None = ApprovalChoice.ONCE
         self.confirmed: list[str] = []

@@ -6,8 +6,8 @@ may unlock a keyring.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.secrets.redaction import Redactor
@@ -18,7 +18,19 @@ from .opening import Opening
 from .standard import StandardAgent
 
 if TYPE_CHECKING:
+    from swink_agent.approvals.approvals import AskFn
+    from swink_agent.core.stream import StreamFn
+
     from .servers import McpServers
+
+
+class SharedArguments(TypedDict, total=False):
+    """The arguments of `Opening.agent` that are the same for all agents of a conversation."""
+
+    ask: AskFn
+    is_attended: bool
+    on_local_state: Callable[[Any], None]
+    stream_fn: StreamFn | None
 
 
 class OpenAgent:
@@ -44,7 +56,7 @@ class OpenAgent:
     def open(
         cls,
         opening: Opening,
-        around: Mapping[str, Any],
+        around: SharedArguments,
         wanted: WantedSession | None = None,
         session: RunSession | None = None,
         *,
@@ -53,8 +65,7 @@ class OpenAgent:
     ) -> OpenAgent:
         """Opens the session, unless an open one is given, and creates the agent. `servers` are those that run already.
 
-        `around` are arguments of `Opening.agent`, the same for all agents of a conversation. Raises `ApplicationError`,
-        and leaves nothing open then.
+        Raises `ApplicationError`, and leaves nothing open then.
         """
         if session is None:
             session = opening.session(wanted)
@@ -73,7 +84,7 @@ class OpenAgent:
             raise
         return cls(opening, session, made)
 
-    def with_agent(self, opening: Opening, around: Mapping[str, Any], model: ModelSpec | None) -> OpenAgent:
+    def with_agent(self, opening: Opening, around: SharedArguments, model: ModelSpec | None) -> OpenAgent:
         """Continues the same session and history with another agent, and closes this one.
 
         Raises `ApplicationError`, and changes nothing then.

@@ -32,7 +32,7 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, Usage, UserMessage, extract_text
 from swink_agent.rendering.checklist import TodoItem, masked_items, todo_items, todo_of
 
-from ..agent.open_agent import OpenAgent
+from ..agent.open_agent import OpenAgent, SharedArguments
 from .approving import Modes
 from .commands import command_in, is_command, run_command
 from .delegates import is_streamed
@@ -102,7 +102,7 @@ class Conversation:
         """The Git branch of the folder, as it was when the last run ended."""
         self.todo: tuple[TodoItem, ...] = ()
         """The list of things to do that the model keeps, masked."""
-        self.around: dict[str, Any] = {
+        self.around: SharedArguments = {
             "ask": front.ask,
             "is_attended": True,
             "on_local_state": self._local.hear,

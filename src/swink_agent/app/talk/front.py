@@ -6,7 +6,7 @@ serves browsers. `Front` is asked, and `View` is told. A front end may have one 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ class Front(Protocol):
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
         """The keys of the front end and what they do, for `#help`."""
+        ...
+
+    @property
+    def lacks(self) -> Collection[str]:
+        """The commands that the front end does not have, for `#help`."""
         ...
 
     @property

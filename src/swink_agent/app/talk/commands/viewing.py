@@ -27,7 +27,8 @@ _THEMES = ("dark", "light", "contrast", "plain")
 async def show_help(conversation: Conversation, rest: str) -> None:
     """`#help`: shows keys and commands."""
     own = await asyncio.to_thread(own_commands, conversation.opening.project)
-    parts = [("Keys", conversation.front.keys), ("Commands", _named(COMMANDS))]
+    here = [command for command in COMMANDS if command.name not in conversation.front.lacks]
+    parts = [("Keys", conversation.front.keys), ("Commands", _named(here))]
     parts += [("Commands of your own", _named(own))] if own else []
     conversation.view.show_help(["\n".join([title, *_rows(rows, _WIDEST_NAME)]) for title, rows in parts])
 
