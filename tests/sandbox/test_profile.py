@@ -20,7 +20,8 @@ from swink_agent.sandbox import (
     clean_environment,
     default_hidden,
 )
-from swink_agent.sandbox.profile import is_beneath, real_paths
+from swink_agent.sandbox.kernel.mounts import real_paths
+from swink_agent.sandbox.profile import is_beneath
 from swink_agent.tools import Workspace, WorkspaceError
 
 

@@ -149,13 +149,18 @@ class Sandbox(ABC):
         self._watch_behind: WatchBehind | None = None
         self._starting = threading.Lock()
         """Held while a back end decides what a command sees: event loops in several threads may start commands."""
+        self._fingerprint: tuple[Mapping[str, str], str] | None = None
+        """With the variables that it was made of: of a profile, they alone can change."""
         self._owner = os.getpid()
         self._closed = False
 
     @property
     def fingerprint(self) -> str:
         """A digest of the back end and its profile: what an approval is bound to."""
-        return fingerprint_of(self.backend, self.profile)
+        known, environment = self._fingerprint, self.profile.environment
+        if known is None or known[0] != environment:
+            known = self._fingerprint = (dict(environment), fingerprint_of(self.backend, self.profile))
+        return known[1]
 
     async def spawn(
         self,

@@ -22,6 +22,7 @@ from swink_agent.core.values.several import several_texts
 from swink_agent.core.values.value import Value
 
 from ._hidden import default_hidden, own_hidden
+from .kernel.mounts import real_paths
 from .programs import own_folders, own_names_in
 from .repositories.enclosing import is_git_folder
 
@@ -312,18 +313,6 @@ def _lies_inside(path: str, folder: str) -> bool:
 def is_beneath(path: str, folder: str) -> bool:
     """Whether `path` is `folder` or in it; both are absolute and normal."""
     return path == folder or path.startswith(folder.rstrip(os.path.sep) + os.path.sep)
-
-
-def real_paths(paths: Iterable[str]) -> Iterator[str]:
-    """`os.path.realpath` of each, with few system calls for many paths in few folders."""
-    folders: dict[str, str] = {}
-    for path in paths:
-        folder, name = os.path.split(path)
-        if name in ("", os.path.curdir, os.path.pardir) or os.path.islink(path):
-            yield os.path.realpath(path)
-        else:
-            real = folders.get(folder) or folders.setdefault(folder, os.path.realpath(folder))
-            yield os.path.join(real, name)
 
 
 def home_folders() -> tuple[str, ...]:

@@ -16,7 +16,8 @@ import msgspec
 from swink_agent.core.run.threads import in_own_thread
 from swink_agent.core.tool import ToolContext
 from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxProfile
-from swink_agent.sandbox.profile import is_beneath, real_paths
+from swink_agent.sandbox.kernel.mounts import real_paths
+from swink_agent.sandbox.profile import is_beneath
 
 from .workspace.wall import Workspace
 

@@ -17,8 +17,9 @@ from swink_agent.core.errors import ToolError
 from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxError, SandboxProfile
+from swink_agent.sandbox.kernel.mounts import real_paths
 from swink_agent.sandbox.process import fingerprint_of
-from swink_agent.sandbox.profile import home_folders, is_beneath, own_paths, real_paths, runs_as_a_whole, runs_at_home
+from swink_agent.sandbox.profile import home_folders, is_beneath, own_paths, runs_as_a_whole, runs_at_home
 
 from ._confined import OpenSandboxFn
 

@@ -14,7 +14,8 @@ from swink_agent import sandbox as sandboxes
 from swink_agent.core.checks import is_not
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.values.several import several_paths
-from swink_agent.sandbox.profile import is_beneath, real_paths
+from swink_agent.sandbox.kernel.mounts import real_paths
+from swink_agent.sandbox.profile import is_beneath
 
 from .checkpoints.changes import RecordedChanges
 from .checkpoints.store import CheckpointStore

@@ -87,7 +87,7 @@ async def test_place_holders_stay_until_the_last_command_that_needs_them(playgro
 async def test_place_holders_of_a_killed_agent_are_taken_over_and_removed(
     playground: Any, sandbox: BubblewrapSandbox
 ) -> None:
-    left = [place(str(playground.root), str(playground.root / name)) for name in (".swink", ".git/commondir")]
+    left = [place(str(playground.root / name)) for name in (".swink", ".git/commondir")]
     for placeholder in left:
         assert placeholder is not None
         placeholder.close()  # as the kernel does

@@ -348,7 +348,7 @@ def test_what_a_sandbox_places_at_missing_names_while_a_command_runs_is_not_part
     store: CheckpointStore, root: Path
 ) -> None:
     before = store.take(root)
-    placed = [place(str(root), str(root / name)) for name in (".idea", ".gdbinit")]
+    placed = [place(str(root / name)) for name in (".idea", ".gdbinit")]
     assert sorted(path.name for path in root.iterdir()) == [".gdbinit", ".idea"]
     (root / "made").mkdir()
     after = store.take(root, "run", "run")

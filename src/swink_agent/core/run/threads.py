@@ -51,6 +51,11 @@ class WorkerThreads:
             raise error
         return cast("T", value)
 
+    @property
+    def are_used(self) -> bool:
+        """Whether anything was run in them yet."""
+        return self._news is not None
+
     def close(self) -> None:
         """Lets the threads end once they are idle."""
         self._is_closed = True

@@ -81,6 +81,7 @@ class BubblewrapSandbox(Sandbox):
         self._protected: dict[str, None] = {}
         self._searched = -_SEARCH_AGAIN_AFTER
         self._hidden_inside: frozenset[str] = frozenset()
+        self._known_inside: tuple[Sequence[str], frozenset[str]] = [], frozenset()
         holds(profile.write, self._own, (), self._own)  # raises now if something cannot be protected
         self._private = PrivateFolder(avoid=profile.write)
         # If /tmp itself may be written or read, commands see the machine's /tmp.
@@ -188,7 +189,12 @@ class BubblewrapSandbox(Sandbox):
         return [path for path in self._places[2] if not is_placeholder(path)], absent
 
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
-        return frozenset(path for path in paths if any(is_beneath(path, root) for root in self.profile.write))
+        """Those of the paths that are in a write root."""
+        known, inside = self._known_inside
+        if known != paths:
+            inside = frozenset(path for path in paths if any(is_beneath(path, root) for root in self.profile.write))
+            self._known_inside = paths, inside
+        return inside
 
     def _mounted(
         self, command: BubblewrapCommand, hidden: Sequence[str], unmade: Sequence[str], holds_all: bool
@@ -266,7 +272,7 @@ class BubblewrapSandbox(Sandbox):
         if kind is HoldKind.MISSING:
             if not os.access(os.path.dirname(path), os.W_OK):
                 return []  # nothing can be created there: it is not ours, or sealed
-            placeholder = place(max((root for root in self.profile.write if is_beneath(path, root)), key=len), path)
+            placeholder = place(path)
             if placeholder is not None:
                 placeholders.append(placeholder)
                 if is_free:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxClosed, SandboxError
 from ..kernel.headcount import Headcount, children_of, groups_beneath
-from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, limit_process
+from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process
 from ..kernel.usage import Usage, offer_to_the_kernel
 from ..process import SandboxedProcess, SpawnRequest
 from ..profile import ProcessLimits
@@ -112,29 +112,7 @@ class BubblewrapCommand:
         try:
             self._open(bwrap, arguments, program, block, environment, request)
             async with asyncio.timeout(_START_DEADLINE):
-                self._first_pid = await self._read_first_pid()
-            self._check_wanted()
-            self._first = _open_child(self._first_pid, self._pid)
-            most = self._limits.processes
-            counts = bool(most) and _counts_its_own(self._first_pid)
-            limit_process(self._first_pid, self._limits, (most or 0) * _TASKS_TO_PROCESSES if counts else None)
-            offer_to_the_kernel(self._first_pid)
-            if self.keeps is not None:
-                self.keeps.keep(self, self._first_pid)
-            if self.proxy is not None:
-                async with asyncio.timeout(_START_DEADLINE):
-                    await self.proxy.open(self._first_pid)
-                self._check_wanted()
-            self._headcount = Headcount(self._first_pid, self._limits.processes)
-            memory, disk = self._limits.memory, self._limits.disk_left
-            self._usage = Usage(self._first_pid, memory=memory, disk=disk, folders=self._write)
-            # Before the first look, so that whatever it finds is reported.
-            reached = None if self.proxy is None else self.proxy.log
-            self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill, reached)
-            self._watch.add(self, self._look, self._end_because)
-            async with asyncio.timeout(_START_DEADLINE):
-                await self._mounts_made()
-            self._check_wanted()
+                handle = await self._prepare()
             os.write(go, b"x")
         except (OSError, ValueError) as error:
             said = await self._complaint(error)
@@ -149,7 +127,32 @@ class BubblewrapCommand:
             os.close(go)
         if can_tell_exits():
             self._loop.call_later(_FIRST_LOOK, self._find_command)
-        return self._handle
+        return handle
+
+    async def _prepare(self) -> SandboxedProcess:
+        """Limits the first process of the namespace, and begins to watch it, while it waits for us."""
+        self._first_pid = await self._read_first_pid()
+        self._check_wanted()
+        self._first = _open_child(self._first_pid, self._pid)
+        most = self._limits.processes
+        counts = bool(most) and _counts_its_own(self._first_pid)
+        limit_process(self._first_pid, self._limits, (most or 0) * _TASKS_TO_PROCESSES if counts else None)
+        offer_to_the_kernel(self._first_pid)
+        if self.keeps is not None:
+            self.keeps.keep(self, self._first_pid)
+        if self.proxy is not None:
+            await self.proxy.open(self._first_pid)
+            self._check_wanted()
+        self._headcount = Headcount(self._first_pid, self._limits.processes)
+        memory, disk = self._limits.memory, self._limits.disk_left
+        self._usage = Usage(self._first_pid, memory=memory, disk=disk, folders=self._write)
+        # Before the first look, so that whatever it finds is reported.
+        reached = None if self.proxy is None else self.proxy.log
+        self._handle = handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill, reached)
+        self._watch.add(self, self._look, self._end_because)
+        await self._mounts_made()
+        self._check_wanted()
+        return handle
 
     def hold(self, path: str) -> None:
         """Adds a path that must stay mounted read-only or in its place while the command runs."""
@@ -488,8 +491,7 @@ def _open_child(pid: int, parent: int) -> int:
 
 def _counts_its_own(pid: int) -> bool:
     """Whether the kernel counts the tasks of the namespace alone: not for root, and not before Linux 5.14."""
-    release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
-    if os.geteuid() == 0 or release < (5, 14):
+    if os.geteuid() == 0 or kernel_release() < (5, 14):
         return False
     try:
         return os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user")

@@ -65,6 +65,7 @@ class Placeholder:
 
     def __init__(self, path: str, parent: int, descriptor: int) -> None:
         self.path = path
+        self._name = os.path.basename(path)
         self._parent = parent
         self._descriptor = descriptor
 
@@ -73,12 +74,11 @@ class Placeholder:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # An unfinished repository that a command made there may be as empty.
-            is_git = os.path.basename(self.path) == ".git"
-            if is_git or _is_placeholder(self._parent, os.path.basename(self.path), self._descriptor):
-                if is_a_file(self.path):
-                    os.unlink(os.path.basename(self.path), dir_fd=self._parent)
+            if self._name == ".git" or _is_placeholder(self._parent, self._name, self._descriptor):
+                if self._name in _FILES:
+                    os.unlink(self._name, dir_fd=self._parent)
                 else:
-                    os.rmdir(os.path.basename(self.path), dir_fd=self._parent)
+                    os.rmdir(self._name, dir_fd=self._parent)
         except OSError:  # in use elsewhere, or no longer empty: then it stays
             pass
 
@@ -90,14 +90,14 @@ class Placeholder:
             self._descriptor = -1
 
 
-def place(root: str, path: str) -> Placeholder | None:
-    """Makes or shares the placeholder at `path`, beneath `root`.
+def place(path: str) -> Placeholder | None:
+    """Makes or shares the placeholder at `path`.
 
     Returns `None` if something real exists there now, or the file system is read-only. Raises `UnfitFolder` if the name
     cannot be protected.
     """
     name = os.path.basename(path)
-    parent = _open_parent(root, path)
+    parent = _open_parent(path)
     try:
         for _ in range(_TRIES):
             _make(parent, path)
@@ -124,18 +124,14 @@ def place(root: str, path: str) -> Placeholder | None:
     raise UnfitFolder(f"the protected name {path!r} is missing and cannot be kept so: it comes and goes")
 
 
-def _open_parent(root: str, path: str) -> int:
-    """Opens the folder of the path, from the root and without following a link."""
+def _open_parent(path: str) -> int:
+    """Opens the folder of the path, without following a link."""
     try:
-        current = open_without_links(root)
-        with _closing(current):
-            current = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=current)
-        for part in path[len(root) + 1 :].split(os.path.sep)[:-1]:
-            with _closing(current):
-                current = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+        parent = open_without_links(os.path.dirname(path))
+        with _closing(parent):
+            return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     except OSError as error:
         raise UnfitFolder(f"the folder of the protected name {path!r} cannot be opened: {error.strerror}") from error
-    return current
 
 
 @contextmanager

@@ -30,7 +30,8 @@ _RIGHTS_SINCE = ((5, 16), (3, 15), (2, 14), (1, 13))
 
 O_PATH = 0o10000000
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_SYMLINK_FOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x400, 0x1000
-RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_NO_SYMLINKS = 0x04
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 38, 36
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 28, 47, 4
@@ -286,23 +287,29 @@ class ForeignMemory:
 
 
 class Openat2:
-    """`openat2` for `O_PATH` descriptors. It refuses to follow the links of `/proc` into other processes."""
+    """`openat2` for `O_PATH` descriptors. It refuses to follow the links of `/proc` into other processes, or any."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, links: bool = True) -> None:
         self._call = libc().syscall
         self._number = ctypes.c_long(_OPENAT2)
         self._size = ctypes.c_size_t(24)
+        refused = _RESOLVE_NO_MAGICLINKS if links else _RESOLVE_NO_SYMLINKS
         self._how = {
-            flags: struct.pack("=QQQ", O_PATH | os.O_CLOEXEC | flags, 0, RESOLVE_NO_MAGICLINKS)
+            flags: struct.pack("=QQQ", O_PATH | os.O_CLOEXEC | flags, 0, refused)
             for flags in (0, os.O_DIRECTORY, os.O_NOFOLLOW, os.O_DIRECTORY | os.O_NOFOLLOW)
         }
 
-    def open(self, folder: int, path: bytes, flags: int) -> int:
+    def open(self, folder: int, path: bytes, flags: int = 0) -> int:
         """An `O_PATH` descriptor; `flags` are any of `O_DIRECTORY` and `O_NOFOLLOW`."""
         descriptor = self._call(self._number, ctypes.c_long(folder), path, self._how[flags], self._size)
         if descriptor < 0:
             fail()
         return descriptor
+
+
+@functools.cache
+def _without_links() -> Openat2:
+    return Openat2(links=False)
 
 
 def open_without_links(path: str, root: str = "/") -> int:
@@ -311,6 +318,14 @@ def open_without_links(path: str, root: str = "/") -> int:
     Raises `OSError` if a part is missing, or a link.
     """
     folder = os.open(root, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = _without_links().open(folder, os.fsencode(path).strip(b"/") or b".")
+        os.close(folder)
+        return found
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):  # a kernel or container without the call: step by step
+            os.close(folder)
+            raise
     for part in filter(None, path.split("/")):
         try:
             inner = os.open(part, O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 
 from ..profile import ProcessLimits
 from ..starting import run_program
@@ -105,7 +106,13 @@ def can_tell_exits() -> bool:
 
     bubblewrap reports 137 both for a command killed by signal 9 and for one that exited with 137.
     """
-    return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (6, 15)
+    return kernel_release() >= (6, 15)
+
+
+@cache
+def kernel_release() -> tuple[int, ...]:
+    """The first two numbers of the kernel's release."""
+    return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
 
 
 def exit_code_of(process: int) -> int | None:

@@ -22,7 +22,7 @@ from typing import NamedTuple, NoReturn
 
 from swink_agent.sandbox.kernel import calls as kernel
 from swink_agent.sandbox.kernel.headcount import LOOK_AGAIN, Headcount, tasks_of_machine
-from swink_agent.sandbox.kernel.mounts import is_in
+from swink_agent.sandbox.kernel.mounts import is_in, real_paths
 from swink_agent.sandbox.kernel.usage import Usage, offering_children_to_the_kernel
 from swink_agent.sandbox.landlock.caller import CallServices, Umasks
 from swink_agent.sandbox.landlock.grants import Rulesets
@@ -168,16 +168,17 @@ class _Guardian:
         socket.send_fds(self._child, [length], given)
         self._child.sendall(payload)
         kernel.close_all(given)
-        problem = _rest(self._child)  # ends when the child has become the command
+        opens, supervisor = self._services(command)  # while the child becomes the command
+        problem = _rest(self._child)  # ends when it has
         self._child.close()
         if problem:
             raise StartFailed(problem.decode("utf-8", "replace"))
         self.report("P", self._main)
-        self._serve(self._control, command)
+        self._serve(self._control, opens, supervisor)
         self._finish()
 
-    def _serve(self, control: socket.socket, command: Command) -> None:
-        """Serves until the command has ended, or the agent has hung up."""
+    def _services(self, command: Command) -> tuple[Opens, Supervisor]:
+        """What answers the calls of the command."""
         confinement = self._confinement
         path_verdicts = PathVerdicts(
             write=confinement.write,
@@ -187,8 +188,7 @@ class _Guardian:
             # A root in another root must not be swapped for a link.
             pinned=[inner for inner in confinement.write if is_in(os.path.dirname(inner), confinement.write)],
         )
-        listener = self._listener
-        services = CallServices(listener, self._resolver, path_verdicts, self._memory, self._shared)
+        services = CallServices(self._listener, self._resolver, path_verdicts, self._memory, self._shared)
         opens = Opens(
             services, self._umasks, confinement.listable_parents, judges_reads=bool(confinement.hidden_inside)
         )
@@ -196,10 +196,14 @@ class _Guardian:
         supervisor = Supervisor(
             services, confinement.calls, opens, self._umasks, self._tree, self._admissions, confinement.proxy
         )
-        poll = select.poll()
+        return opens, supervisor
+
+    def _serve(self, control: socket.socket, opens: Opens, supervisor: Supervisor) -> None:
+        """Serves until the command has ended, or the agent has hung up."""
+        listener, poll = self._listener, select.poll()
         for descriptor in (listener.descriptor, control.fileno(), os.pidfd_open(self._main), *self._lifelines):
             poll.register(descriptor, select.POLLIN)
-        limits = confinement.limits
+        confinement, limits = self._confinement, self._confinement.limits
         headcount = Headcount(os.getpid(), limits["processes"], root_reaps=True)
         folders = (*confinement.write, *confinement.private)
         usage = Usage(os.getpid(), memory=limits["memory"], disk=limits["disk_left"], folders=folders)
@@ -263,7 +267,7 @@ def _rest(line: socket.socket) -> bytes:
 
 def _with_targets(paths: Sequence[str]) -> list[str]:
     """The paths, and their targets if they are links or behind links."""
-    return list(dict.fromkeys([*paths, *map(os.path.realpath, paths)]))
+    return list(dict.fromkeys([*paths, *real_paths(paths)]))
 
 
 # The child, from its fork to the command

@@ -16,6 +16,7 @@ from swink_agent.sandbox.kernel.headcount import Entry, children_of, read_proces
 
 _BETWEEN_ROUNDS = 0.002
 _REAPED_AT_ONCE = 256
+_AT_MOST_ITSELF = 2  # the command, and the attempt that finds no other child
 
 
 class ProcessTree:
@@ -70,12 +71,12 @@ class ProcessTree:
         """Whether a process group is ours: groups do not cross sessions, and all of ours began in the tree."""
         return any(entry.group == group for entry in self.descendants())
 
-    def reap(self) -> bool:
+    def reap(self, most: int = _REAPED_AT_ONCE) -> bool:
         """Reaps children that ended. Returns false if there are none left.
 
         A fork bomb's processes can end as fast as they are reaped, so one call reaps a limited number.
         """
-        for _ in range(_REAPED_AT_ONCE):
+        for _ in range(most):
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
@@ -87,15 +88,16 @@ class ProcessTree:
 
     def kill_all(self, patience: float) -> bool:
         """Kills every descendant. Returns false if some still exist after that many seconds (the kernel holds them)."""
+        if not self.reap(_AT_MOST_ITSELF):
+            return True  # as after most commands
         deadline = self._clock() + patience
         while True:
             kill(self._most_descendants())
             if not self.reap():
-                break
+                return True
             if self._clock() > deadline:
                 return False
             time.sleep(_BETWEEN_ROUNDS)
-        return True
 
 
 def kill(entries: Iterable[Entry]) -> None:

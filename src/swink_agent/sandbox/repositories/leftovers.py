@@ -45,6 +45,7 @@ _MOST_IN_REPOSITORY = 200
 _LONGEST = 2.0
 _MOST_TOLD = 20
 _MOST_AT_ONCE = 100
+_MOST_CHANGED = 4
 _COARSE = 50_000_000
 """Nanoseconds by which the time of a file may be behind the clock."""
 _LARGEST_KEPT, _MOST_KEPT = 256 * 1024, 8 * 1024 * 1024
@@ -63,6 +64,7 @@ _OF_OTHER_AGENTS = frozenset({".mcp.json", ".cursor", ".windsurf", ".claude", ".
 _EDITORS = _OF_OTHER_AGENTS.union(
     EDITOR_PROTECTED, (".vscode", ".idea", ".fleet", ".devcontainer", ".devcontainer.json", ".theia")
 )
+_TELLING = _EDITORS | {".git"}
 _STARTS_BY_ITSELF = re.compile(r"runOn|\\u", re.IGNORECASE)
 
 
@@ -139,13 +141,13 @@ class Leftovers:
             self._lock.release()
 
     def is_untouched(self, look: Look, *, is_last: bool) -> bool:
-        """Whether a small tree did not change at all, so that `end()` need not be called."""
+        """Whether nothing in a small tree is to be judged, so that `end()` need not be called."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
             is_same = (
                 self._is_small()
-                and all(identity_of(folder) == seen for folder, seen in self._folders.items())
+                and self._has_no_new_folder()
                 and all(signature_of(path) == self._known.get(path) for path in self._to_be_known())
             )
             if is_same and is_last:
@@ -153,6 +155,30 @@ class Leftovers:
             return is_same
         finally:
             self._lock.release()
+
+    def _has_no_new_folder(self) -> bool:
+        """Whether at most files changed in the folders, as placeholders of a back end do; few enough to look at."""
+        now = {folder: identity_of(folder) for folder in self._folders}
+        changed = [folder for folder, seen in self._folders.items() if now[folder] != seen]
+        if len(changed) > _MOST_CHANGED or not all(now[folder] and self._is_as_listed(folder) for folder in changed):
+            return False
+        self._folders.update(now)
+        return True
+
+    def _is_as_listed(self, folder: str) -> bool:
+        """Whether `_list` would find nothing new in a folder."""
+        try:
+            with os.scandir(folder) as entries:
+                for count, entry in enumerate(entries):
+                    if entry.name in _TELLING:
+                        is_known = entry.path in self._repositories or entry.path in self._editors
+                    else:
+                        is_known = entry.path in self._folders or not entry.is_dir(follow_symlinks=False)
+                    if not is_known or count >= _MOST_AT_ONCE or entry.name.lower() == "head":
+                        return False
+        except OSError:
+            return False
+        return True
 
     def _begin(self) -> Look:
         look = Look()

@@ -60,6 +60,8 @@ class WatchBehind:
 
     def _renew_threads(self) -> None:
         """Lets idle threads end."""
+        if not self._threads.are_used:
+            return
         self._finalizer()
         self._threads = WorkerThreads()
         self._finalizer = weakref.finalize(self, self._threads.close)

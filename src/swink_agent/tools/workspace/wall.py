@@ -355,7 +355,8 @@ def too_large(file: OpenFile) -> WorkspaceError:
 
 
 def _hidden_in(root: str, paths: tuple[str, ...] | None) -> _Names:
-    from swink_agent.sandbox.profile import SandboxProfile, real_paths
+    from swink_agent.sandbox.kernel.mounts import real_paths
+    from swink_agent.sandbox.profile import SandboxProfile
 
     if paths is None:
         paths = SandboxProfile().hidden
