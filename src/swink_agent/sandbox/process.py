@@ -72,6 +72,11 @@ class SandboxedProcess:
         """
         return self._reached.entries()
 
+    @property
+    def exited(self) -> asyncio.Future[int]:
+        """What `wait(look=False)` waits for, for those who wait for other things too. Do not cancel it."""
+        return self._exited
+
     async def wait(self, *, look: bool = True) -> int:
         """The exit code of the command, or minus the signal that killed it, as soon as it has ended.
 
@@ -149,18 +154,18 @@ class Sandbox(ABC):
         self._watch_behind: WatchBehind | None = None
         self._starting = threading.Lock()
         """Held while a back end decides what a command sees: event loops in several threads may start commands."""
-        self._fingerprint: tuple[Mapping[str, str], str] | None = None
-        """With the variables that it was made of: of a profile, they alone can change."""
+        self._fingerprint: tuple[SandboxProfile, Mapping[str, str], str] | None = None
+        """With the profile that it was made of, and its variables, which alone can change."""
         self._owner = os.getpid()
         self._closed = False
 
     @property
     def fingerprint(self) -> str:
         """A digest of the back end and its profile: what an approval is bound to."""
-        known, environment = self._fingerprint, self.profile.environment
-        if known is None or known[0] != environment:
-            known = self._fingerprint = (dict(environment), fingerprint_of(self.backend, self.profile))
-        return known[1]
+        known, profile = self._fingerprint, self.profile
+        if known is None or known[0] is not profile or known[1] != profile.environment:
+            known = self._fingerprint = (profile, dict(profile.environment), fingerprint_of(self.backend, profile))
+        return known[2]
 
     async def spawn(
         self,

@@ -26,10 +26,8 @@ from .xargs import consumer
 _REDIRECTING_FOLDERS = frozenset({"shims", ".volta"})
 _MOST_WORDS = 2_000
 _MOST_PLACES = 8
-# The longer prefix first: `git branch --list` before `git branch`.
-_STANDARD = tuple(
-    sorted(((tuple(prefix.split()), check) for prefix, check in READ_ONLY.items()), key=lambda entry: -len(entry[0]))
-)
+_STANDARD = {tuple(prefix.split()): check for prefix, check in READ_ONLY.items()}
+_LONGEST_PREFIX = max(map(len, _STANDARD))
 # Options of `git log` that do not show the content of files.
 _LOG_OF_NAMES = re.compile(
     r"-[0-9]+|-n[0-9]*|--(oneline|stat|graph|all|decorate|no-decorate|format|pretty|since|until|after|before|author|date"
@@ -54,9 +52,12 @@ class Allowed(Value, frozen=True):
 
     def standard_for(self, words: tuple[Word, ...]) -> tuple[tuple[str, ...], ReadOnly] | None:
         """The standard rule for the command, if there is one."""
-        texts = tuple(word.text for word in words[:3])
-        known = _STANDARD if self.has_standard else ()
-        return next(((rule, check) for rule, check in known if texts[: len(rule)] == rule), None)
+        texts = tuple(word.text for word in words[:_LONGEST_PREFIX]) if self.has_standard else ()
+        # The longer prefix first: `git branch --list` before `git branch`.
+        for length in range(len(texts), 0, -1):
+            if (check := _STANDARD.get(texts[:length])) is not None:
+                return texts[:length], check
+        return None
 
     def misplaced(self, program: str, folder: str | None) -> str | None:
         """Why the program that this name would run may not be the system's own, or `None`."""

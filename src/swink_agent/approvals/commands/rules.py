@@ -59,6 +59,7 @@ _SPELLINGS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
         "git rebase": (("i", "interactive"), ("x", "exec")),
     }
 )
+_PATTERN = re.compile(r"[*?[]")
 _LETTERS = re.compile(r"-[A-Za-z]+", re.ASCII)
 _LONGEST = 131_071  # bytes of one argument on Linux
 _MOST_LOOKED_AT = 200
@@ -182,8 +183,10 @@ class CommandRules:
             size = f"the command has {len(command):,} characters"
             return Decision("deny", f"{size}, and no shell takes more than {_LONGEST:,}: put it in a file")
         for words in named_commands(command) if self._deny else ():
+            # A program that runs others may have the other command anywhere in its arguments.
+            names = [program_name(word) for word in (words if is_runner(words) else words[:1])]
             for rule in self._deny:
-                if _is_denied(rule, words):
+                if _is_denied(rule, words, names):
                     return Decision("deny", f"the rule {show(rule)} denies it")
         return None
 
@@ -193,13 +196,12 @@ def _deny_words(text: str) -> tuple[str, ...]:
     return plain_words(f"denied {text}")[1:] or plain_words("")
 
 
-def _is_denied(rule: tuple[str, ...], words: tuple[str, ...]) -> bool:
-    """Whether the command, or one that it runs, begins as the rule does."""
+def _is_denied(rule: tuple[str, ...], words: tuple[str, ...], names: Sequence[str]) -> bool:
+    """Whether the command, or one that it runs, begins as the rule does. `names`: those that the words may run."""
     following = rule[1:]
     found = 0
-    # A program that runs others may have the other command anywhere in its arguments.
-    for start in range(len(words) if is_runner(words) else 1):
-        if _is_named(rule[0], words[start], is_first=start == 0):
+    for start, name in enumerate(names):
+        if _is_named(rule[0], words[start], name, is_first=start == 0):
             found += 1
             most = len(words) if found <= _MOST_WHOLE else _MOST_LOOKED_AT
             looked_at = words[start + 1 : start + 1 + most]
@@ -208,17 +210,18 @@ def _is_denied(rule: tuple[str, ...], words: tuple[str, ...]) -> bool:
     return False
 
 
-def _is_named(program: str, word: str, *, is_first: bool) -> bool:
+def _is_named(program: str, word: str, name: str, *, is_first: bool) -> bool:
     if "/" in program:
         return word == program
-    name = program_name(word)
     # `!rm` in ed, `@rm` in a makefile
     if program.casefold() in (name, name.lstrip("!@+-") if is_first else name):
         return True
+    if not _PATTERN.search(name):
+        return False
     # /bin/r? expands to the program too; in later words a pattern is rather one to search for. A star alone matches
     # files: as a program it would be the first file of the folder.
     is_path = word.startswith("/")
-    is_pattern = (is_first or is_path) and len(name) < 40 and any(mark in name for mark in "*?[")
+    is_pattern = (is_first or is_path) and len(name) < 40
     says_something = (is_first and is_path) or re.search(r"\w", name) is not None
     return is_pattern and says_something and fnmatchcase(program.casefold(), name)
 

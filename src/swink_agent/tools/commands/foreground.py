@@ -58,7 +58,7 @@ class ForegroundCommand:
         """The result. However this is left, the command and all that it started have been told to end."""
         command = RunningCommand(self._process, self._hear, timeout=self._timeout, most_output=self._most_output)
         try:
-            end = await command.run(self._ctx.cancel.wait())
+            end = await command.run(self._ctx.cancel)
             self._update(is_last=True)
             return await self._result(end)
         except SandboxError as error:  # the sandbox was closed before the command began

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from swink_agent.core.cancel import CancellationToken, call_in
 from swink_agent.sandbox import SandboxedProcess
 
 _CHUNK = 64 * 1024
 _DRAIN = 0.5
 """Seconds for reading what a command left in the pipe, once everything that could write to it has ended."""
 _DRAIN_CANCELLED = 0.02
-_LOOK = 0.5
-"""Seconds for checking what a command left behind. If that takes longer, it is finished and reported later."""
 
 
 class CommandEnd(NamedTuple):
@@ -74,54 +73,67 @@ class RunningCommand:
         self._most_output = most_output
         self._is_urgent = is_urgent
         self._loop = asyncio.get_running_loop()
-        self._flooded: asyncio.Future[None] = self._loop.create_future()
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._is_flood = False
 
-    async def run(self, cancelled: Awaitable[object]) -> CommandEnd:
+    async def run(self, cancel: CancellationToken) -> CommandEnd:
         """How it ended. However this is left, the command and all that it started have been told to end.
 
-        `cancelled`: it is ended when this is done. Raises `SandboxError` if the sandbox was closed before it began.
+        Raises `SandboxError` if the sandbox was closed before it began.
         """
+        process, exited = self.process, self.process.exited
         started = self._loop.time()
         reading = self._loop.create_task(self._read())
-        exiting = self._loop.create_task(self.process.wait(look=False))
-        cancelling = asyncio.ensure_future(cancelled)
+        exited.add_done_callback(self._stop)
+        key = cancel.add_callback(lambda: call_in(self._loop, self._stop))
+        timer = None if self._timeout is None else self._loop.call_later(self._timeout, self._stop)
         try:
-            await asyncio.wait(
-                {exiting, cancelling, self._flooded}, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED
-            )
+            await self._over
             seconds = self._loop.time() - started
-            has_exited = exiting.done()
-            is_cancelled = cancelling.done() and not has_exited
+            has_exited = exited.done()
+            is_cancelled = cancel.is_cancelled and not has_exited
             is_urgent = is_cancelled and self._is_urgent
             # What a command left in the background is ended with it, which closes the pipe.
-            self.process.kill()
+            process.kill()
             drain = _DRAIN_CANCELLED if is_urgent else _DRAIN
             await asyncio.wait({reading}, timeout=drain)
-            if not exiting.done():
-                await asyncio.wait({exiting}, timeout=drain)
-            is_gone = exiting.done() and not self.process.left_behind
-            looking = self._loop.create_task(self.process.look_behind())
-            await asyncio.wait({looking}, timeout=_DRAIN_CANCELLED if is_urgent else _LOOK)
-            return self._end(exiting.result() if has_exited else None, is_cancelled, is_gone, seconds)
+            if not exited.done():
+                await asyncio.wait({exited}, timeout=drain)
+            is_gone = exited.done() and not process.left_behind
+            if is_urgent:
+                await asyncio.wait({self._loop.create_task(process.look_behind())}, timeout=_DRAIN_CANCELLED)
+            else:
+                await process.look_behind()
+            return self._end(exited.result() if has_exited else None, is_cancelled, is_gone, seconds)
         finally:
-            self.process.kill()
-            for task in (reading, exiting, cancelling):
-                task.cancel()
-            await asyncio.gather(reading, exiting, cancelling, return_exceptions=True)
+            process.kill()
+            exited.remove_done_callback(self._stop)
+            cancel.remove_callback(key)
+            if timer is not None:
+                timer.cancel()
+            if not reading.done():
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+    def _stop(self, _: object = None) -> None:
+        """Ends the wait for the command: it has exited, or is to be ended."""
+        if not self._over.done():
+            self._over.set_result(None)
 
     async def _read(self) -> None:
         while data := await self.process.output.read(_CHUNK):
             self.total += len(data)
             self._hear(data)
-            if self._most_output is not None and self.total > self._most_output and not self._flooded.done():
-                self._flooded.set_result(None)
+            if self._most_output is not None and self.total > self._most_output and not self._is_flood:
+                self._is_flood = True
+                self._stop()
             await asyncio.sleep(0)  # a stream that always has data would keep the others waiting
 
     def _end(self, code: int | None, is_cancelled: bool, is_gone: bool, seconds: float) -> CommandEnd:
         if is_cancelled:
             return CommandEnd(None, "SIGKILL", "cancelled", is_gone, seconds)
         if code is None:
-            return CommandEnd(None, "SIGKILL", "flood" if self._flooded.done() else "timeout", is_gone, seconds)
+            return CommandEnd(None, "SIGKILL", "flood" if self._is_flood else "timeout", is_gone, seconds)
         cause = "sandbox" if self.process.ended_because else "exit"
         return CommandEnd(128 - code if code < 0 else code, _signal_name(code), cause, is_gone, seconds)
 

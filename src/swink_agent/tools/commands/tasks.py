@@ -326,7 +326,7 @@ async def _watch(
     problem = ""
     try:
         command = RunningCommand(process, task.hear, timeout=task.timeout, is_urgent=False)
-        end = await command.run(task.stopped.wait())
+        end = await command.run(task.stopped)
     except SandboxError as error:
         end, problem = None, str(error)
     finally:
