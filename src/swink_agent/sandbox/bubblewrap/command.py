@@ -38,11 +38,9 @@ _START_DEADLINE = 20.0
 END_DEADLINE = 5.0
 _PATIENCE = 3.0
 """Seconds that the kernel has to end a namespace before we stop waiting for it."""
-_FREE_AFTER = 0.01
 _TASKS_TO_PROCESSES = 4  # threads count too, and every other program has some
 _LOOK_AT_FILES_AGAIN = 0.05
-_FIRST_LOOK = 0.004  # for the command, which starts when everything is mounted
-_BETWEEN_LOOKS = 0.002
+_FIRST_LOOK = 0.008  # for the command, which starts when everything is mounted
 _BETWEEN_MOUNTS = 0.001
 
 # What bubblewrap reports if it may not make namespaces; all other messages are about paths.
@@ -78,7 +76,7 @@ class BubblewrapCommand:
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._pipe = OutputPipe(self._loop)
-        self._look_at_files = 0.0
+        self._look_at_files = time.monotonic() + _LOOK_AT_FILES_AGAIN
         self._handle: SandboxedProcess | None = None
         self._told: asyncio.Future[int] | None = None  # the first process of the namespace, while we wait for it
         self._limits = limits
@@ -126,7 +124,7 @@ class BubblewrapCommand:
                 self._end_group()
             os.close(go)
         if can_tell_exits():
-            self._loop.call_later(_FIRST_LOOK, self._find_command)
+            self._loop.call_later(_FIRST_LOOK, self._find_command, _FIRST_LOOK)
         return handle
 
     async def _prepare(self) -> SandboxedProcess:
@@ -297,8 +295,7 @@ class BubblewrapCommand:
             self._said += data or b""
             if told.done():  # nothing waits for it now
                 return
-            pid = re.search(rb'"child-pid"\s*:\s*(\d+)', self._said)
-            if pid and b"}" in self._said:
+            if pid := re.search(rb'"child-pid"\s*:\s*(\d+)\D', self._said):
                 self._loop.remove_reader(self._status)
                 told.set_result(int(pid[1]))
             elif data == b"":
@@ -321,8 +318,8 @@ class BubblewrapCommand:
                 raise ValueError("it ended without a message")
             await asyncio.sleep(_BETWEEN_MOUNTS)
 
-    def _find_command(self) -> None:
-        """Opens a descriptor of the command as soon as it exists. A command that ended at once has none."""
+    def _find_command(self, pause: float) -> None:
+        """Opens a descriptor of the command, if it exists, or looks again. A command that ended at once has none."""
         if self._is_over:
             return
         with suppress(OSError):
@@ -332,7 +329,7 @@ class BubblewrapCommand:
             if listed := os.pread(self._children, 32, 0).split():
                 self._command = os.pidfd_open(int(listed[0]))
             else:
-                self._loop.call_later(_BETWEEN_LOOKS, self._find_command)
+                self._loop.call_later(pause, self._find_command, 2 * pause)
 
     async def _complaint(self, error: BaseException) -> str:
         """What bubblewrap wrote before it gave up."""
@@ -356,7 +353,8 @@ class BubblewrapCommand:
 
     def _appeared(self) -> str:
         for path in self._absent:
-            if os.path.lexists(path) and not is_placeholder(path):
+            # Without an exception for each that is missing, as nearly all are.
+            if os.access(path, os.F_OK, follow_symlinks=False) and not is_placeholder(path):
                 return f"{path!r}, which is hidden from commands, was created while it ran: run it again"
         return ""
 
@@ -414,24 +412,23 @@ class BubblewrapCommand:
             self._handle.ended_because = self._handle.ended_because or self._replaced()
         for placeholder in self.placeholders:
             placeholder.release()
-        # After the exit was reported, and preferably in a thread that nothing waits for.
+        # In a thread that nothing waits for: a disk may take some time to remove what is in no folder any more.
         if self.renames is None or not self.renames.close(self._free):
-            if self._loop.is_closed():
-                self._free()
-            else:
-                self._loop.call_later(_FREE_AFTER, self._free)
+            self._watch.call_later(self._free)
         self._on_end(self)
         code = 0
         if self._process is not None:
             code = self._process.wait(END_DEADLINE)
             self._said += _read(self._status) or b""
         ended = exit_code_of(self._command) if self._command >= 0 else None
+        is_closed = self._loop.is_closed()
+        for descriptor in (self._outer, self._first, self._status):
+            if descriptor >= 0 and not is_closed:
+                self._loop.remove_reader(descriptor)
         for descriptor in (self._outer, self._first, self._status, self._command, self._children):
             if descriptor >= 0:
-                if not self._loop.is_closed():
-                    self._loop.remove_reader(descriptor)
                 os.close(descriptor)
-        if self._loop.is_closed() or self._process is None:
+        if is_closed or self._process is None:
             self._pipe.close()
         else:
             self._pipe.drain()

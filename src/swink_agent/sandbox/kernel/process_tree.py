@@ -136,6 +136,7 @@ class Watch:
         self._period = period
         self._watched: dict[object, tuple[float, Callable[[], str], Callable[[str], None]]] = {}
         """Keys with the time of their first look: most commands have ended by then."""
+        self._later: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -153,6 +154,14 @@ class Watch:
         with self._lock:
             self._watched.pop(key, None)
 
+    def call_later(self, function: Callable[[], None]) -> None:
+        """Calls the function in the thread, a moment later; here if there is no thread any more."""
+        with self._lock:
+            if self._thread is not None:
+                self._later.append(function)
+                return
+        function()
+
     def close(self) -> None:
         """Stops watching. The thread ends at once."""
         self._closed.set()
@@ -166,10 +175,15 @@ class Watch:
             is_closed = self._closed.wait(pause)
             with self._lock:
                 watched = list(self._watched.values())
+                later, self._later = self._later, []
                 idle_looks = 0 if watched else idle_looks + 1
-                if is_closed or idle_looks > _IDLE_LOOKS:
+                is_last = is_closed or idle_looks > _IDLE_LOOKS
+                if is_last:
                     self._thread = None
-                    return
+            for function in later:
+                function()
+            if is_last:
+                return
             started, now = time.thread_time(), time.monotonic()  # they differ if a fork bomb takes the processor
             for first, look, end in watched:
                 if now >= first and (reason := _looked(look)):
