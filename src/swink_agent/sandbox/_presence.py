@@ -105,15 +105,14 @@ class Presence:
         return self._change(self._here, fcntl.F_RDLCK) and self._is_free(self._starting_here)
 
     def _give_up(self) -> None:
-        for places in (self._here, self._beneath, self._beneath_above, self._starting_above):
-            self._change(places, fcntl.F_UNLCK)
+        self._change([0], fcntl.F_UNLCK, length=0)  # to the end of the file: no other sandbox has this descriptor
 
-    def _change(self, places: Iterable[int], kind: int) -> bool:
+    def _change(self, places: Iterable[int], kind: int, length: int = 1) -> bool:
         if self._file < 0:
             return True
         for place in places:
             try:
-                fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, place, 1, 0))
+                fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, place, length, 0))
             except OSError:
                 return False
         return True

@@ -18,7 +18,7 @@ import pytest
 from swink_agent.sandbox import ProcessLimits, SandboxError, SandboxProfile, open_sandbox
 from swink_agent.sandbox._presence import Presence
 from swink_agent.sandbox.bubblewrap.backend import BubblewrapSandbox, find_bubblewrap
-from swink_agent.sandbox.bubblewrap.placeholders import place
+from swink_agent.sandbox.bubblewrap.placeholders import Placeholders
 from swink_agent.sandbox.kernel.process_tree import Watch
 from swink_agent.sandbox.protected import HoldKind, holds, protected_paths
 
@@ -87,10 +87,9 @@ async def test_place_holders_stay_until_the_last_command_that_needs_them(playgro
 async def test_place_holders_of_a_killed_agent_are_taken_over_and_removed(
     playground: Any, sandbox: BubblewrapSandbox
 ) -> None:
-    left = [place(str(playground.root / name)) for name in (".swink", ".git/commondir")]
-    for placeholder in left:
-        assert placeholder is not None
-        placeholder.close()  # as the kernel does
+    left = Placeholders()
+    assert all(left.place(str(playground.root / name)) for name in (".swink", ".git/commondir"))
+    left.close()  # as the kernel does
     assert (playground.root / ".swink").is_dir()
     assert await output_of(sandbox, "mkdir .swink/x; echo evil > .git/commondir; echo over") != ""
     assert not (playground.root / ".swink").exists()

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent.sandbox.bubblewrap.placeholders import PLACEHOLDER_STAMP, place
+from swink_agent.sandbox.bubblewrap.placeholders import PLACEHOLDER_STAMP, Placeholders
 from swink_agent.tools import Checkpoint, CheckpointError, CheckpointStore
 from swink_agent.tools.checkpoints.restoring import restore
 
@@ -348,16 +348,15 @@ def test_what_a_sandbox_places_at_missing_names_while_a_command_runs_is_not_part
     store: CheckpointStore, root: Path
 ) -> None:
     before = store.take(root)
-    placed = [place(str(root / name)) for name in (".idea", ".gdbinit")]
+    placed = Placeholders()
+    assert all(placed.place(str(root / name)) for name in (".idea", ".gdbinit"))
     assert sorted(path.name for path in root.iterdir()) == [".gdbinit", ".idea"]
     (root / "made").mkdir()
     after = store.take(root, "run", "run")
     assert (after.files, after.skipped) == (1, ())
     assert [each.path for each in store.plan(root, before)] == ["made"]
-    for each in placed:
-        assert each is not None
-        each.release()
-        each.close()
+    placed.release()
+    placed.close()
 
 
 def test_an_empty_folder_that_was_there_before_stays_known_whatever_its_time(

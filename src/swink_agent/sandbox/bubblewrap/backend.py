@@ -34,7 +34,7 @@ from ..programs import find_program
 from ..protected import Hold, HoldKind, holds, own_names, protected_paths, settings_among, unmade_repositories, without
 from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
-from .placeholders import Placeholder, is_a_file, is_placeholder, place
+from .placeholders import Placeholders, is_a_file, is_placeholder
 from .renames import Renames, can_ask_about_renames
 from .shared_network import SharedNetwork
 
@@ -263,7 +263,7 @@ class BubblewrapSandbox(Sandbox):
                     mounts += [*self._empty_folder("0755"), first]
         return mounts
 
-    def _hold(self, path: str, kind: HoldKind, placeholders: list[Placeholder], *, is_free: bool) -> list[str]:
+    def _hold(self, path: str, kind: HoldKind, placeholders: Placeholders, *, is_free: bool) -> list[str]:
         """`is_free`: a command may fill the missing path, but not replace it."""
         # Other programs work there too and may have deleted a repository by the time that it is mounted.
         must = "" if any(is_beneath(own, path) for own in self._own) else "-try"
@@ -272,9 +272,7 @@ class BubblewrapSandbox(Sandbox):
         if kind is HoldKind.MISSING:
             if not os.access(os.path.dirname(path), os.W_OK):
                 return []  # nothing can be created there: it is not ours, or sealed
-            placeholder = place(path)
-            if placeholder is not None:
-                placeholders.append(placeholder)
+            if placeholders.place(path):
                 if is_free:
                     return ["--bind", path, path]
                 # For a folder, a new file system costs a quarter of mounting the placeholder.

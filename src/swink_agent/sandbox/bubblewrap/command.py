@@ -27,7 +27,7 @@ from ..process import SandboxedProcess, SpawnRequest
 from ..profile import ProcessLimits
 from ..starting import start_program
 from .mounted import MountedFolders
-from .placeholders import Placeholder, is_placeholder
+from .placeholders import Placeholders, is_placeholder
 from .renames import Renames
 from .shared_network import Entrance, SharedNetwork
 
@@ -60,7 +60,7 @@ class BubblewrapCommand:
         *,
         write: Sequence[str] = (),
     ) -> None:
-        self.placeholders: list[Placeholder] = []
+        self.placeholders = Placeholders()
         self.folders = MountedFolders()
         """The folders that it sees, which are compared before it starts."""
         self.renames: Renames | None = None
@@ -410,11 +410,10 @@ class BubblewrapCommand:
             for text in self.renames.admissions.told() if self.renames is not None else ():
                 self._handle.tell(text)
             self._handle.ended_because = self._handle.ended_because or self._replaced()
-        for placeholder in self.placeholders:
-            placeholder.release()
+        self.placeholders.release()
         # In a thread that nothing waits for: a disk may take some time to remove what is in no folder any more.
-        if self.renames is None or not self.renames.close(self._free):
-            self._watch.call_later(self._free)
+        if self.renames is None or not self.renames.close(self.placeholders.close):
+            self._watch.call_later(self.placeholders.close)
         self._on_end(self)
         code = 0
         if self._process is not None:
@@ -434,12 +433,8 @@ class BubblewrapCommand:
             self._pipe.drain()
             self._tell(code, ended)
 
-    def _free(self) -> None:
-        for placeholder in self.placeholders:
-            placeholder.close()
-
     def __del__(self) -> None:
-        self._free()  # the loop may have ended before
+        self.placeholders.close()  # the loop may have ended before
 
     def _tell(self, code: int, ended: int | None) -> None:
         if self._exited.done():

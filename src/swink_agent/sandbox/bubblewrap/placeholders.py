@@ -60,74 +60,74 @@ def is_placeholder(path: str) -> bool:
         return False
 
 
-class Placeholder:
-    """A placeholder that is in use until `release()`, which is followed by `close()`."""
+class Placeholders:
+    """The placeholders of one command. They are in use until `release()`, which is followed by `close()`."""
 
-    def __init__(self, path: str, parent: int, descriptor: int) -> None:
-        self.path = path
-        self._name = os.path.basename(path)
-        self._parent = parent
-        self._descriptor = descriptor
+    def __init__(self) -> None:
+        self._parents: dict[str, int] = {}
+        self._placed: list[tuple[int, str, int]] = []
+        """Open parent folders, names in them, and the open placeholders."""
+
+    def place(self, path: str) -> bool:
+        """Makes or shares the placeholder at `path`.
+
+        Returns false if something real exists there now, or the file system is read-only. Raises `UnfitFolder` if the
+        name cannot be protected.
+        """
+        folder, name = os.path.split(path)
+        parent = self._parents.get(folder)
+        if parent is None:
+            parent = self._parents[folder] = _open_folder(folder, path)
+        try:
+            for _ in range(_TRIES):
+                is_ours = _make(parent, name)
+                descriptor = _open(parent, name)
+                if descriptor is None:
+                    time.sleep(0.001)  # another process is removing it
+                elif _is_placeholder(parent, name, descriptor, lists=not is_ours):
+                    self._placed.append((parent, name, descriptor))
+                    return True
+                else:
+                    state = os.fstat(descriptor)
+                    os.close(descriptor)
+                    if time.time() - state.st_ctime >= 1.0 or state.st_size % 4096:
+                        break
+                    time.sleep(0.001)  # another process may be making it: a moment later it has its stamp
+            if _exists(parent, name):
+                return False
+        except OSError as error:
+            if error.errno == errno.EROFS:
+                return False
+            raise _unfit(path, error.strerror or str(error)) from error
+        raise _unfit(path, "it comes and goes")
 
     def release(self) -> None:
-        """Removes it if nothing else uses it and it is still empty. Call it when the command has ended."""
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # An unfinished repository that a command made there may be as empty.
-            if self._name == ".git" or _is_placeholder(self._parent, self._name, self._descriptor):
-                if self._name in _FILES:
-                    os.unlink(self._name, dir_fd=self._parent)
-                else:
-                    os.rmdir(self._name, dir_fd=self._parent)
-        except OSError:  # in use elsewhere, or no longer empty: then it stays
-            pass
+        """Removes those that nothing else uses and that are still empty. Call it when the command has ended."""
+        for parent, name, descriptor in self._placed:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # An unfinished repository that a command made there may be as empty. A folder that is not stays anyway.
+                if name == ".git" or _is_placeholder(parent, name, descriptor, lists=False):
+                    (os.unlink if name in _FILES else os.rmdir)(name, dir_fd=parent)
+            except OSError:  # in use elsewhere, or no longer empty: then it stays
+                pass
 
     def close(self) -> None:
-        """Closes its descriptors. Separate from `release`, because the disk may take a moment."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            os.close(self._parent)
-            self._descriptor = -1
+        """Closes all descriptors. Separate from `release`, because the disk may take a moment. Idempotent."""
+        placed, self._placed = self._placed, []
+        parents, self._parents = self._parents, {}
+        for descriptor in (*(descriptor for _, _, descriptor in placed), *parents.values()):
+            os.close(descriptor)
 
 
-def place(path: str) -> Placeholder | None:
-    """Makes or shares the placeholder at `path`.
-
-    Returns `None` if something real exists there now, or the file system is read-only. Raises `UnfitFolder` if the name
-    cannot be protected.
-    """
-    name = os.path.basename(path)
-    parent = _open_parent(path)
-    try:
-        for _ in range(_TRIES):
-            _make(parent, path)
-            descriptor = _open(parent, name)
-            if descriptor is None:
-                time.sleep(0.001)  # another process is removing it
-            elif _is_placeholder(parent, name, descriptor):
-                return Placeholder(path, parent, descriptor)
-            else:
-                is_new = time.time() - os.fstat(descriptor).st_ctime < 1.0 and not os.fstat(descriptor).st_size % 4096
-                os.close(descriptor)
-                if not is_new:
-                    break
-                time.sleep(0.001)  # another process may be making it: a moment later it has its stamp
-        if _exists(parent, name):
-            os.close(parent)
-            return None
-    except OSError as error:
-        os.close(parent)
-        if error.errno == errno.EROFS:
-            return None
-        raise UnfitFolder(f"the protected name {path!r} is missing and cannot be kept so: {error.strerror}") from error
-    os.close(parent)
-    raise UnfitFolder(f"the protected name {path!r} is missing and cannot be kept so: it comes and goes")
+def _unfit(path: str, why: str) -> UnfitFolder:
+    return UnfitFolder(f"the protected name {path!r} is missing and cannot be kept so: {why}")
 
 
-def _open_parent(path: str) -> int:
+def _open_folder(folder: str, path: str) -> int:
     """Opens the folder of the path, without following a link."""
     try:
-        parent = open_without_links(os.path.dirname(path))
+        parent = open_without_links(folder)
         with _closing(parent):
             return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     except OSError as error:
@@ -142,23 +142,24 @@ def _closing(descriptor: int) -> Generator[None]:
         os.close(descriptor)
 
 
-def _make(parent: int, path: str) -> None:
-    name = os.path.basename(path)
+def _make(parent: int, name: str) -> bool:
+    """Makes the placeholder. Returns false if something of that name exists."""
     try:
-        if is_a_file(path):
+        if name in _FILES:
             descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=parent)
             with _closing(descriptor):
-                os.write(descriptor, _content(path))
+                os.write(descriptor, _content(name))
         else:
             os.mkdir(name, 0o755, dir_fd=parent)
         os.utime(name, (PLACEHOLDER_STAMP, PLACEHOLDER_STAMP), dir_fd=parent, follow_symlinks=False)
     except FileExistsError:
-        pass
+        return False
+    return True
 
 
-def _content(path: str) -> bytes:
+def _content(name: str) -> bytes:
     # Git rejects an empty `commondir`; this content means the same as no file.
-    return b".\n" if os.path.basename(path) == "commondir" else b""
+    return b".\n" if name == "commondir" else b""
 
 
 def _open(parent: int, name: str) -> int | None:
@@ -175,15 +176,18 @@ def _open(parent: int, name: str) -> int | None:
     return descriptor
 
 
-def _is_placeholder(parent: int, name: str, descriptor: int) -> bool:
-    """Whether the descriptor is the file of that name, and an untouched placeholder."""
+def _is_placeholder(parent: int, name: str, descriptor: int, *, lists: bool) -> bool:
+    """Whether the descriptor is the file of that name, and an untouched placeholder.
+
+    `lists`: whether to look into a folder too. Otherwise its time tells, which a command could have set.
+    """
     try:
         named = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except OSError:
         return False
     opened = os.fstat(descriptor)
     same = (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
-    small = stat.S_ISDIR(opened.st_mode) and not os.listdir(descriptor)
+    small = stat.S_ISDIR(opened.st_mode) and not (lists and os.listdir(descriptor))
     small = small or (stat.S_ISREG(opened.st_mode) and opened.st_size == len(_content(name)))
     return same and small and int(opened.st_mtime) == PLACEHOLDER_STAMP and opened.st_uid == os.geteuid()
 
