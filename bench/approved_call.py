@@ -112,7 +112,7 @@ def hops_per_call() -> float:
     return hops / 20
 
 
-_HOPS = ("WorkerThreads.run.<locals>.job", "_WorkItem.run")
+_HOPS = ("WorkerThreads.begin.<locals>.job", "WorkerThreads.run.<locals>.job", "_WorkItem.run")
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import stat
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import lru_cache
 
 from swink_agent.core.values.value import Value
 
@@ -76,8 +77,14 @@ def settings_among(paths: Iterable[str], profile: SandboxProfile) -> list[str]:
 
     Not files that the profile names itself, outside of a `.git`, and that only have the same name.
     """
-    others = {os.path.join(root, name) for root in profile.write for name in profile.protected if name[:5] != ".git/"}
+    others = _besides_git(profile.write, profile.protected)
     return [path for path in paths if is_settings(path) and path not in others]
+
+
+@lru_cache(maxsize=8)
+def _besides_git(write: tuple[str, ...], protected: tuple[str, ...]) -> frozenset[str]:
+    """What is protected by name outside of a `.git`. Cached, because every command needs it."""
+    return frozenset(os.path.join(root, name) for root in write for name in protected if name[:5] != ".git/")
 
 
 def own_names(profile: SandboxProfile) -> tuple[str, ...]:

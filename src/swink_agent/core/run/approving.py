@@ -95,7 +95,7 @@ async def _is_foreseen(batch: Batch, call: CallState) -> bool:
         return False
     arguments, context = call.arguments, batch.context_for(call)
     try:
-        refusal = await run.supervisor.wait(run.threads.run(lambda: foresee(arguments, context)))
+        refusal = await run.supervisor.in_thread(run.threads, lambda: foresee(arguments, context))
     except ToolError as error:
         refusal = error_result(error)
     except Exception:  # `foresee` is optional: the call itself reports what is wrong
@@ -117,7 +117,7 @@ async def _scope(batch: Batch, call: CallState) -> dict[str, Any] | None:
         return {}
     arguments = call.arguments
     try:
-        return frozen_json(await run.supervisor.wait(run.threads.run(lambda: scope_of(arguments))))
+        return frozen_json(await run.supervisor.in_thread(run.threads, lambda: scope_of(arguments)))
     except ToolError as error:
         batch.resolve(call, error_result(error), ToolOutcome.FAILED)
         return None

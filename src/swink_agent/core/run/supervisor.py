@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
 from ..cancel import CancellationToken, call_in
+from .threads import WorkerThreads, result_of
 
 LAST_MOMENTS = 0.06
 """Seconds that all running code together gets to end after an interrupt."""
@@ -231,8 +232,19 @@ class Supervisor:
         """
         return await self.wait_for(self.begin(self._waking(work)), work, last_words=last_words)
 
+    async def in_thread(self, threads: WorkerThreads, function: Callable[[], T]) -> T:
+        """The same for a function that runs in a thread."""
+        if self.is_interrupted:
+            raise Interrupted
+        future = threads.begin(function, self.wake)
+        outcome = await self.wait_for(future, future)
+        try:
+            return result_of(outcome)
+        except BaseException as error:
+            raise as_exception(error) from error.__cause__
+
     async def wait_for(
-        self, task: asyncio.Task[T], work: Awaitable[T], *, last_words: bool = False, grace: float = 0.0
+        self, task: asyncio.Future[T], work: Awaitable[T], *, last_words: bool = False, grace: float = 0.0
     ) -> T:
         """The same for a task that runs `work` and wakes the run at the end of it.
 
@@ -256,7 +268,7 @@ class Supervisor:
             raise as_exception(error) from error.__cause__
 
     async def _wait_after_interrupt(
-        self, task: asyncio.Task[T], work: Awaitable[T], last_words: bool, grace: float
+        self, task: asyncio.Future[T], work: Awaitable[T], last_words: bool, grace: float
     ) -> None:
         if last_words:
             if not self._has_extended:
@@ -266,7 +278,7 @@ class Supervisor:
         if not task.done():
             await self._end(task, work, 0.0 if _is_unstarted(work) else grace)
 
-    async def _end(self, task: asyncio.Task[T], work: Awaitable[T], grace: float) -> None:
+    async def _end(self, task: asyncio.Future[T], work: Awaitable[T], grace: float) -> None:
         """Ends work that an interrupt cut short: raises `Interrupted` unless it is done within `grace` seconds."""
         if grace:
             await self.park(task.done, self.loop.time() + grace, through_interrupt=True)

@@ -10,11 +10,13 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from ..cancel import call_in
 
 T = TypeVar("T")
+Outcome: TypeAlias = "tuple[T | None, BaseException | None]"
+"""What a function returned, or what it raised."""
 _Job = Callable[[], Callable[[], None]]
 """Does the work and returns a function that delivers its outcome."""
 
@@ -34,8 +36,12 @@ class WorkerThreads:
 
     async def run(self, function: Callable[[], T]) -> T:
         """Returns the function's result or raises its exception. Cancelling the wait does not stop the function."""
+        return result_of(await self.begin(function))
+
+    def begin(self, function: Callable[[], T], then: Callable[[], None] | None = None) -> asyncio.Future[Outcome[T]]:
+        """Starts the function. `then` is called in this thread's event loop when its outcome is there."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+        future: asyncio.Future[Outcome[T]] = loop.create_future()
         context = contextvars.copy_context()
 
         def job() -> Callable[[], None]:
@@ -43,13 +49,10 @@ class WorkerThreads:
                 outcome = (context.run(function), None)
             except BaseException as error:  # SystemExit too: a tool must not end the program
                 outcome = (None, error)
-            return lambda: call_in(loop, _deliver, future, outcome)
+            return lambda: call_in(loop, _deliver, future, outcome, then)
 
         self._submit(job)
-        value, error = await future
-        if error is not None:
-            raise error
-        return cast("T", value)
+        return future
 
     @property
     def are_used(self) -> bool:
@@ -104,6 +107,16 @@ async def in_own_thread(function: Callable[[], T]) -> T:
         thread.close()
 
 
-def _deliver(future: asyncio.Future[Any], outcome: object) -> None:
+def result_of(outcome: Outcome[T]) -> T:
+    """The function's result. Raises its exception."""
+    value, error = outcome
+    if error is not None:
+        raise error
+    return cast("T", value)
+
+
+def _deliver(future: asyncio.Future[Any], outcome: object, then: Callable[[], None] | None) -> None:
     if not future.done():
         future.set_result(outcome)
+    if then is not None:
+        then()

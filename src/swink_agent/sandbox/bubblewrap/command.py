@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxClosed, SandboxError
-from ..kernel.headcount import Headcount, children_of, groups_beneath
+from ..kernel.headcount import Headcount, children_of, groups_beneath, read_process
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process
 from ..kernel.usage import Usage, offer_to_the_kernel
 from ..process import SandboxedProcess, SpawnRequest
@@ -472,10 +472,9 @@ def _open_child(pid: int, parent: int) -> int:
     """A descriptor of the process, after making sure that it is the child of that parent."""
     descriptor = os.pidfd_open(pid)
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            if int(file.read().rpartition(b")")[2].split()[1]) == parent:
-                return descriptor
-    except (OSError, ValueError, IndexError):
+        if (entry := read_process(pid)) is not None and entry.parent == parent:
+            return descriptor
+    except ValueError:
         pass
     os.close(descriptor)
     raise ValueError(f"process {pid} is gone")
