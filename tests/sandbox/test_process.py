@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -333,4 +334,6 @@ def test_the_fingerprint_is_of_the_back_end_and_the_profile(tmp_path: Path) -> N
             fingerprints.add(first.fingerprint)
     with open_any("off", SandboxProfile(write=(str(tmp_path),), network=True)) as other:
         fingerprints.add(other.fingerprint)
-    assert len(fingerprints) == 4
+        cast("dict[str, str]", other.profile.environment)["PATH"] = "/elsewhere"
+        fingerprints.add(other.fingerprint)
+    assert len(fingerprints) == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import stat
@@ -205,3 +206,26 @@ def test_an_unknown_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             kernel.numbers()
     finally:
         kernel.numbers.cache_clear()
+
+
+@pytest.mark.parametrize("has_call", [True, False])
+def test_a_path_is_opened_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call: bool) -> None:
+    """By one call of the kernel or, where there is none, step by step."""
+
+    def missing(*_: object) -> int:
+        raise OSError(errno.ENOSYS, "no such call")
+
+    if not has_call:
+        monkeypatch.setattr(kernel.Openat2, "open", missing)
+    (tmp_path / "folder/inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("folder")
+    (tmp_path / "folder/last").symlink_to("inner")
+    before = len(os.listdir("/proc/self/fd"))
+    found = kernel.open_without_links(str(tmp_path / "folder/inner"))
+    assert os.path.samestat(os.fstat(found), os.stat(tmp_path / "folder/inner"))
+    os.close(found)
+    for name, code in (("link/inner", errno.ELOOP), ("folder/last", errno.ELOOP), ("folder/none", errno.ENOENT)):
+        with pytest.raises(OSError) as error:  # noqa: PT011 - the number is compared
+            kernel.open_without_links(str(tmp_path / name))
+        assert error.value.errno == code
+    assert len(os.listdir("/proc/self/fd")) == before

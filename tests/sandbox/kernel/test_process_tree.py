@@ -44,6 +44,18 @@ def test_the_thread_ends_with_what_it_watches_and_at_once_when_closed() -> None:
     assert not thread.is_alive()
 
 
+def test_what_can_wait_is_done_in_its_thread_or_here_if_there_is_none() -> None:
+    watch, done = Watch(), threading.Event()
+    threads: list[str] = []
+    watch.call_later(lambda: threads.append(threading.current_thread().name))
+    watch.add("command", lambda: "", lambda reason: None)
+    watch.remove("command")
+    watch.call_later(lambda: threads.append(threading.current_thread().name) or done.set())
+    watch.close()
+    assert done.wait(10)
+    assert threads == [threading.current_thread().name, "swink-sandbox-watch"]
+
+
 def test_what_cannot_be_watched_is_ended_and_the_others_are_watched_all_the_same() -> None:
     watch, told, ended = Watch(), threading.Event(), threading.Event()
     reasons: list[str] = []

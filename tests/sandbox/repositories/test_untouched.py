@@ -1,0 +1,66 @@
+"""When a small tree need not be judged after a command, and when it must be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from swink_agent.sandbox import SandboxProfile
+from swink_agent.sandbox.repositories.leftovers import Leftovers, Look
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / ".git/hooks").mkdir(parents=True)
+    (tmp_path / ".git/config").write_text("[core]\n")
+    (tmp_path / ".vscode").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def leftovers(root: Path) -> Leftovers:
+    return Leftovers(SandboxProfile(write=(str(root),)), tuple)
+
+
+@pytest.fixture
+def look(leftovers: Leftovers) -> Look:
+    return leftovers.begin()
+
+
+def test_files_and_what_came_and_went_need_no_judgement(leftovers: Leftovers, look: Look, root: Path) -> None:
+    (root / "notes.md").write_text("text")
+    (root / "src/a.py").write_text("a = 1")
+    (root / ".idea").mkdir()  # as a back end does at a missing name while a command runs
+    (root / ".idea").rmdir()
+    assert leftovers.is_untouched(look, is_last=False)
+    assert leftovers.is_untouched(look, is_last=True)
+
+
+@pytest.mark.parametrize("name", ["new", ".idea", ".claude", "src/.git", "src/new"])
+def test_a_new_folder_is_judged(leftovers: Leftovers, look: Look, root: Path, name: str) -> None:
+    (root / name).mkdir()
+    assert not leftovers.is_untouched(look, is_last=True)
+
+
+@pytest.mark.parametrize("name", [".mcp.json", "src/.git", "src/HEAD", "src/head", ".vscode/tasks.json", ".git/config"])
+def test_a_file_that_may_run_something_is_judged(leftovers: Leftovers, look: Look, root: Path, name: str) -> None:
+    (root / name).write_text("changed")
+    assert not leftovers.is_untouched(look, is_last=True)
+
+
+def test_a_new_hook_and_a_folder_that_is_gone_are_judged(leftovers: Leftovers, look: Look, root: Path) -> None:
+    (root / "src").rmdir()
+    assert not leftovers.is_untouched(look, is_last=False)
+    (root / "src").mkdir()
+    leftovers.end(look)
+    look = leftovers.begin()
+    (root / ".git/hooks/pre-commit").write_text("evil")
+    assert not leftovers.is_untouched(look, is_last=True)
+
+
+def test_a_folder_with_many_files_is_listed_elsewhere(leftovers: Leftovers, look: Look, root: Path) -> None:
+    for number in range(150):
+        (root / f"src/{number}").touch()
+    assert not leftovers.is_untouched(look, is_last=True)
