@@ -293,7 +293,7 @@ class _Command:
         finally:
             os.close(nothing)
         self._pipe.close_write_end()
-        loop.add_reader(self._control, self._read)
+        loop.add_reader(self._control.fileno(), self._read)
         payload = json.dumps(request).encode()
         try:
             async with asyncio.timeout(_START_DEADLINE):
@@ -368,7 +368,7 @@ class _Command:
         loop_is_open = hasattr(self, "_loop") and not self._loop.is_closed()
         if self._control is not None:
             if loop_is_open:
-                self._loop.remove_reader(self._control)
+                self._loop.remove_reader(self._control.fileno())
             self._control.close()
         if self._pipe is None:
             return
