@@ -7,12 +7,27 @@ own agent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from swink_agent.app.talk.queue import Queued, QueuedKind
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.pending import Answer
 from swink_agent.memory import SessionInfo
+
+
+class Figures(NamedTuple):
+    """What readers are told about a conversation, besides its model."""
+
+    queue: Sequence[Queued]
+    plan: bool
+    fill: float
+    tokens: int
+    cost: float | None
+    """Dollars of the whole session; `None` if the prices are unknown."""
+    outcome: str
+    """How the last run ended: `idle`, `error` or `aborted`."""
+    progress: str = ""
+    """What a model on this machine does before it answers."""
 
 
 class Talk(Protocol):
@@ -32,31 +47,7 @@ class Talk(Protocol):
         ...
 
     @property
-    def queue(self) -> Sequence[Queued]: ...
-
-    @property
-    def plan(self) -> bool: ...
-
-    @property
-    def fill(self) -> float: ...
-
-    @property
-    def tokens(self) -> int: ...
-
-    @property
-    def cost(self) -> float | None:
-        """Dollars of the whole session; `None` if the prices are unknown."""
-        ...
-
-    @property
-    def progress(self) -> str:
-        """What a model on this machine does before it answers."""
-        ...
-
-    @property
-    def outcome(self) -> str:
-        """How the last run ended: `idle`, `error` or `aborted`."""
-        ...
+    def figures(self) -> Figures: ...
 
     @property
     def info(self) -> SessionInfo | None:
@@ -102,10 +93,6 @@ class Talk(Protocol):
 
     async def take_up(self) -> None:
         """Opens the session again."""
-        ...
-
-    async def settled(self) -> None:
-        """Returns when nothing runs."""
         ...
 
     async def close(self) -> None: ...

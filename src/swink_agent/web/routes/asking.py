@@ -16,6 +16,7 @@ from swink_agent.core.values.decoders import converted
 from ..problems import Problem, invalid
 
 if TYPE_CHECKING:
+    from ..rooms import Room
     from ..site import Site
 
 MOST_JSON = 1024 * 1024
@@ -46,6 +47,10 @@ class Asked:
     def name(self, part: str) -> str:
         """A part of the path."""
         return self.request.match_info[part]
+
+    async def room(self) -> Room:
+        """The room of the session in the path. Raises `SessionNotFound`."""
+        return self.site.rooms.of(await self.site.find(self.session))
 
 
 HandlerFn: TypeAlias = "Callable[[Asked], Awaitable[web.StreamResponse]]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from aiohttp import web
@@ -167,8 +167,8 @@ async def hits_of(site: Site, request: web.Request, query: str, most: int) -> li
 
 
 async def create(asked: Asked) -> web.StreamResponse:
-    site, wanted = asked.site, asked.body
-    session_id = await site.create(wanted.title, wanted.model, wanted.thinking)
+    wanted = asked.body
+    session_id = await asked.site.create(wanted.title, wanted.model, wanted.thinking)
     return await _session(asked, session_id, 201)
 
 
@@ -177,13 +177,7 @@ async def read(asked: Asked) -> web.StreamResponse:
 
 
 async def _session(asked: Asked, session_id: str, status: int = 200) -> web.StreamResponse:
-    value = await described(asked, session_id)
-    headers = {"location": asked.site.path_of(asked.request, f"sessions/{session_id}")} if status == 201 else None
-    return answered(value, status, headers)
-
-
-async def described(asked: Asked, session_id: str) -> dict[str, Any]:
-    """The session with its state, as JSON."""
+    """Answers with the session and its state."""
     site = asked.site
     loaded = await asyncio.to_thread(site.histories.load, session_id)
     room = site.rooms.find(session_id) or site.rooms.of(session_id)
@@ -199,13 +193,12 @@ async def described(asked: Asked, session_id: str) -> dict[str, Any]:
         chosen=state.model,
         thinking=state.thinking,
     )
-    return {**msgspec.to_builtins(loaded.info), **msgspec.to_builtins(more)}
+    headers = {"location": site.path_of(asked.request, f"sessions/{session_id}")} if status == 201 else None
+    return answered({**msgspec.to_builtins(loaded.info), **msgspec.to_builtins(more)}, status, headers)
 
 
 async def change(asked: Asked) -> web.StreamResponse:
-    site, wanted = asked.site, asked.body
-    session_id = await site.find(asked.session)
-    room = site.rooms.of(session_id)
+    wanted, room = asked.body, await asked.room()
     async with room.opening:
         if wanted.model is not None or wanted.thinking is not None or wanted.plan is not None:
             if room.is_busy:
@@ -217,18 +210,16 @@ async def change(asked: Asked) -> web.StreamResponse:
             if wanted.plan is not None:
                 await talk.set_plan(wanted.plan)
         if wanted.title is not None:  # last: nothing of the change is made if the rest of it is refused
-            await site.rename(room, wanted.title)
-    return await _session(asked, session_id)
+            await asked.site.rename(room, wanted.title)
+    return await _session(asked, room.id)
 
 
 async def delete(asked: Asked) -> web.StreamResponse:
-    site = asked.site
-    session_id = await site.find(asked.session)
-    room = site.rooms.of(session_id)
+    room = await asked.room()
     async with room.opening:
         if room.is_busy:
             raise Problem(409, "running", "a run of this session is active: stop it first")
-        await site.delete(room)
+        await asked.site.delete(room)
     return web.Response(status=204)
 
 
