@@ -90,14 +90,14 @@ class QuestionView:
     def rows(self, width: int, height: int) -> list[Row]:
         """Everything but the keys, in the rows that the window has left for it."""
         height -= 1 + len(self.offer(width))
-        title = self._titled(width, 3)
+        title = self.title_rows(width)
         told = self.told_rows(width)
         room = height - 1 - len(title) - len(told)
         if room >= min(_LEAST_CONTENT, len(self._lines)):
             return [Row(""), *title, *self._content(width, room), *told]
         # A low window: the path directly above the keys, and as much of the rest as fits.
         warnings = self.warning_rows(width)
-        title = self._titled(width, 1)
+        title = self.title_rows(width, 1)
         room = max(height - len(title) - len(warnings), 1)
         return [*self._content(width, room), *warnings, *title]
 
@@ -121,11 +121,12 @@ class QuestionView:
     def all_rows(self, width: int) -> list[Row]:
         """The whole call, for a pager."""
         rows = [row for line in self._lines for row in _laid(line, width, None)]
-        return [*self._titled(width, 20), *rows, *_told(_NOTE, self._notes, width, ("cyan",))]
+        return [*self.title_rows(width, 20), *rows, *_told(_NOTE, self._notes, width, ("cyan",))]
 
     def title_rows(self, width: int, most: int = 3) -> list[Row]:
         """What would run, and on which file. These rows are always visible."""
-        return self._titled(width, most)
+        title = cut_middle(self._title, most * (width - len(FOLLOWING)) - 2)
+        return [Row(row, ("bold",)) for row in laid_out(title, _TITLE, FOLLOWING, width)]
 
     def content_rows(self, width: int) -> Iterator[Row]:
         """The whole call without its title, row by row on demand."""
@@ -142,11 +143,6 @@ class QuestionView:
     def warning_rows(self, width: int) -> list[Row]:
         """The warnings alone, for a low window."""
         return _told(_WARNING, self._warnings, width, ("red", "bold"), self._low_rows)
-
-    def _titled(self, width: int, most: int) -> list[Row]:
-        title = cut_middle(self._title, most * (width - len(FOLLOWING)) - 2)
-        rows = laid_out(title, _TITLE, FOLLOWING, width)
-        return [Row(row, ("bold",)) for row in rows]
 
     def _content(self, width: int, room: int) -> list[Row]:
         """The lines in at most `room` rows: the first ones, how many are left out, the last ones."""
