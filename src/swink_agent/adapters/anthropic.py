@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.tool import AgentTool
@@ -41,7 +40,7 @@ from ._claude import (
     system_text,
     with_extra,
 )
-from .kit.bodies import json_object, parts_of, short_id, unused_id
+from .kit.bodies import parts_of, short_id, unused_id
 from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameParser, ShapeError, SseFrames
@@ -57,7 +56,6 @@ _SCHEMAS = SchemaSubset(
     formats=frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}),
     most_min_items=1,
 )
-_FILLER = b'{"type":"text","text":"Continue."}'
 _SEARCH = {"type": "web_search_20250305", "name": TOOL_NAME, "max_uses": 5}
 """Five searches stay below the number at which the provider pauses a reply."""
 _SEARCH_PRICE = 0.01
@@ -71,7 +69,7 @@ class AnthropicStreamFn(KeyedStreamFn):
     Anthropic's may work without a key.
     """
 
-    description: ClassVar[ProviderDescription] = registry.anthropic
+    description = registry.anthropic
     default_url: ClassVar[str] = "https://api.anthropic.com/v1"
     session_field: ClassVar[str] = "metadata"
 
@@ -89,18 +87,12 @@ class AnthropicStreamFn(KeyedStreamFn):
         return searches * _SEARCH_PRICE
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
-        return HttpRequest(
-            url=f"{self.server()}/messages",
-            headers={**self._headers(options), **options.headers},
-            body=json_object(self._fields(model, context, options)),
-            limits=self.limits_for(options),
-        )
+        return self.request(f"{self.server()}/messages", self._fields(model, context, options), options)
 
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> AnthropicParser:
         return AnthropicParser()
 
-    def _headers(self, options: StreamOptions) -> dict[str, str]:
-        key = self.key(options)
+    def headers(self, key: str | None) -> dict[str, str]:
         headers = {**JSON_HEADERS, "anthropic-version": "2023-06-01"}
         return headers if key is None else {**headers, "x-api-key": key}
 
@@ -128,13 +120,7 @@ class AnthropicStreamFn(KeyedStreamFn):
             fields["metadata"] = {"user_id": short_id(options.session_id, "session")}
         fields = with_extra(fields, options.extra)
         fields["messages"] = conversation(
-            model,
-            context.messages,
-            self.encoded,
-            _WIRE,
-            filler=_FILLER,
-            mark=_marked if mark else None,
-            with_searches=searches,
+            model, context.messages, self.encoded, _WIRE, is_marked=bool(mark), with_searches=searches
         )
         return fields
 
@@ -223,7 +209,7 @@ def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
     return {**result, "content": content, "is_error": True}
 
 
-_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result)
+_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result, _marked, b'{"type":"text","text":"Continue."}')
 
 
 # -- events --------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.extras import MissingExtra, install, require
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -37,6 +36,7 @@ from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
 from ._claude import (
+    EFFORT,
     REDACTED,
     ClaudeWire,
     arguments_of,
@@ -58,17 +58,10 @@ from .kit.outgoing import RequestError
 from .kit.transport import HttpRequest, Limits, Transport
 
 _MARK: dict[str, Any] = {"cachePoint": {"type": "default"}}
-_FILLER = b'{"text":"Continue."}'
 _IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 ()\[\]-]+")
 _LONGEST_NAME = 150
-_EFFORT = {
-    ThinkingLevel.MINIMAL: "low",
-    ThinkingLevel.LOW: "low",
-    ThinkingLevel.MEDIUM: "medium",
-    ThinkingLevel.HIGH: "high",
-    ThinkingLevel.EXTRA_HIGH: "high",
-}
+_EFFORT = {**EFFORT, ThinkingLevel.EXTRA_HIGH: "high"}
 
 
 class BedrockStreamFn(HttpStreamFn):
@@ -78,7 +71,7 @@ class BedrockStreamFn(HttpStreamFn):
     `base_url` may work without credentials.
     """
 
-    description: ClassVar[ProviderDescription] = registry.bedrock
+    description = registry.bedrock
     content_types: ClassVar[tuple[str, ...]] = ("application/vnd.amazon.eventstream",)
     session_field: ClassVar[str] = "requestMetadata"
 
@@ -176,9 +169,7 @@ class BedrockStreamFn(HttpStreamFn):
         fields = with_extra(fields, options.extra)
         # Other models do not accept reasoning, not even their own.
         wire = _WIRE if claude_of(model.model_id) is not None else _WIRE._replace(takes_thinking=False)
-        fields["messages"] = conversation(
-            model, context.messages, self.encoded, wire, filler=_FILLER, mark=_marked if mark else None
-        )
+        fields["messages"] = conversation(model, context.messages, self.encoded, wire, is_marked=bool(mark))
         return fields
 
 
@@ -302,14 +293,12 @@ def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
             given = {"name": block.name, "input": arguments_of(block)}
             return {"toolUse": {"toolUseId": short_id(block.id, "call"), **given}}
         case Thinking():
-            return {"reasoningContent": _reasoning(block)}
-
-
-def _reasoning(block: Thinking) -> dict[str, Any]:
-    signature = block.signature or ""
-    if signature.startswith(REDACTED):
-        return {"redactedContent": base64.b64encode(signature.removeprefix(REDACTED).encode()).decode()}
-    return {"reasoningText": {"text": block.thinking, "signature": signature}}
+            signature = block.signature or ""
+            reasoning: dict[str, Any] = {"reasoningText": {"text": block.thinking, "signature": signature}}
+            if signature.startswith(REDACTED):
+                data = base64.b64encode(signature.removeprefix(REDACTED).encode()).decode()
+                reasoning = {"redactedContent": data}
+            return {"reasoningContent": reasoning}
 
 
 def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
@@ -318,7 +307,7 @@ def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
     return {"toolResult": {**result, "status": "error"} if message.is_error else result}
 
 
-_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result)
+_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result, _marked, b'{"text":"Continue."}')
 
 
 # -- frames --------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.types import AgentContext, Image, ModelSpec, Text, ToolResultMessage, UserMessage
 
 from . import registry
@@ -28,7 +27,7 @@ _BRIDGE = msgspec.json.encode({"role": "assistant", "content": "I have the resul
 class MistralStreamFn(OpenAiStreamFn):
     """Mistral's models, by chat completions."""
 
-    description: ClassVar[ProviderDescription] = registry.mistral
+    description = registry.mistral
     kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = "https://api.mistral.ai/v1"
     max_tokens_field: ClassVar[str] = "max_tokens"

@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamFailed, StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -48,7 +47,7 @@ from .kit.transport import HttpRequest, TransportError
 class OllamaStreamFn(KeyedStreamFn):
     """Models of an Ollama server, by default the one on this machine. Only ollama.com needs a key."""
 
-    description: ClassVar[ProviderDescription] = registry.ollama
+    description = registry.ollama
     content_types: ClassVar[tuple[str, ...]] = ("application/x-ndjson", "application/json")
 
     def with_version(self, url: str) -> str:

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct, field
 
 from swink_agent.core.context.context import failed_before
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import (
     AssistantMessageEvent,
     StreamDone,
@@ -86,7 +85,7 @@ class ProxyRequest(Struct, frozen=True, kw_only=True):
 class ProxyStreamFn(HttpStreamFn):
     """Any model through a proxy. The URL comes from `SWINK_PROXY_URL`, the token from `SWINK_PROXY_TOKEN`."""
 
-    description: ClassVar[ProviderDescription] = registry.proxy
+    description = registry.proxy
     is_bound: ClassVar[bool] = False
     is_relay: ClassVar[bool] = True
 
