@@ -10,7 +10,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import TracebackType
 from typing import Any, cast
 
 import anyio
@@ -229,10 +228,8 @@ class _Stream:
     async def __aenter__(self) -> Any:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        return None
+    async def __aexit__(self, *_: object) -> None:
+        pass
 
 
 class _Incoming(_Stream):
