@@ -23,7 +23,7 @@ from swink_agent.sandbox import Sandbox, SandboxError, SandboxProfile, SandboxUn
 from swink_agent.sandbox.profile import is_beneath
 from swink_agent.sandbox.programs import own_interpreter
 
-from .._bounded import OUTPUT_LIMIT, show_name
+from .._bounded import OUTPUT_LIMIT, escaped, show_name
 from .._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
 from ..workspace.wall import Workspace, WorkspaceError
 from .dialect import why_unsupported
@@ -142,8 +142,8 @@ class SearchTool:
             found = await self._search(query, limit, ctx, self._time_limit)
             is_nothing = not (found.hits or found.stopped or found.skipped)
             hint = await self._hint(query, ctx) if is_nothing else ""
-            answer = _Answer(query, limit, MaskedLines(self.workspace, ctx.redactor))
-            return await in_thread(ctx, lambda: answer.result(found, hint))
+            lines = MaskedLines(self.workspace, ctx.redactor)
+            return await in_thread(ctx, lambda: _result(found, hint, query, limit, lines))
         except (ToolError, SandboxError) as error:
             return AgentToolResult.error(str(error))
         except OSError as error:
@@ -380,52 +380,40 @@ class _Finds:
 # -- what the model reads ------------------------------------------------------------------------------------
 
 
-class _Answer:
+def _result(found: _Found, hint: str, query: Query, limit: int, masked: MaskedLines) -> AgentToolResult:
     """The matches as text."""
-
-    def __init__(self, query: Query, limit: int, lines: MaskedLines) -> None:
-        self._query = query
-        self._limit = limit
-        self._lines = lines
-
-    def result(self, found: _Found, hint: str = "") -> AgentToolResult:
-        shown = found.hits[: self._limit]
-        lines: list[str] = []
-        size = 0
-        for hit in shown:
-            line = self._line(hit)
-            size += len(line.encode("utf-8", "replace")) + 1
-            if size > OUTPUT_LIMIT - _NOTES:
-                break
-            lines.append(line)
-        notes = self._notes(found, len(lines)) + ([f"[{hint}]"] if hint else [])
-        details = {
-            "matches": len(lines),
-            "files": len({hit.path for hit in shown[: len(lines)]}),
-            "complete": not found.stopped and not found.is_full and len(lines) == len(found.hits),
-            "engine": found.engine,
-        }
-        return AgentToolResult("\n".join([*lines, *notes]), details, bool(found.stopped and not lines))
-
-    def _line(self, hit: Hit) -> str:
-        name = show_name(os.fsdecode(hit.path))
-        return f"{name}:{hit.line}: {_UNSEEN.sub(_escaped, self._lines.excerpt(hit))}" if hit.line else name
-
-    def _notes(self, found: _Found, shown: int) -> list[str]:
-        kind = "files" if self._query.pattern is None else "matches"
-        if found.stopped:
-            until = f"{shown} {kind}" if shown else f"no {kind}"
-            return [f"[stopped, as {found.stopped}, with {until} until then; narrow the path, the glob or the pattern]"]
-        if shown < len(found.hits) or found.is_full:
-            more = f", or raise limit (at most {_MOST_RESULTS})" if shown >= self._limit < _MOST_RESULTS else ""
-            return [f"[the first {shown} {kind}, there are more; narrow the path, the glob or the pattern{more}]"]
-        if found.skipped:
-            return [f"[{found.skipped} more in lines of megabytes, which are not shown]"]
-        return [] if shown else [f"[no {kind}]"]
+    shown = found.hits[:limit]
+    lines: list[str] = []
+    size = 0
+    for hit in shown:
+        line = show_name(os.fsdecode(hit.path))
+        if hit.line:
+            line += f":{hit.line}: {_UNSEEN.sub(lambda match: escaped(match[0]), masked.excerpt(hit))}"
+        size += len(line.encode("utf-8", "replace")) + 1
+        if size > OUTPUT_LIMIT - _NOTES:
+            break
+        lines.append(line)
+    notes = _notes(found, len(lines), "files" if query.pattern is None else "matches", limit)
+    details = {
+        "matches": len(lines),
+        "files": len({hit.path for hit in shown[: len(lines)]}),
+        "complete": not found.stopped and not found.is_full and len(lines) == len(found.hits),
+        "engine": found.engine,
+    }
+    said = [*lines, *notes, *([f"[{hint}]"] if hint else [])]
+    return AgentToolResult("\n".join(said), details, bool(found.stopped and not lines))
 
 
-def _escaped(match: re.Match[str]) -> str:
-    return match[0].encode("ascii", "backslashreplace").decode() if match[0] > "\x7f" else repr(match[0])[1:-1]
+def _notes(found: _Found, shown: int, kind: str, limit: int) -> list[str]:
+    if found.stopped:
+        until = f"{shown} {kind}" if shown else f"no {kind}"
+        return [f"[stopped, as {found.stopped}, with {until} until then; narrow the path, the glob or the pattern]"]
+    if shown < len(found.hits) or found.is_full:
+        more = f", or raise limit (at most {_MOST_RESULTS})" if shown >= limit < _MOST_RESULTS else ""
+        return [f"[the first {shown} {kind}, there are more; narrow the path, the glob or the pattern{more}]"]
+    if found.skipped:
+        return [f"[{found.skipped} more in lines of megabytes, which are not shown]"]
+    return [] if shown else [f"[no {kind}]"]
 
 
 def _is_encodable(text: str) -> bool:
