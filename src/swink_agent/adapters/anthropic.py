@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
@@ -41,7 +40,7 @@ from ._claude import (
     with_extra,
 )
 from .kit.bodies import parts_of, short_id, unused_id
-from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
+from .kit.documents import UNREADABLE, count, json_text, mapping, object_in, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameParser, ShapeError, SseFrames
 from .kit.images import Note, document_data, document_url, picture
@@ -364,7 +363,7 @@ class MessageEvents:
         if search is None:
             return
         pieces = search.pop("pieces", "")
-        given = _input_in(pieces) if pieces else mapping(search["input"])
+        given = object_in(pieces) if pieces else mapping(search["input"])
         result = {name: block.get(name) for name in ("type", "tool_use_id", "content")}
         self.writer.thinking(searched(given.get("query")))
         self.writer.signature(kept([{**search, "input": given}, result]))
@@ -417,14 +416,6 @@ class MessageEvents:
         given, output = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
         extra = {name: counts[name] for name in ("reasoning", SEARCHES) if name in counts}
         return Usage(given, output, read, written, given + output + read + written, extra)
-
-
-def _input_in(pieces: str) -> dict[str, Any]:
-    """Returns the input of a search, which came in pieces of JSON; empty if it cannot be read."""
-    try:
-        return mapping(msgspec.json.decode(pieces))
-    except UNREADABLE:
-        return {}
 
 
 _OPTIONAL = frozenset({"usage", "signature", "stop_details", "message", "id"})

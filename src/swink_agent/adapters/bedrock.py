@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
@@ -49,7 +48,7 @@ from ._claude import (
 )
 from .anthropic import MessageEvents
 from .kit.bodies import EncodedMessages, json_object, parts_of, short_id, unused_id
-from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
+from .kit.documents import count, json_text, object_in, read, text
 from .kit.errors import NotConfigured, classify_error
 from .kit.frames import AwsEventFrames, AwsMessage, FrameError, FrameParser
 from .kit.http import HttpStreamFn
@@ -475,12 +474,8 @@ def _usage(counts: dict[str, Any] | None) -> Usage:
 def _failure(message: AwsMessage) -> tuple[str, ErrorKind]:
     """Returns the message and the kind of an exception frame."""
     name = message.headers.get(":exception-type") or message.headers.get(":error-code") or ""
-    words = message.headers.get(":error-message", "")
-    try:
-        payload = mapping(msgspec.json.decode(message.payload or b"{}"))
-    except UNREADABLE:
-        payload = {}
-    words = text(payload.get("message")) or text(payload.get("Message")) or words
+    payload = object_in(message.payload)
+    words = text(payload.get("message")) or text(payload.get("Message")) or message.headers.get(":error-message", "")
     shown, kind = classify_error({"type": name, "message": f"{name}: {words}" if words else name})
     by_name = _EXCEPTIONS.get(name.lower().removesuffix("exception"), kind)
     # The service reports many errors as stream errors of the model; one about a too long input keeps its kind.

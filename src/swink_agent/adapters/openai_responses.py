@@ -37,7 +37,7 @@ from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
 from .kit.bodies import json_array, parts_of, short_id, unused_id
-from .kit.documents import count, document, items, mapping, read, text
+from .kit.documents import count, document, items, mapping, object_in, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameParser, SseFrames
 from .kit.images import Note, document_data, document_url, file_name, image_url
@@ -110,7 +110,11 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     def _input(self, model: ModelSpec, messages: Sequence[AgentMessage]) -> Iterator[bytes]:
         """Yields the items of the messages as JSON; a message without content has none."""
         for message in messages:
-            is_own = type(message) is AssistantMessage and _is_own(message, model)
+            is_own = (
+                type(message) is AssistantMessage
+                and (message.provider, message.model_id) == (model.provider, model.model_id)
+                and not message.is_failed
+            )  # no other model can read its reasoning
             encoded = self.encoded.encode(message, partial(_items, with_reasoning=is_own), is_own)
             if encoded != b"[]":
                 yield encoded[1:-1]
@@ -151,11 +155,6 @@ def _items(message: AgentMessage, *, with_reasoning: bool) -> list[dict[str, Any
     if isinstance(message, ToolResultMessage):
         return [_result_item(message)]
     raise TypeError(f"a {type(message).__name__} is not a message for a provider")
-
-
-def _is_own(message: AssistantMessage, model: ModelSpec) -> bool:
-    """Whether this model wrote the complete message: no other model can read its reasoning."""
-    return (message.provider, message.model_id) == (model.provider, model.model_id) and not message.is_failed
 
 
 def _text_part(block: Text | Note) -> dict[str, Any] | None:
@@ -234,12 +233,7 @@ def reasoning_signature(item: dict[str, Any]) -> str | None:
 
 def reasoning_item(signature: str | None) -> dict[str, Any] | None:
     """Returns the reasoning item in a signature, or `None` if it has none."""
-    if signature is None or not signature.startswith("{"):
-        return None
-    try:
-        item = mapping(msgspec.json.decode(signature))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
+    item = object_in(signature) if signature is not None and signature.startswith("{") else {}
     return item if item.get("type") == "reasoning" else None
 
 
@@ -308,12 +302,9 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
         if take is not None:
             take(self, event)
         elif event.type == "error" or (event.error is not None and not event.type.startswith("response.")):
-            self._take_error(payload)
-
-    def _take_error(self, payload: bytes) -> None:
-        error = mapping(document(payload, "an event"))
-        error.pop("type", None)  # it is "error", which is not a code
-        self.writer.fail(*classify_error(error), usage=self.usage_so_far())
+            error = mapping(document(payload, "an event"))
+            error.pop("type", None)  # it is "error", which is not a code
+            self.writer.fail(*classify_error(error), usage=self.usage_so_far())
 
     def usage_so_far(self) -> Usage | None:
         return self.usage(self._counts) if self._counts else None

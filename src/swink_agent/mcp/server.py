@@ -145,11 +145,7 @@ class McpServer:
             hidden=tuple(hidden),
         )
         return cls(
-            name,
-            command=started,
-            start_timeout=start_timeout,
-            timeout=timeout,
-            trust_annotations=trust_annotations,
+            name, command=started, start_timeout=start_timeout, timeout=timeout, trust_annotations=trust_annotations
         )
 
     @classmethod

@@ -133,12 +133,7 @@ class Access:
         query = f"?{asked.raw_query_string}" if asked.raw_query_string else ""
         response = web.Response(status=303, headers={"location": f"{self.prefix}{page or '/'}{query}"})
         response.set_cookie(
-            self.cookie_name,
-            self._cookie,
-            path=self.prefix,
-            httponly=True,
-            samesite="Strict",
-            secure=request.secure,
+            self.cookie_name, self._cookie, path=self.prefix, httponly=True, samesite="Strict", secure=request.secure
         )
         return response
 

@@ -28,11 +28,7 @@ _FRAME = 0.02
 _TICK = 1.0
 _BEAT = 15.0
 _AT_ONCE = 256 * 1024
-_HEADERS = {
-    "content-type": "text/event-stream",
-    "cache-control": "no-store",
-    "x-accel-buffering": "no",
-}
+_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 class Event(NamedTuple):
@@ -65,7 +61,8 @@ class EventLog:
         self._frames: list[bytes] = []
         self._dropped = 0
         """How many of the events in the list are no longer kept."""
-        self._bytes = 0
+        self.kept_size = 0
+        """Bytes of the events that are kept."""
         self._run: int | None = None
         self._listeners: set[Callable[[], None]] = set()
         self._taps: list[Callable[[Event], None]] = []
@@ -75,11 +72,6 @@ class EventLog:
     def first(self) -> int:
         """The position before the oldest event that is kept."""
         return self.position - (len(self._events) - self._dropped)
-
-    @property
-    def kept_size(self) -> int:
-        """Bytes of the events that are kept."""
-        return self._bytes
 
     def holds(self, position: int) -> bool:
         """Whether everything behind this position is kept."""
@@ -92,7 +84,7 @@ class EventLog:
         frame = event.frame
         self._events.append(event)
         self._frames.append(frame)
-        self._bytes += len(frame)
+        self.kept_size += len(frame)
         self.size += len(frame)
         self._trim()
         for tap in self._taps:
@@ -151,7 +143,7 @@ class EventLog:
 
     def _trim(self) -> None:
         while self._is_too_much and (self._run is None or self._events[self._dropped].id <= self._run):
-            self._bytes -= len(self._frames[self._dropped])
+            self.kept_size -= len(self._frames[self._dropped])
             self._events[self._dropped], self._frames[self._dropped] = _GONE, b""  # frees it before the list is cut
             self._dropped += 1
         if self._dropped > 1024 and self._dropped * 2 > len(self._events):
@@ -162,7 +154,7 @@ class EventLog:
     @property
     def _is_too_much(self) -> bool:
         kept = len(self._events) - self._dropped
-        return kept > self._most_events or (self._bytes > self._most_bytes and kept > 1)
+        return kept > self._most_events or (self.kept_size > self._most_bytes and kept > 1)
 
     def _tell(self) -> None:
         self._is_due = False

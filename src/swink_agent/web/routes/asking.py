@@ -80,6 +80,13 @@ def answered(value: Any, status: int = 200, headers: Mapping[str, str] | None = 
     )
 
 
+def read_format(name: str, formats: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
+    """The media type and the ending of a format. Raises 422 for one that there is not."""
+    if name not in formats:
+        raise invalid(f"there is no format {name[:40]!r}: {', '.join(formats)}")
+    return formats[name]
+
+
 def read_query(request: web.Request, kind: type[Any] | None) -> Any:
     """The query as its type; unknown and repeated parameters are refused."""
     given = request.query

@@ -16,7 +16,7 @@ from swink_agent.memory import SearchHit, SessionInfo
 from ..problems import Problem, invalid
 from ..questions import Question
 from ..rooms import state_of
-from .asking import Asked, answered
+from .asking import Asked, answered, read_format
 
 if TYPE_CHECKING:
     from ..site import Site
@@ -246,15 +246,8 @@ async def fork(asked: Asked) -> web.StreamResponse:
 
 
 async def export(asked: Asked) -> web.StreamResponse:
-    name = asked.query.format
-    if name not in _FORMATS:
-        raise invalid(f"there is no format {name[:40]!r}: {', '.join(_FORMATS)}")
+    media_type, ending = read_format(asked.query.format, _FORMATS)
     session_id = await asked.site.find(asked.session)
-    text = await asyncio.to_thread(asked.site.store.export, session_id, name)
-    media_type, ending = _FORMATS[name]
-    return web.Response(
-        text=text,
-        content_type=media_type,
-        charset="utf-8",
-        headers={"content-disposition": f'attachment; filename="{session_id}.{ending}"'},
-    )
+    text = await asyncio.to_thread(asked.site.store.export, session_id, asked.query.format)
+    headers = {"content-disposition": f'attachment; filename="{session_id}.{ending}"'}
+    return web.Response(text=text, content_type=media_type, charset="utf-8", headers=headers)
