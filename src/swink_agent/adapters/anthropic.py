@@ -140,15 +140,8 @@ def _tool(tool: AgentTool) -> dict[str, Any]:
 
 
 def _tool_choice(choice: str) -> dict[str, Any] | None:
-    match choice:
-        case "auto":
-            return None
-        case "none":
-            return {"type": "none"}
-        case "required":
-            return {"type": "any"}
-        case name:
-            return {"type": "tool", "name": name}
+    known = {"auto": None, "none": {"type": "none"}, "required": {"type": "any"}}
+    return known.get(choice, {"type": "tool", "name": choice})
 
 
 def _text(given: str) -> dict[str, Any]:

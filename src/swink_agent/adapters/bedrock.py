@@ -222,13 +222,9 @@ def _tool(tool: AgentTool) -> dict[str, Any]:
 
 
 def _tool_choice(choice: str) -> dict[str, Any]:
-    match choice:
-        case "auto" | "none":  # this API cannot express none
-            return {}
-        case "required":
-            return {"toolChoice": {"any": {}}}
-        case name:
-            return {"toolChoice": {"tool": {"name": name}}}
+    if choice in ("auto", "none"):  # this API cannot express none
+        return {}
+    return {"toolChoice": {"any": {}} if choice == "required" else {"tool": {"name": choice}}}
 
 
 # -- messages ------------------------------------------------------------------------------------------------

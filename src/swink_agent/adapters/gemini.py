@@ -331,10 +331,9 @@ def _declaration(tool: AgentTool) -> dict[str, Any]:
 def _tool_config(choice: str) -> dict[str, Any]:
     if choice == "auto":
         return {}
-    if choice in ("none", "required"):
-        config: dict[str, Any] = {"mode": "NONE" if choice == "none" else "ANY"}
-    else:
-        config = {"mode": "ANY", "allowedFunctionNames": [choice]}
+    config: dict[str, Any] = {"mode": "NONE" if choice == "none" else "ANY"}
+    if choice not in ("none", "required"):
+        config["allowedFunctionNames"] = [choice]
     return {"toolConfig": {"functionCallingConfig": config}}
 
 

@@ -42,6 +42,8 @@ _NOTES = 1024
 _LONGEST_WAIT = 2.0
 _LONGEST_HINT = 2.0
 """Seconds for each search for what may have been meant."""
+_UNSEARCHABLE = re.compile("[\0\ud800-\udfff]")
+"""A null character, and half of a character: no file has these."""
 _UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that a terminal would obey: controls, and those that change the direction of writing."""
 
@@ -154,7 +156,7 @@ class SearchTool:
         if not pattern and not glob:
             raise ToolError("give a pattern to find in files, a glob for their names, or both")
         for name, value in (("pattern", pattern), ("glob", glob)):
-            if value is not None and ("\0" in value or not _is_encodable(value) or len(value) > _LONGEST_PATTERN):
+            if value is not None and (_UNSEARCHABLE.search(value) or len(value) > _LONGEST_PATTERN):
                 raise ToolError(f"the {name} holds what cannot be searched for, or is too long: write a simpler one")
         if pattern and _has_line_break(pattern):
             raise ToolError("the pattern spans lines, and lines are searched one by one: look for one of them")
@@ -414,14 +416,6 @@ def _notes(found: _Found, shown: int, kind: str, limit: int) -> list[str]:
     if found.skipped:
         return [f"[{found.skipped} more in lines of megabytes, which are not shown]"]
     return [] if shown else [f"[no {kind}]"]
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _has_line_break(pattern: str) -> bool:

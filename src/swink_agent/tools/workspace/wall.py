@@ -52,7 +52,10 @@ class WorkspaceError(ToolError):
 
 
 class OpenFile:
-    """A regular file of the workspace, open for reading. Close it, or use it as a context manager."""
+    """A regular file of the workspace, open for reading, or a folder, whose `fd` is for `dir_fd` and `os.scandir`.
+
+    Close it, or use it as a context manager.
+    """
 
     def __init__(self, opened: Opened) -> None:
         self.fd = opened.fd
@@ -62,7 +65,7 @@ class OpenFile:
     @property
     def path(self) -> str:
         """Relative to the root, with every link resolved."""
-        return "/".join(self.parts)
+        return "/".join(self.parts) or "."
 
     def read(self, most: int) -> bytes:
         """The next bytes, `most` unless the file ends before."""
@@ -82,17 +85,6 @@ class OpenFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class OpenFolder(OpenFile):
-    """A folder of the workspace, open for listing; its `fd` is for `dir_fd` and `os.scandir`."""
-
-    @property
-    def path(self) -> str:
-        return "/".join(self.parts) or "."
-
-    def __enter__(self) -> OpenFolder:
-        return self
 
 
 class Workspace:
@@ -175,9 +167,9 @@ class Workspace:
         """Opens a regular file for reading. Raises `WorkspaceError` for anything else and everything outside."""
         return self._regular(self._open(path, _READ), path)
 
-    def open_folder(self, path: str = ".") -> OpenFolder:
+    def open_folder(self, path: str = ".") -> OpenFile:
         """Opens a folder for listing. Raises `WorkspaceError`."""
-        return OpenFolder(self._open(path, _LIST))
+        return OpenFile(self._open(path, _LIST))
 
     def is_hidden(self, parts: tuple[str, ...]) -> bool:
         """Whether it is in a folder of credentials."""

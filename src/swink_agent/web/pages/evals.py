@@ -21,8 +21,7 @@ from swink_agent.rendering.turns import entries, moment
 
 from ..problems import Problem, invalid
 from ..routes.evals import evals_of, loaded, loaded_case
-from .markup import html, page_html
-from .tables import cell, link, table_html
+from .markup import cell, html, link, page_html, table_html
 
 if TYPE_CHECKING:
     from ..site import Site

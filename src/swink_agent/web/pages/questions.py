@@ -75,8 +75,10 @@ def _answers(question: Question, place: str, out: list[str]) -> None:
             words = _words(choice, words)
         detail = question.details.get(choice, "")
         about = f' <small class="quiet">{escape(one_line(detail, 200))}</small>' if detail else ""
-        kind = "main" if choice == "once" else ""
-        out.append(_button(choice, words, about, kind))
+        out.append(
+            f'<button type="button" class="{"main" if choice == "once" else ""}" data-choice="{escape(choice)}">'
+            f"<bdi>{escape(words)}</bdi>{about}</button>\n"
+        )
         if choice == "once" and question.hunks:
             out.append('<button type="button" data-accept>Accept selected</button>\n')
     if question.kind == "call" and "no" in question.choices:
@@ -86,13 +88,6 @@ def _answers(question: Question, place: str, out: list[str]) -> None:
             'maxlength="10000"></label><button>Send reason</button></form>\n'
         )
     out.append("</div>\n")
-
-
-def _button(choice: str, words: str, about: str, kind: str) -> str:
-    return (
-        f'<button type="button" class="{kind}" data-choice="{escape(choice)}"><bdi>{escape(words)}</bdi>{about}'
-        "</button>\n"
-    )
 
 
 def _words(choice: str, words: str) -> str:

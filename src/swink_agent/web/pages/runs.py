@@ -24,8 +24,7 @@ from swink_agent.rendering.values import pretty_json
 
 from ..problems import Problem
 from ..routes.runs import durable_errors, durable_of
-from .markup import ALERT, html, page_html
-from .tables import age, cell, link, table_html
+from .markup import ALERT, age, cell, html, link, page_html, table_html
 
 if TYPE_CHECKING:
     from ..site import Site

@@ -24,20 +24,17 @@ Action: TypeAlias = Literal["read", "write", "answer", "delete", "operate"]
 """What a request does, for the application that decides who may."""
 
 
-class Asked:
+class Asked(NamedTuple):
     """A request whose sender may do it. `query` and `body` are what the route's types make of them."""
 
-    def __init__(
-        self, site: Site, request: web.Request, by: str, query: Any, body: Any, routes: tuple[Route, ...]
-    ) -> None:
-        self.site = site
-        self.request = request
-        self.by = by
-        """The person who asks, as `authorize` named them."""
-        self.query = query
-        self.body = body
-        self.routes = routes
-        """All routes of the API."""
+    site: Site
+    request: web.Request
+    by: str
+    """The person who asks, as `authorize` named them."""
+    query: Any
+    body: Any
+    routes: tuple[Route, ...]
+    """All routes of the API."""
 
     @property
     def session(self) -> str:
