@@ -20,12 +20,11 @@ _RUNNERS = _SHELLS | names(
     "dotenv eatmydata entr env exec expect faketime fakeroot find firejail flock gdb hyperfine ionice ltrace "
     "machinectl nice nix-shell nocache nohup npx nsenter numactl parallel perf pkexec prlimit proxychains rlwrap "
     "run-one runcon runuser screen script setarch setpriv setsid sg socat ssh sshpass start-stop-daemon stdbuf strace "
-    "su sudo systemd-inhibit systemd-run taskset time timeout tmux torsocks toybox trap tsocks unbuffer unshare "
-    "uvx valgrind watch xargs xvfb-run "
-    "concurrently cpulimit cross-env cross-env-shell "
-    "daemonize distrobox-enter dumb-init fakechroot gchroot genv gfind gnice gnohup gosu gstdbuf "
-    "gtimeout gxargs i386 ld-linux-aarch64.so ld-linux-x86-64.so ld-linux.so ld.so linux32 linux64 nodemon "
-    "proot run-parts ssh-agent su-exec tini trickle watchexec x86_64"
+    "su sudo systemd-inhibit systemd-run taskset time timeout tmux torsocks toybox trap tsocks unbuffer unshare uvx "
+    "valgrind watch xargs xvfb-run concurrently cpulimit cross-env cross-env-shell daemonize distrobox-enter dumb-init "
+    "fakechroot gchroot genv gfind gnice gnohup gosu gstdbuf gtimeout gxargs i386 ld-linux-aarch64.so "
+    "ld-linux-x86-64.so ld-linux.so ld.so linux32 linux64 nodemon proot run-parts ssh-agent su-exec tini trickle "
+    "watchexec x86_64"
 )
 # These run others after one of these words, and otherwise install or list.
 _RUNNING_WORDS = {

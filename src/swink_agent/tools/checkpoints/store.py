@@ -251,7 +251,11 @@ class CheckpointStore:
             rows = base.execute(
                 "select id, taken, run_id, owner, files, changed, skipped, undoes from checkpoints order by number desc"
             )
-            return [_checkpoint(path, row) for row in rows]
+            found: list[Checkpoint] = []
+            for name, taken, run_id, owner, files, changed, skipped, undoes in rows:
+                names = tuple(skipped.decode("utf-8", "surrogateescape").split("\0")) if skipped else ()
+                found.append(Checkpoint(name, path, taken, run_id, owner, files, changed, names, undoes))
+            return found
 
     def roots(self) -> list[str]:
         """The folders that have checkpoints, the one with the newest first."""
@@ -519,12 +523,6 @@ def _entry_row(entry: Entry | None) -> tuple[int | None, int | None, str | None]
 
 def _entry_of(kind: int | None, mode: int | None, content_hash: str | None) -> Entry | None:
     return None if kind is None else Entry(_KINDS[kind], mode or 0, content_hash or "")
-
-
-def _checkpoint(root: str, row: Sequence[object]) -> Checkpoint:
-    *start, skipped, undoes = row
-    names = cast("bytes", skipped).decode("utf-8", "surrogateescape")
-    return Checkpoint(start[0], root, *start[1:], tuple(names.split("\0")) if names else (), undoes)  # type: ignore[arg-type]
 
 
 def _changes(base: sqlite3.Connection, after: int, runs: Collection[str] | None) -> dict[bytes, list[_Change]]:

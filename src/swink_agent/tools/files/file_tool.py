@@ -26,7 +26,7 @@ from ..workspace.wall import WHOLE_FILE_LIMIT, OpenFile, Workspace, WorkspaceErr
 from .text import showable
 
 if TYPE_CHECKING:
-    from swink_agent.core.secrets.redaction import Redactor
+    pass
 
 VERSION = "version"
 """The field of a scope with the version of the file that would be replaced."""
@@ -42,11 +42,6 @@ class Call:
         self.ctx = ctx
         self._is_over = False
         self._lock = threading.Lock()
-
-    @property
-    def redactor(self) -> Redactor | None:
-        """Masks secrets in what the model sees of a file."""
-        return self.ctx.redactor
 
     def give_up(self) -> None:
         """Cancels the call: from now on it changes nothing."""

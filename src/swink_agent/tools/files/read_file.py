@@ -72,7 +72,7 @@ class ReadFileTool(FileTool):
             elif (media_type := kind_of(data[:16])).startswith("image/"):
                 result = _show_image(file, media_type, data)
             else:
-                result = _show_lines(file, data, first, most, call.redactor)
+                result = _show_lines(file, data, first, most, call.ctx.redactor)
             seen, now = seen_by(call.ctx, self.workspace)
             told: dict[str, Any] = result.details
             version, total = version_of(file.stat, data), told.get("total_lines", 0)
@@ -186,7 +186,7 @@ def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> Ag
         raise _binary(file, kind_of(head))
     # Includes what surrounds the lines, for a secret that begins before them or ends behind them.
     after = pending[len(wanted) : len(wanted) + _AROUND].decode(decoded.format.encoding, "replace")
-    masked = mask_text(context.decode(decoded.format.encoding, "replace") + decoded.text + after, call.redactor)
+    masked = mask_text(context.decode(decoded.format.encoding, "replace") + decoded.text + after, call.ctx.redactor)
     view = line_view(showable(masked.text + "\n")[:-1], masked)  # the last line may have lost half of its line end
     above = context.count(b"\n")
     at = view.index_of(above + 1)

@@ -65,7 +65,7 @@ class WriteFileTool(WritingTool):
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
         content: str = call.arguments["content"]
         path = "/".join(place.parts)
-        plan = _Plan(content, call.redactor, place, before)
+        plan = _Plan(content, call.ctx.redactor, place, before)
         if before is not None:
             if plan.data == before.data:  # writing the same again loses nothing
                 return self._same(call, place, before, content)

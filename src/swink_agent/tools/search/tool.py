@@ -31,7 +31,7 @@ from .engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, ScannerE
 from .glob import NameGlob
 from .masked_lines import MaskedLines
 from .tree import IgnoredPaths
-from .wider import MOST_FOUND, looked_at, wider_queries
+from .wider import MOST_FOUND, wider_queries
 
 _DEFAULT_LIMIT = 100
 _MOST_RESULTS = 1000
@@ -107,25 +107,18 @@ class SearchTool:
         self._root = str(self.workspace.root)
         self._time_limit = time_limit
         given = choice.profile if isinstance(choice, Sandbox) else choice
-        writable = given.write if isinstance(given, SandboxProfile) else ()
+        base, writable = (given, given.write) if isinstance(given, SandboxProfile) else (SandboxProfile(), ())
         self._ripgrep = find_program(ripgrep, outside=[self._root, *writable]) if ripgrep is not None else None
         self._interpreter = own_interpreter()
         interpreters = (self._interpreter, os.path.realpath(self._interpreter))
         self._own = (*interpreters, os.path.abspath(__file__), packages_folder())
-        profile = self._profile(choice)
+        # What an engine may do: read the workspace and itself.
+        read = (self._root, *read_folders(self._interpreter, [self._ripgrep] if self._ripgrep else []))
+        profile = msgspec.structs.replace(base, write=(), read=read, network=False, hosts=())
         is_off = choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off")
-        opener = open_sandbox or default_opener("auto")
         self._is_off = is_off
-        self._confined = None if is_off else SandboxSource("auto", profile, opener)
+        self._confined = None if is_off else SandboxSource("auto", profile, open_sandbox or default_opener("auto"))
         self._unconfined = SandboxSource("off", profile, default_opener("off"))
-
-    def _profile(self, choice: SandboxChoice) -> SandboxProfile:
-        """What an engine may do: read the workspace and itself."""
-        given = choice.profile if isinstance(choice, Sandbox) else choice
-        base = given if isinstance(given, SandboxProfile) else SandboxProfile()
-        programs = [self._ripgrep] if self._ripgrep else []
-        read = (self._root, *read_folders(self._interpreter, programs))
-        return msgspec.structs.replace(base, write=(), read=read, network=False, hosts=())
 
     def __repr__(self) -> str:
         return f"<tool search in {self._root}>"
@@ -188,7 +181,8 @@ class SearchTool:
 
     async def _hint(self, query: Query, ctx: ToolContext) -> str:
         """What to try next if nothing was found: what a wider search finds in a short time, if anything."""
-        said = [looked_at(query)] if looked_at(query) else []
+        said = ["no file has such a name; contents were not searched: for that, give a pattern"]
+        said = said if query.pattern is None else []
         time_limit = min(self._time_limit, _LONGEST_HINT)
         for wider in wider_queries(query):
             try:
