@@ -31,12 +31,10 @@ class MistralStreamFn(OpenAiStreamFn):
     kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = "https://api.mistral.ai/v1"
     max_tokens_field: ClassVar[str] = "max_tokens"
+    usage_fields: ClassVar[dict[str, Any]] = {}  # the usage always comes, with the last chunk
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
         return not has_tools and super().native_schema(model, schema, has_tools)
-
-    def usage_fields(self) -> dict[str, Any]:
-        return {}  # the usage always comes, with the last chunk
 
     def thinking(self, model: ModelSpec) -> dict[str, Any]:
         return {}  # its reasoning models reason by themselves

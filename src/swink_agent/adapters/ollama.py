@@ -33,7 +33,7 @@ from swink_agent.core.types import (
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import json_array, json_object, unused_id
+from .kit.bodies import json_array, unused_id
 from .kit.documents import UNREADABLE, count, items, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameError, FrameParser, LineFrames
@@ -50,7 +50,27 @@ class OllamaStreamFn(KeyedStreamFn):
     content_types: ClassVar[tuple[str, ...]] = ("application/x-ndjson", "application/json")
 
     def with_version(self, url: str) -> str:
-        return _server(url)
+        """Returns the server's URL for a host, a host with a port, or a URL, as Ollama itself reads `OLLAMA_HOST`.
+
+        Without a scheme, the default port is Ollama's. An address that means all interfaces means this machine. An API
+        path at the end, `/v1` or `/api`, is dropped.
+        """
+        scheme, separator, rest = url.strip().strip("\"'").strip().rpartition("://")
+        authority, _, path = rest.partition("/")
+        user, at, place = authority.rpartition("@")
+        if place.startswith("["):
+            host, _, port = place[1:].partition("]")
+        elif place.count(":") > 1:
+            host, port = place, ""  # an IPv6 address without brackets
+        else:
+            host, _, port = place.partition(":")
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        port = port.lstrip(":")
+        if not port.isdecimal():
+            port = "" if separator else "11434"
+        path = re.sub(r"(^|/)(v1|api)$", "", path.rstrip("/")).rstrip("/")
+        made = f"{scheme or 'http'}://{user}{at}{f'[{host}]' if ':' in host else host}"
+        return made + (f":{port}" if port else "") + (f"/{path}" if path else "")
 
     def serves(self, provider: str) -> bool:
         return provider == self.provider
@@ -62,15 +82,10 @@ class OllamaStreamFn(KeyedStreamFn):
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
-        headers = {"content-type": "application/json", "accept": "application/x-ndjson", "accept-encoding": "identity"}
-        if key := self.key(options):
-            headers["authorization"] = f"Bearer {key}"
-        return HttpRequest(
-            url=f"{self.server()}/api/chat",
-            headers={**headers, **options.headers},
-            body=json_object(self._fields(model, context, options)),
-            limits=self.limits_for(options),
-        )
+        return self.request(f"{self.server()}/api/chat", self._fields(model, context, options), options)
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        return {**super().headers(key or None), "accept": "application/x-ndjson"}
 
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """Returns the body's fields, stable ones first: from turn to turn only the end of the messages changes."""
@@ -144,30 +159,6 @@ class OllamaStreamFn(KeyedStreamFn):
 
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> OllamaParser:
         return OllamaParser()
-
-
-def _server(given: str) -> str:
-    """Returns the server's URL for a host, a host with a port, or a URL, as Ollama itself reads `OLLAMA_HOST`.
-
-    Without a scheme, the default port is Ollama's. An address that means all interfaces means this machine. An API path
-    at the end, `/v1` or `/api`, is dropped.
-    """
-    scheme, separator, rest = given.strip().strip("\"'").strip().rpartition("://")
-    authority, _, path = rest.partition("/")
-    user, at, place = authority.rpartition("@")
-    if place.startswith("["):
-        host, _, port = place[1:].partition("]")
-    elif place.count(":") > 1:
-        host, port = place, ""  # an IPv6 address without brackets
-    else:
-        host, _, port = place.partition(":")
-    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    port = port.lstrip(":")
-    if not port.isdecimal():
-        port = "" if separator else "11434"
-    path = re.sub(r"(^|/)(v1|api)$", "", path.rstrip("/")).rstrip("/")
-    url = f"{scheme or 'http'}://{user}{at}{f'[{host}]' if ':' in host else host}"
-    return url + (f":{port}" if port else "") + (f"/{path}" if path else "")
 
 
 def _think(model: ModelSpec) -> bool | str:

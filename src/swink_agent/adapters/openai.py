@@ -99,6 +99,7 @@ class OpenAiStreamFn(KeyedStreamFn):
     serves_all_elsewhere: ClassVar[bool] = True
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     max_tokens_field: ClassVar[str] = "max_completion_tokens"
+    usage_fields: ClassVar[dict[str, Any]] = {"stream_options": {"include_usage": True}}
     session_field: ClassVar[str] = "prompt_cache_key"
     documents_need_images: ClassVar[bool] = True
     schemas: ClassVar[SchemaSubset] = STRICT
@@ -118,7 +119,7 @@ class OpenAiStreamFn(KeyedStreamFn):
     def fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """Returns the body's fields, stable ones first: from turn to turn only the end of the messages changes."""
         fields: dict[str, Any] = {"model": model.model_id, "stream": True}
-        fields.update(self.usage_fields())
+        fields.update(self.usage_fields)
         if context.tools:
             fields["tools"] = [self.tool(tool) for tool in context.tools]
             fields.update(self.tool_choice(options.tool_choice))
@@ -141,9 +142,6 @@ class OpenAiStreamFn(KeyedStreamFn):
             return {}
         name = "session_id" if _is_at(host, ("openrouter.ai",)) else "prompt_cache_key"
         return {name: short_id(options.session_id, "session")}
-
-    def usage_fields(self) -> dict[str, Any]:
-        return {"stream_options": {"include_usage": True}}
 
     def thinking(self, model: ModelSpec) -> dict[str, Any]:
         effort = EFFORT.get(model.thinking_level)

@@ -34,7 +34,7 @@ def question_html(question: Question) -> str:
     if is_call and question.title not in (question.name, f"{question.name} {question.path}"):
         out.append(f'<p class="title"><code>{escape(visible(question.title))}</code></p>\n')
     if question.path and is_change:
-        _diff(question, place, out)
+        _diff(question, out)
     elif question.lines:
         out.append(_code(question.lines))
     out += [f'<p class="quiet" dir="auto">{escape(visible(note))}</p>\n' for note in question.notes]
@@ -44,7 +44,7 @@ def question_html(question: Question) -> str:
     return "".join(out)
 
 
-def _diff(question: Question, place: str, out: list[str]) -> None:
+def _diff(question: Question, out: list[str]) -> None:
     path = escape(one_line(question.path, 400))
     out.append(f'<div class="changes" role="group" aria-label="Diff of {path}"><p class="path"><bdi>{path}</bdi></p>\n')
     for number, hunk in enumerate(question.hunks):
