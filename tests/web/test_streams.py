@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from swink_agent.web.rooms import Rooms
-from swink_agent.web.streams import EventLog, Readers
+from swink_agent.web.streams import EventLog, Place, Readers
 
 
 async def test_events_are_kept_up_to_a_number_and_a_size() -> None:
@@ -66,7 +66,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 async def serving(log: EventLog, readers: Readers) -> AsyncGenerator[int]:
     async def events(request: web.Request) -> web.StreamResponse:
         given = request.query.get("after")
-        return await readers.serve(request, log, None if given is None else int(given))
+        return await readers.serve(request, [Place(log, None if given is None else int(given))])
 
     app = web.Application()
     app.router.add_get("/", events)

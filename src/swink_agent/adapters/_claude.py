@@ -41,6 +41,10 @@ class ClaudeWire(NamedTuple):
     user_blocks: Callable[[Sequence[Any]], list[dict[str, Any]]]
     assistant_block: Callable[[Text | Thinking | ToolCall], dict[str, Any]]
     tool_result: Callable[[ToolResultMessage], dict[str, Any]]
+    marked: Callable[[bytes], bytes]
+    """Adds the cache mark to a content."""
+    filler: bytes
+    """A block of text where a user turn is missing before, between or after replies, so that roles alternate."""
     takes_thinking: bool = True
 
     def content(
@@ -120,39 +124,14 @@ def conversation(
     encoded: EncodedMessages,
     wire: ClaudeWire,
     *,
-    filler: bytes,
-    mark: Callable[[bytes], bytes] | None,
+    is_marked: bool,
     with_searches: bool = False,
 ) -> bytes:
     """Encodes the messages as one JSON array; user and assistant alternate, and the user is first and last.
 
-    `mark` adds the cache mark to a content. The last message and the last one of the request before are marked: a mark
-    finds an earlier one only twenty blocks back, and a reply with its results may be longer. `with_searches`: the
-    request offers web search, so that earlier searches can be sent back.
-    """
-    turns = _alternating(model, messages, encoded, wire, filler, with_searches)
-    marked = (len(turns) - 1, len(turns) - 3) if mark is not None else ()
-    sent: list[bytes] = []
-    for position, (role, pieces) in enumerate(turns):
-        blocks = json_array(pieces)
-        if mark is not None and position in marked:
-            blocks = mark(blocks)
-        sent.append(b'{"role":"%b","content":%b}' % (role, blocks))
-    return json_array(sent)
-
-
-def _alternating(
-    model: ModelSpec,
-    messages: Sequence[AgentMessage],
-    encoded: EncodedMessages,
-    wire: ClaudeWire,
-    filler: bytes,
-    with_searches: bool,
-) -> list[tuple[bytes, list[bytes]]]:
-    """Returns the roles of the turns with their blocks; consecutive user messages and results are one turn.
-
-    `filler` is inserted where a user turn is missing before, between or after replies, so that later requests begin
-    with the same bytes.
+    Consecutive user messages and results are one turn. With `is_marked`, the last turn and the last one of the request
+    before have a cache mark: a mark finds an earlier one only twenty blocks back, and a reply with its results may be
+    longer. `with_searches`: the request offers web search, so that earlier searches can be sent back.
     """
     turns: list[tuple[bytes, list[bytes]]] = []
     for message in messages:
@@ -166,15 +145,21 @@ def _alternating(
         follows_user = bool(turns) and turns[-1][0] == b"user"
         if is_reply:
             if not follows_user:
-                turns.append((b"user", [filler]))
+                turns.append((b"user", [wire.filler]))
             turns.append((b"assistant", [content]))
         elif follows_user:
             turns[-1][1].append(content)
         else:
             turns.append((b"user", [content]))
     if turns and turns[-1][0] == b"assistant":
-        turns.append((b"user", [filler]))
-    return turns
+        turns.append((b"user", [wire.filler]))
+    contents = [json_array(pieces) for _, pieces in turns]
+    for position in (len(turns) - 1, len(turns) - 3) if is_marked else ():
+        if position >= 0:
+            contents[position] = wire.marked(contents[position])
+    return json_array(
+        b'{"role":"%b","content":%b}' % (role, content) for (role, _), content in zip(turns, contents, strict=True)
+    )
 
 
 # -- thinking ------------------------------------------------------------------------------------------------
@@ -188,7 +173,7 @@ _BUDGETS = {
     ThinkingLevel.HIGH: 16_384,
     ThinkingLevel.EXTRA_HIGH: 32_768,
 }
-_EFFORT = {
+EFFORT = {
     ThinkingLevel.MINIMAL: "low",
     ThinkingLevel.LOW: "low",
     ThinkingLevel.MEDIUM: "medium",
@@ -272,7 +257,7 @@ def plan_thinking(model: ModelSpec, context: AgentContext, options: StreamOption
     choice = options.tool_choice if claude.can_be_forced or not is_forced else "auto"
     max_tokens = options.max_tokens or claude.most_output
     fields: dict[str, Any] = {}
-    effort = _EFFORT.get(model.thinking_level)
+    effort = EFFORT.get(model.thinking_level)
     if effort is None or (is_forced and claude.can_be_forced):
         if claude.off is not None:
             fields["thinking"] = {"type": claude.off}

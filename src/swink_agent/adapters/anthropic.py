@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.tool import AgentTool
@@ -41,8 +39,8 @@ from ._claude import (
     system_text,
     with_extra,
 )
-from .kit.bodies import json_object, parts_of, short_id, unused_id
-from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
+from .kit.bodies import parts_of, short_id, unused_id
+from .kit.documents import UNREADABLE, count, json_text, mapping, object_in, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameParser, ShapeError, SseFrames
 from .kit.images import Note, document_data, document_url, picture
@@ -57,7 +55,6 @@ _SCHEMAS = SchemaSubset(
     formats=frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}),
     most_min_items=1,
 )
-_FILLER = b'{"type":"text","text":"Continue."}'
 _SEARCH = {"type": "web_search_20250305", "name": TOOL_NAME, "max_uses": 5}
 """Five searches stay below the number at which the provider pauses a reply."""
 _SEARCH_PRICE = 0.01
@@ -71,7 +68,7 @@ class AnthropicStreamFn(KeyedStreamFn):
     Anthropic's may work without a key.
     """
 
-    description: ClassVar[ProviderDescription] = registry.anthropic
+    description = registry.anthropic
     default_url: ClassVar[str] = "https://api.anthropic.com/v1"
     session_field: ClassVar[str] = "metadata"
 
@@ -89,18 +86,12 @@ class AnthropicStreamFn(KeyedStreamFn):
         return searches * _SEARCH_PRICE
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
-        return HttpRequest(
-            url=f"{self.server()}/messages",
-            headers={**self._headers(options), **options.headers},
-            body=json_object(self._fields(model, context, options)),
-            limits=self.limits_for(options),
-        )
+        return self.request(f"{self.server()}/messages", self._fields(model, context, options), options)
 
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> AnthropicParser:
         return AnthropicParser()
 
-    def _headers(self, options: StreamOptions) -> dict[str, str]:
-        key = self.key(options)
+    def headers(self, key: str | None) -> dict[str, str]:
         headers = {**JSON_HEADERS, "anthropic-version": "2023-06-01"}
         return headers if key is None else {**headers, "x-api-key": key}
 
@@ -128,13 +119,7 @@ class AnthropicStreamFn(KeyedStreamFn):
             fields["metadata"] = {"user_id": short_id(options.session_id, "session")}
         fields = with_extra(fields, options.extra)
         fields["messages"] = conversation(
-            model,
-            context.messages,
-            self.encoded,
-            _WIRE,
-            filler=_FILLER,
-            mark=_marked if mark else None,
-            with_searches=searches,
+            model, context.messages, self.encoded, _WIRE, is_marked=bool(mark), with_searches=searches
         )
         return fields
 
@@ -155,15 +140,8 @@ def _tool(tool: AgentTool) -> dict[str, Any]:
 
 
 def _tool_choice(choice: str) -> dict[str, Any] | None:
-    match choice:
-        case "auto":
-            return None
-        case "none":
-            return {"type": "none"}
-        case "required":
-            return {"type": "any"}
-        case name:
-            return {"type": "tool", "name": name}
+    known = {"auto": None, "none": {"type": "none"}, "required": {"type": "any"}}
+    return known.get(choice, {"type": "tool", "name": choice})
 
 
 def _text(given: str) -> dict[str, Any]:
@@ -223,7 +201,7 @@ def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
     return {**result, "content": content, "is_error": True}
 
 
-_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result)
+_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result, _marked, b'{"type":"text","text":"Continue."}')
 
 
 # -- events --------------------------------------------------------------------------------------------------
@@ -378,7 +356,7 @@ class MessageEvents:
         if search is None:
             return
         pieces = search.pop("pieces", "")
-        given = _input_in(pieces) if pieces else mapping(search["input"])
+        given = object_in(pieces) if pieces else mapping(search["input"])
         result = {name: block.get(name) for name in ("type", "tool_use_id", "content")}
         self.writer.thinking(searched(given.get("query")))
         self.writer.signature(kept([{**search, "input": given}, result]))
@@ -431,14 +409,6 @@ class MessageEvents:
         given, output = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
         extra = {name: counts[name] for name in ("reasoning", SEARCHES) if name in counts}
         return Usage(given, output, read, written, given + output + read + written, extra)
-
-
-def _input_in(pieces: str) -> dict[str, Any]:
-    """Returns the input of a search, which came in pieces of JSON; empty if it cannot be read."""
-    try:
-        return mapping(msgspec.json.decode(pieces))
-    except UNREADABLE:
-        return {}
 
 
 _OPTIONAL = frozenset({"usage", "signature", "stop_details", "message", "id"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
@@ -11,12 +10,12 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 import msgspec
 
 from swink_agent.core.errors import AuthError
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import ModelSpec
 
 from . import registry
 from .kit.errors import NotConfigured
+from .kit.keyed import JSON_HEADERS
 from .kit.transport import HttpRequest, Limits, Transport
 from .openai import OpenAiStreamFn
 
@@ -30,7 +29,7 @@ class AzureStreamFn(OpenAiStreamFn):
     key comes from `AZURE_OPENAI_API_KEY`, the URL from `AZURE_OPENAI_BASE_URL` or `AZURE_OPENAI_ENDPOINT`.
     """
 
-    description: ClassVar[ProviderDescription] = registry.azure
+    description = registry.azure
     kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = ""
 
@@ -44,11 +43,9 @@ class AzureStreamFn(OpenAiStreamFn):
         transport: Transport | None = None,
         limits: Limits | None = None,
     ) -> None:
-        address = base_url or os.environ.get(self.url_variable) or os.environ.get("AZURE_OPENAI_ENDPOINT") or ""
-        super().__init__(address or "https://unset", api_key, transport=transport, limits=limits)
-        self.base_url = address
-        from_variable = self.url_variable if os.environ.get(self.url_variable) else "AZURE_OPENAI_ENDPOINT"
-        self.address_source = "base_url" if base_url else from_variable
+        super().__init__(base_url, api_key, transport=transport, limits=limits)
+        self.base_url = self.given_address
+        self._has_own_address = True
         self._needs_key = token is None
         self._token = token
         self._api_version = api_version
@@ -82,8 +79,7 @@ class AzureStreamFn(OpenAiStreamFn):
         return None if self._token is not None and options.api_key is None else super().key(options)
 
     def headers(self, key: str | None) -> dict[str, str]:
-        headers = super().headers(None)
-        return headers if key is None else {**headers, "api-key": key}
+        return JSON_HEADERS if key is None else {**JSON_HEADERS, "api-key": key}
 
     async def authorize(self, request: HttpRequest) -> HttpRequest:
         if self._token is None or "api-key" in request.headers:

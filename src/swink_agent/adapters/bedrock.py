@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.extras import MissingExtra, install, require
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -37,6 +35,7 @@ from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
 from ._claude import (
+    EFFORT,
     REDACTED,
     ClaudeWire,
     arguments_of,
@@ -49,7 +48,7 @@ from ._claude import (
 )
 from .anthropic import MessageEvents
 from .kit.bodies import EncodedMessages, json_object, parts_of, short_id, unused_id
-from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
+from .kit.documents import count, json_text, object_in, read, text
 from .kit.errors import NotConfigured, classify_error
 from .kit.frames import AwsEventFrames, AwsMessage, FrameError, FrameParser
 from .kit.http import HttpStreamFn
@@ -58,17 +57,10 @@ from .kit.outgoing import RequestError
 from .kit.transport import HttpRequest, Limits, Transport
 
 _MARK: dict[str, Any] = {"cachePoint": {"type": "default"}}
-_FILLER = b'{"text":"Continue."}'
 _IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 ()\[\]-]+")
 _LONGEST_NAME = 150
-_EFFORT = {
-    ThinkingLevel.MINIMAL: "low",
-    ThinkingLevel.LOW: "low",
-    ThinkingLevel.MEDIUM: "medium",
-    ThinkingLevel.HIGH: "high",
-    ThinkingLevel.EXTRA_HIGH: "high",
-}
+_EFFORT = {**EFFORT, ThinkingLevel.EXTRA_HIGH: "high"}
 
 
 class BedrockStreamFn(HttpStreamFn):
@@ -78,7 +70,7 @@ class BedrockStreamFn(HttpStreamFn):
     `base_url` may work without credentials.
     """
 
-    description: ClassVar[ProviderDescription] = registry.bedrock
+    description = registry.bedrock
     content_types: ClassVar[tuple[str, ...]] = ("application/vnd.amazon.eventstream",)
     session_field: ClassVar[str] = "requestMetadata"
 
@@ -176,9 +168,7 @@ class BedrockStreamFn(HttpStreamFn):
         fields = with_extra(fields, options.extra)
         # Other models do not accept reasoning, not even their own.
         wire = _WIRE if claude_of(model.model_id) is not None else _WIRE._replace(takes_thinking=False)
-        fields["messages"] = conversation(
-            model, context.messages, self.encoded, wire, filler=_FILLER, mark=_marked if mark else None
-        )
+        fields["messages"] = conversation(model, context.messages, self.encoded, wire, is_marked=bool(mark))
         return fields
 
 
@@ -232,13 +222,9 @@ def _tool(tool: AgentTool) -> dict[str, Any]:
 
 
 def _tool_choice(choice: str) -> dict[str, Any]:
-    match choice:
-        case "auto" | "none":  # this API cannot express none
-            return {}
-        case "required":
-            return {"toolChoice": {"any": {}}}
-        case name:
-            return {"toolChoice": {"tool": {"name": name}}}
+    if choice in ("auto", "none"):  # this API cannot express none
+        return {}
+    return {"toolChoice": {"any": {}} if choice == "required" else {"tool": {"name": choice}}}
 
 
 # -- messages ------------------------------------------------------------------------------------------------
@@ -302,14 +288,12 @@ def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
             given = {"name": block.name, "input": arguments_of(block)}
             return {"toolUse": {"toolUseId": short_id(block.id, "call"), **given}}
         case Thinking():
-            return {"reasoningContent": _reasoning(block)}
-
-
-def _reasoning(block: Thinking) -> dict[str, Any]:
-    signature = block.signature or ""
-    if signature.startswith(REDACTED):
-        return {"redactedContent": base64.b64encode(signature.removeprefix(REDACTED).encode()).decode()}
-    return {"reasoningText": {"text": block.thinking, "signature": signature}}
+            signature = block.signature or ""
+            reasoning: dict[str, Any] = {"reasoningText": {"text": block.thinking, "signature": signature}}
+            if signature.startswith(REDACTED):
+                data = base64.b64encode(signature.removeprefix(REDACTED).encode()).decode()
+                reasoning = {"redactedContent": data}
+            return {"reasoningContent": reasoning}
 
 
 def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
@@ -318,7 +302,7 @@ def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
     return {"toolResult": {**result, "status": "error"} if message.is_error else result}
 
 
-_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result)
+_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result, _marked, b'{"text":"Continue."}')
 
 
 # -- frames --------------------------------------------------------------------------------------------------
@@ -486,12 +470,8 @@ def _usage(counts: dict[str, Any] | None) -> Usage:
 def _failure(message: AwsMessage) -> tuple[str, ErrorKind]:
     """Returns the message and the kind of an exception frame."""
     name = message.headers.get(":exception-type") or message.headers.get(":error-code") or ""
-    words = message.headers.get(":error-message", "")
-    try:
-        payload = mapping(msgspec.json.decode(message.payload or b"{}"))
-    except UNREADABLE:
-        payload = {}
-    words = text(payload.get("message")) or text(payload.get("Message")) or words
+    payload = object_in(message.payload)
+    words = text(payload.get("message")) or text(payload.get("Message")) or message.headers.get(":error-message", "")
     shown, kind = classify_error({"type": name, "message": f"{name}: {words}" if words else name})
     by_name = _EXCEPTIONS.get(name.lower().removesuffix("exception"), kind)
     # The service reports many errors as stream errors of the model; one about a too long input keeps its kind.

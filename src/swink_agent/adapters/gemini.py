@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -39,7 +38,7 @@ from swink_agent.core.types import (
 
 from . import registry
 from ._gemini_frames import GeminiParser
-from .kit.bodies import json_array, json_object, parts_of, short_id
+from .kit.bodies import json_array, parts_of, short_id
 from .kit.images import Note, document_data, document_url, picture
 from .kit.keyed import JSON_HEADERS, KeyedStreamFn
 from .kit.schemas import SchemaSubset
@@ -65,7 +64,7 @@ class GeminiStreamFn(KeyedStreamFn):
     Google's may work without a key.
     """
 
-    description: ClassVar[ProviderDescription] = registry.gemini
+    description = registry.gemini
     default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream", "application/json")
 
@@ -94,19 +93,13 @@ class GeminiStreamFn(KeyedStreamFn):
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
-        key = self.key(options)
-        headers = JSON_HEADERS if key is None else {**JSON_HEADERS, "x-goog-api-key": key}
-        return HttpRequest(
-            url=self._url(model.model_id),
-            headers={**headers, **options.headers},
-            body=json_object(_merged(self._fields(model, context, options), options.extra)),
-            limits=self.limits_for(options),
-        )
-
-    def _url(self, model_id: str) -> str:
-        name = quote(model_id, safe="/")
+        name = quote(model.model_id, safe="/")
         path = name if "/" in name else f"models/{name}"
-        return f"{self.server()}/{path}:streamGenerateContent?alt=sse"
+        url = f"{self.server()}/{path}:streamGenerateContent?alt=sse"
+        return self.request(url, _merged(self._fields(model, context, options), options.extra), options)
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        return JSON_HEADERS if key is None else {**JSON_HEADERS, "x-goog-api-key": key}
 
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """Returns the body's fields, stable ones first: from turn to turn only the end of the contents changes."""
@@ -338,10 +331,9 @@ def _declaration(tool: AgentTool) -> dict[str, Any]:
 def _tool_config(choice: str) -> dict[str, Any]:
     if choice == "auto":
         return {}
-    if choice in ("none", "required"):
-        config: dict[str, Any] = {"mode": "NONE" if choice == "none" else "ANY"}
-    else:
-        config = {"mode": "ANY", "allowedFunctionNames": [choice]}
+    config: dict[str, Any] = {"mode": "NONE" if choice == "none" else "ANY"}
+    if choice not in ("none", "required"):
+        config["allowedFunctionNames"] = [choice]
     return {"toolConfig": {"functionCallingConfig": config}}
 
 

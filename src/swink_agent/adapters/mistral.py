@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.types import AgentContext, Image, ModelSpec, Text, ToolResultMessage, UserMessage
 
 from . import registry
@@ -28,16 +27,14 @@ _BRIDGE = msgspec.json.encode({"role": "assistant", "content": "I have the resul
 class MistralStreamFn(OpenAiStreamFn):
     """Mistral's models, by chat completions."""
 
-    description: ClassVar[ProviderDescription] = registry.mistral
+    description = registry.mistral
     kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = "https://api.mistral.ai/v1"
     max_tokens_field: ClassVar[str] = "max_tokens"
+    usage_fields: ClassVar[dict[str, Any]] = {}  # the usage always comes, with the last chunk
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
         return not has_tools and super().native_schema(model, schema, has_tools)
-
-    def usage_fields(self) -> dict[str, Any]:
-        return {}  # the usage always comes, with the last chunk
 
     def thinking(self, model: ModelSpec) -> dict[str, Any]:
         return {}  # its reasoning models reason by themselves

@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamFailed, StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -25,7 +24,6 @@ from swink_agent.core.types import (
     StopReason,
     Thinking,
     ThinkingLevel,
-    ToolCall,
     ToolResultMessage,
     Usage,
     UserBlock,
@@ -35,7 +33,7 @@ from swink_agent.core.types import (
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import json_array, json_object, unused_id
+from .kit.bodies import json_array, unused_id
 from .kit.documents import UNREADABLE, count, items, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameError, FrameParser, LineFrames
@@ -48,11 +46,31 @@ from .kit.transport import HttpRequest, TransportError
 class OllamaStreamFn(KeyedStreamFn):
     """Models of an Ollama server, by default the one on this machine. Only ollama.com needs a key."""
 
-    description: ClassVar[ProviderDescription] = registry.ollama
+    description = registry.ollama
     content_types: ClassVar[tuple[str, ...]] = ("application/x-ndjson", "application/json")
 
     def with_version(self, url: str) -> str:
-        return _server(url)
+        """Returns the server's URL for a host, a host with a port, or a URL, as Ollama itself reads `OLLAMA_HOST`.
+
+        Without a scheme, the default port is Ollama's. An address that means all interfaces means this machine. An API
+        path at the end, `/v1` or `/api`, is dropped.
+        """
+        scheme, separator, rest = url.strip().strip("\"'").strip().rpartition("://")
+        authority, _, path = rest.partition("/")
+        user, at, place = authority.rpartition("@")
+        if place.startswith("["):
+            host, _, port = place[1:].partition("]")
+        elif place.count(":") > 1:
+            host, port = place, ""  # an IPv6 address without brackets
+        else:
+            host, _, port = place.partition(":")
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        port = port.lstrip(":")
+        if not port.isdecimal():
+            port = "" if separator else "11434"
+        path = re.sub(r"(^|/)(v1|api)$", "", path.rstrip("/")).rstrip("/")
+        made = f"{scheme or 'http'}://{user}{at}{f'[{host}]' if ':' in host else host}"
+        return made + (f":{port}" if port else "") + (f"/{path}" if path else "")
 
     def serves(self, provider: str) -> bool:
         return provider == self.provider
@@ -64,15 +82,10 @@ class OllamaStreamFn(KeyedStreamFn):
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
-        headers = {"content-type": "application/json", "accept": "application/x-ndjson", "accept-encoding": "identity"}
-        if key := self.key(options):
-            headers["authorization"] = f"Bearer {key}"
-        return HttpRequest(
-            url=f"{self.server()}/api/chat",
-            headers={**headers, **options.headers},
-            body=json_object(self._fields(model, context, options)),
-            limits=self.limits_for(options),
-        )
+        return self.request(f"{self.server()}/api/chat", self._fields(model, context, options), options)
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        return {**super().headers(key or None), "accept": "application/x-ndjson"}
 
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """Returns the body's fields, stable ones first: from turn to turn only the end of the messages changes."""
@@ -110,14 +123,14 @@ class OllamaStreamFn(KeyedStreamFn):
                 is_own = message.provider in (self.provider, model.provider)
                 if message.text or message.tool_calls:
                     yield self.encoded.encode(message, partial(_assistant, is_own=is_own), is_own)
-            elif type(message) is UserMessage and _says_something(message):
+            elif type(message) is UserMessage and (_has_image(message.content) or extract_text(message.content)):
                 yield self.encoded.encode(message, _user)
         yield from self._pictures(pictures)
 
     def _pictures(self, results: list[ToolResultMessage]) -> Iterator[bytes]:
         """Yields the images of tool results after the results, since most templates show only those of users."""
         for message in results:
-            if any(type(block) is Image for block in message.content):
+            if _has_image(message.content):
                 yield self.encoded.encode(message, _result_pictures, "pictures")
         results.clear()
 
@@ -148,41 +161,12 @@ class OllamaStreamFn(KeyedStreamFn):
         return OllamaParser()
 
 
-def _server(given: str) -> str:
-    """Returns the server's URL for a host, a host with a port, or a URL, as Ollama itself reads `OLLAMA_HOST`.
-
-    Without a scheme, the default port is Ollama's. An address that means all interfaces means this machine. An API path
-    at the end, `/v1` or `/api`, is dropped.
-    """
-    scheme, separator, rest = given.strip().strip("\"'").strip().rpartition("://")
-    authority, _, path = rest.partition("/")
-    user, at, place = authority.rpartition("@")
-    if place.startswith("["):
-        host, _, port = place[1:].partition("]")
-    elif place.count(":") > 1:
-        host, port = place, ""  # an IPv6 address without brackets
-    else:
-        host, _, port = place.partition(":")
-    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    port = port.lstrip(":")
-    if not port.isdecimal():
-        port = "" if separator else "11434"
-    path = re.sub(r"(^|/)(v1|api)$", "", path.rstrip("/")).rstrip("/")
-    url = f"{scheme or 'http'}://{user}{at}{f'[{host}]' if ':' in host else host}"
-    return url + (f":{port}" if port else "") + (f"/{path}" if path else "")
-
-
 def _think(model: ModelSpec) -> bool | str:
     """Whether to think; gpt-oss always does, and accepts a level instead."""
     if "gpt-oss" not in model.model_id:
         return model.thinking_level != ThinkingLevel.OFF
-    match model.thinking_level:
-        case ThinkingLevel.HIGH | ThinkingLevel.EXTRA_HIGH:
-            return "high"
-        case ThinkingLevel.MEDIUM:
-            return "medium"
-        case _:
-            return "low"
+    levels = {ThinkingLevel.MEDIUM: "medium", ThinkingLevel.HIGH: "high", ThinkingLevel.EXTRA_HIGH: "high"}
+    return levels.get(model.thinking_level, "low")
 
 
 def _tools(tools: Sequence[AgentTool], choice: str) -> list[dict[str, Any]]:
@@ -200,8 +184,8 @@ def _tools(tools: Sequence[AgentTool], choice: str) -> list[dict[str, Any]]:
     ]
 
 
-def _says_something(message: UserMessage) -> bool:
-    return any(type(block) is Image for block in message.content) or bool(extract_text(message.content))
+def _has_image(content: Sequence[UserBlock]) -> bool:
+    return any(type(block) is Image for block in content)
 
 
 def _user(message: UserMessage) -> dict[str, Any]:
@@ -223,21 +207,17 @@ def _assistant(message: AssistantMessage, *, is_own: bool) -> dict[str, Any]:
     thinking = "".join(block.thinking for block in message.content if type(block) is Thinking)
     if is_own and thinking:
         fields["thinking"] = thinking
-    if message.tool_calls:
-        fields["tool_calls"] = [_call(index, call) for index, call in enumerate(message.tool_calls)]
+    for index, call in enumerate(message.tool_calls):
+        arguments = {} if call.is_incomplete else call.arguments
+        function = {"index": index, "name": call.name, "arguments": arguments}
+        fields.setdefault("tool_calls", []).append({"id": call.id, "function": function})
     return fields
-
-
-def _call(index: int, call: ToolCall) -> dict[str, Any]:
-    arguments = {} if call.is_incomplete else call.arguments
-    return {"id": call.id, "function": {"index": index, "name": call.name, "arguments": arguments}}
 
 
 def _result(message: ToolResultMessage, *, name: str) -> dict[str, Any]:
     content = extract_text(message.content)
     if not content:
-        has_picture = any(type(block) is Image for block in message.content)
-        content = "(see the image below)" if has_picture else "(no output)"
+        content = "(see the image below)" if _has_image(message.content) else "(no output)"
     if message.is_error:
         content = f"Error: {content}"
     fields = {"role": "tool", "content": content, "tool_call_id": message.tool_call_id}
@@ -296,7 +276,10 @@ class OllamaParser(FrameParser[bytes]):
             prompt, output = count(line.prompt_eval_count), count(line.eval_count)
             self._usage = Usage(input=prompt, output=output, total=prompt + output)
         if line.error is not None:
-            self._fail(line.error)
+            message, kind = classify_error({"error": line.error})
+            if kind == ErrorKind.INVALID_REQUEST:
+                kind = ErrorKind.NETWORK  # the request was accepted, so the server failed
+            self.writer.fail(message, kind, usage=self._usage)
             return
         if line.message is not None:
             self.writer.thinking(line.message.thinking or "")
@@ -304,7 +287,8 @@ class OllamaParser(FrameParser[bytes]):
             for call in line.message.tool_calls or ():
                 self._take_call(call)
         if line.done:
-            self._done(line)
+            reason = StopReason.TOOL_USE if self._call_ids else StopReason.STOP
+            self.writer.done(StopReason.LENGTH if line.done_reason == "length" else reason, self._usage or Usage())
 
     def _take_call(self, call: _Call) -> None:
         function = call.function
@@ -318,18 +302,6 @@ class OllamaParser(FrameParser[bytes]):
         self.writer.start_call(call_id, call_id, function.name)
         self.writer.arguments(call_id, arguments)
         self.writer.end_call(call_id)
-
-    def _done(self, line: _Line) -> None:
-        reason = StopReason.TOOL_USE if self._call_ids else StopReason.STOP
-        if line.done_reason == "length":
-            reason = StopReason.LENGTH
-        self.writer.done(reason, self._usage or Usage())
-
-    def _fail(self, error: Any) -> None:
-        message, kind = classify_error({"error": error})
-        if kind == ErrorKind.INVALID_REQUEST:
-            kind = ErrorKind.NETWORK  # the request was accepted, so the server failed
-        self.writer.fail(message, kind, usage=self._usage)
 
     def usage_so_far(self) -> Usage | None:
         return self._usage

@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -37,13 +36,13 @@ from swink_agent.core.types import (
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import json_array, json_object, parts_of, short_id, unused_id
+from .kit.bodies import json_array, parts_of, short_id, unused_id
 from .kit.documents import count, items, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameParser, SseFrames
 from .kit.http import Parser
 from .kit.images import Note, document_data, file_name, image_url
-from .kit.keyed import JSON_HEADERS, KeyedStreamFn
+from .kit.keyed import KeyedStreamFn
 from .kit.schemas import SchemaSubset
 from .kit.transport import HttpRequest
 
@@ -95,11 +94,12 @@ class OpenAiStreamFn(KeyedStreamFn):
     OpenAI's may work without a key.
     """
 
-    description: ClassVar[ProviderDescription] = registry.openai
+    description = registry.openai
     kin: ClassVar[frozenset[str]] = frozenset({"openai-responses"})
     serves_all_elsewhere: ClassVar[bool] = True
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     max_tokens_field: ClassVar[str] = "max_completion_tokens"
+    usage_fields: ClassVar[dict[str, Any]] = {"stream_options": {"include_usage": True}}
     session_field: ClassVar[str] = "prompt_cache_key"
     documents_need_images: ClassVar[bool] = True
     schemas: ClassVar[SchemaSubset] = STRICT
@@ -111,23 +111,15 @@ class OpenAiStreamFn(KeyedStreamFn):
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
-        return HttpRequest(
-            url=self.url(model),
-            headers={**self.headers(self.key(options)), **self.session_headers(options), **options.headers},
-            body=json_object({**self.fields(model, context, options), **options.extra}),
-            limits=self.limits_for(options),
-        )
+        return self.request(self.url(model), {**self.fields(model, context, options), **options.extra}, options)
 
     def url(self, model: ModelSpec) -> str:
         return f"{self.server()}/chat/completions"
 
-    def headers(self, key: str | None) -> dict[str, str]:
-        return JSON_HEADERS if key is None else {**JSON_HEADERS, "authorization": f"Bearer {key}"}
-
     def fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """Returns the body's fields, stable ones first: from turn to turn only the end of the messages changes."""
         fields: dict[str, Any] = {"model": model.model_id, "stream": True}
-        fields.update(self.usage_fields())
+        fields.update(self.usage_fields)
         if context.tools:
             fields["tools"] = [self.tool(tool) for tool in context.tools]
             fields.update(self.tool_choice(options.tool_choice))
@@ -150,12 +142,6 @@ class OpenAiStreamFn(KeyedStreamFn):
             return {}
         name = "session_id" if _is_at(host, ("openrouter.ai",)) else "prompt_cache_key"
         return {name: short_id(options.session_id, "session")}
-
-    def session_headers(self, options: StreamOptions) -> dict[str, str]:
-        return {}
-
-    def usage_fields(self) -> dict[str, Any]:
-        return {"stream_options": {"include_usage": True}}
 
     def thinking(self, model: ModelSpec) -> dict[str, Any]:
         effort = EFFORT.get(model.thinking_level)
@@ -329,16 +315,13 @@ _STOP_REASONS = {
 }
 
 
-class _PendingCall:
+class _PendingCall(Struct):
     """A call whose name has not arrived yet, with the arguments that arrived before it."""
 
-    __slots__ = ("arguments", "id", "key", "name")
-
-    def __init__(self, key: object) -> None:
-        self.key = key
-        self.id = ""
-        self.name = ""
-        self.arguments: list[str] = []
+    key: object
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = []
 
 
 class ChatParser(FrameParser[tuple[bytes, bytes]]):

@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -37,12 +36,12 @@ from swink_agent.core.types import (
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import json_array, json_object, parts_of, short_id, unused_id
-from .kit.documents import count, document, items, mapping, read, text
+from .kit.bodies import json_array, parts_of, short_id, unused_id
+from .kit.documents import count, document, items, mapping, object_in, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameParser, SseFrames
 from .kit.images import Note, document_data, document_url, file_name, image_url
-from .kit.keyed import JSON_HEADERS, KeyedStreamFn
+from .kit.keyed import KeyedStreamFn
 from .kit.searches import SEARCHES, Sources, searched
 from .kit.transport import HttpRequest
 from .openai import EFFORT, STRICT, strict_format, takes_schemas
@@ -61,7 +60,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     none; for other names, such as a deployment's, `StreamOptions.extra={"include": None}` turns that off.
     """
 
-    description: ClassVar[ProviderDescription] = registry.openai_responses
+    description = registry.openai_responses
     kin: ClassVar[frozenset[str]] = frozenset({"openai"})
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     session_field: ClassVar[str] = "prompt_cache_key"
@@ -81,16 +80,10 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
-        return HttpRequest(
-            url=f"{self.server()}/responses",
-            headers={**self.headers(options), **options.headers},
-            body=json_object(_with_extra(self.fields(model, context, options), options.extra)),
-            limits=self.limits_for(options),
-        )
-
-    def headers(self, options: StreamOptions) -> dict[str, str]:
-        key = self.key(options)
-        return JSON_HEADERS if key is None else {**JSON_HEADERS, "authorization": f"Bearer {key}"}
+        fields, extra = self.fields(model, context, options), options.extra
+        if "text" in fields and (more := mapping(extra.get("text"))):  # it goes beside the format of the reply
+            extra = {**extra, "text": {**fields["text"], **more}}
+        return self.request(f"{self.server()}/responses", {**fields, **extra}, options)
 
     def fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """Returns the body's fields, stable ones first: from turn to turn only the end of the input changes."""
@@ -117,7 +110,11 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     def _input(self, model: ModelSpec, messages: Sequence[AgentMessage]) -> Iterator[bytes]:
         """Yields the items of the messages as JSON; a message without content has none."""
         for message in messages:
-            is_own = type(message) is AssistantMessage and _is_own(message, model)
+            is_own = (
+                type(message) is AssistantMessage
+                and (message.provider, message.model_id) == (model.provider, model.model_id)
+                and not message.is_failed
+            )  # no other model can read its reasoning
             encoded = self.encoded.encode(message, partial(_items, with_reasoning=is_own), is_own)
             if encoded != b"[]":
                 yield encoded[1:-1]
@@ -126,13 +123,6 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
 
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> ResponsesParser:
         return ResponsesParser()
-
-
-def _with_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """Adds the caller's fields; those of `text` go beside the format of the reply."""
-    if "text" in fields and (text_fields := mapping(extra.get("text"))):
-        extra = {**extra, "text": {**fields["text"], **text_fields}}
-    return {**fields, **extra}
 
 
 def _tool(tool: AgentTool) -> dict[str, Any]:
@@ -165,11 +155,6 @@ def _items(message: AgentMessage, *, with_reasoning: bool) -> list[dict[str, Any
     if isinstance(message, ToolResultMessage):
         return [_result_item(message)]
     raise TypeError(f"a {type(message).__name__} is not a message for a provider")
-
-
-def _is_own(message: AssistantMessage, model: ModelSpec) -> bool:
-    """Whether this model wrote the complete message: no other model can read its reasoning."""
-    return (message.provider, message.model_id) == (model.provider, model.model_id) and not message.is_failed
 
 
 def _text_part(block: Text | Note) -> dict[str, Any] | None:
@@ -248,12 +233,7 @@ def reasoning_signature(item: dict[str, Any]) -> str | None:
 
 def reasoning_item(signature: str | None) -> dict[str, Any] | None:
     """Returns the reasoning item in a signature, or `None` if it has none."""
-    if signature is None or not signature.startswith("{"):
-        return None
-    try:
-        item = mapping(msgspec.json.decode(signature))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
+    item = object_in(signature) if signature is not None and signature.startswith("{") else {}
     return item if item.get("type") == "reasoning" else None
 
 
@@ -280,17 +260,14 @@ _OPTIONAL = frozenset({"output_index", "item_id"})
 _Key: TypeAlias = int | float | str
 
 
-class _Call:
+class _Call(Struct, eq=False):
     """A call that is being streamed."""
 
-    __slots__ = ("has_arguments", "id", "index", "is_custom")
-
-    def __init__(self, index: _Key | None, call_id: str, *, is_custom: bool) -> None:
-        self.index = index
-        self.id = call_id
-        self.is_custom = is_custom
-        """Whether its arguments are free text, which becomes `{"input": text}`."""
-        self.has_arguments = False
+    index: _Key | None
+    id: str
+    is_custom: bool
+    """Whether its arguments are free text, which becomes `{"input": text}`."""
+    has_arguments: bool = False
 
 
 class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
@@ -325,12 +302,9 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
         if take is not None:
             take(self, event)
         elif event.type == "error" or (event.error is not None and not event.type.startswith("response.")):
-            self._take_error(payload)
-
-    def _take_error(self, payload: bytes) -> None:
-        error = mapping(document(payload, "an event"))
-        error.pop("type", None)  # it is "error", which is not a code
-        self.writer.fail(*classify_error(error), usage=self.usage_so_far())
+            error = mapping(document(payload, "an event"))
+            error.pop("type", None)  # it is "error", which is not a code
+            self.writer.fail(*classify_error(error), usage=self.usage_so_far())
 
     def usage_so_far(self) -> Usage | None:
         return self.usage(self._counts) if self._counts else None

@@ -18,11 +18,7 @@ _SCRIPTED = "scripted"
 _MILLION = 1_000_000
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-def cost_of(model: ModelSpec, usage: Usage, *, now: Callable[[], datetime] = _utc_now) -> Cost:
+def cost_of(model: ModelSpec, usage: Usage, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Cost:
     """Returns the cost of a reply in US dollars: zero for local models, and for models without a known price.
 
     The log has one warning for each of the latter. `now` is the time in UTC, on which some prices depend.

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct, field
 
 from swink_agent.core.context.context import failed_before
-from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import (
     AssistantMessageEvent,
     StreamDone,
@@ -29,7 +28,7 @@ from swink_agent.core.stream import (
     ToolCallStart,
     prompt_text,
 )
-from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
+from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import AgentContext, Cost, LlmMessage, ModelSpec, Usage
 from swink_agent.core.values.decoders import json_decoder
 
@@ -86,7 +85,7 @@ class ProxyRequest(Struct, frozen=True, kw_only=True):
 class ProxyStreamFn(HttpStreamFn):
     """Any model through a proxy. The URL comes from `SWINK_PROXY_URL`, the token from `SWINK_PROXY_TOKEN`."""
 
-    description: ClassVar[ProviderDescription] = registry.proxy
+    description = registry.proxy
     is_bound: ClassVar[bool] = False
     is_relay: ClassVar[bool] = True
 
@@ -130,10 +129,13 @@ class ProxyStreamFn(HttpStreamFn):
         fields = {
             "model": _behind_the_proxy(model),
             "system_prompt": prompt_text(context.system_prompt),
-            "tools": [_describe(tool) for tool in context.tools],
+            "tools": [
+                ToolDescription(name=tool.name, description=tool.description, parameters_schema=tool.parameters_schema)
+                for tool in context.tools
+            ],
             "options": ProxyOptions(**sent),
             "answered": failed_before(context.messages) or None,
-            "messages": json_array([self.encoded.encode(message, _as_it_is) for message in context.messages]),
+            "messages": json_array([self.encoded.encode(message, lambda same: same) for message in context.messages]),
         }
         headers = {**JSON_HEADERS, "authorization": f"Bearer {token}"}
         return HttpRequest(
@@ -153,14 +155,6 @@ def _behind_the_proxy(model: ModelSpec) -> ModelSpec:
     if model.provider != "proxy" or not colon:
         return model
     return msgspec.structs.replace(model, provider=provider, model_id=model_id)
-
-
-def _describe(tool: AgentTool) -> ToolDescription:
-    return ToolDescription(name=tool.name, description=tool.description, parameters_schema=tool.parameters_schema)
-
-
-def _as_it_is(message: object) -> object:
-    return message
 
 
 _decode_event = json_decoder(AssistantMessageEvent).decode

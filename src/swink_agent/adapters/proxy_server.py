@@ -24,6 +24,7 @@ from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamF
 from swink_agent.core.types import AgentContext, ModelSpec
 from swink_agent.core.values.decoders import json_decoder
 
+from . import stream_fn_for
 from .kit.outgoing import refused_files
 from .kit.server_log import ServerLog, quoted
 from .proxy import PATH, ProxyRequest
@@ -59,14 +60,10 @@ class ProxyServer:
         self._open = dict.fromkeys(self._tokens, 0)
         self._most_bytes = most_bytes
         self._read_seconds = read_seconds
-        self._stream_fn = stream_fn or _adapter_of
+        self._stream_fn = stream_fn or stream_fn_for
 
     def __repr__(self) -> str:
         return f"<ProxyServer, {len(self._tokens)} tokens, {sum(self._open.values())} streams open>"
-
-    @property
-    def open_streams(self) -> int:
-        return sum(self._open.values())
 
     def app(self) -> web.Application:
         """Returns the application, for your own server; run it with `handler_cancellation=True`."""
@@ -178,12 +175,6 @@ class ProxyServer:
         except Exception as error:
             log.warning("the stream function for %s failed: %s", quoted(str(asked.model)), type(error).__name__)
             yield StreamFailed("the proxy's stream function failed", ErrorKind.STREAM)
-
-
-def _adapter_of(model: ModelSpec) -> StreamFn:
-    from . import stream_fn_for
-
-    return stream_fn_for(model)
 
 
 # -- refusals ------------------------------------------------------------------------------------------------

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from swink_agent.core.providers import ProviderDescription
+import msgspec
+
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import ModelSpec, ThinkingLevel
 
 from . import registry
 from .kit.bodies import short_id
 from .kit.schemas import SchemaSubset
+from .kit.transport import HttpRequest
 from .openai import OpenAiStreamFn
 
 _FIXED_EFFORT = re.compile(r"grok-2|grok-3(?!-mini)|grok-4(?![.\d])|grok-code")
@@ -23,7 +26,7 @@ _WITH_SCHEMA_AND_TOOLS = re.compile(r"(?:.*/)?grok-(?:[4-9]|\d\d)")
 class XAiStreamFn(OpenAiStreamFn):
     """Grok, by chat completions. Its Responses endpoint is reached with `OpenAiResponsesStreamFn` and a `base_url`."""
 
-    description: ClassVar[ProviderDescription] = registry.xai
+    description = registry.xai
     kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = "https://api.x.ai/v1"
     schemas: ClassVar[SchemaSubset] = SchemaSubset(frozenset({"title"}), formats=frozenset())
@@ -35,11 +38,12 @@ class XAiStreamFn(OpenAiStreamFn):
     def session_fields(self, options: StreamOptions) -> dict[str, Any]:
         return {}
 
-    def session_headers(self, options: StreamOptions) -> dict[str, str]:
+    def request(self, url: str, fields: Mapping[str, Any], options: StreamOptions) -> HttpRequest:
         """Sends the session as a header: it selects the server that has the conversation in its cache."""
-        if not options.session_id or options.cache != "auto":
-            return {}
-        return {"x-grok-conv-id": short_id(options.session_id, "session")}
+        if options.session_id and options.cache == "auto":
+            session = {"x-grok-conv-id": short_id(options.session_id, "session")}
+            options = msgspec.structs.replace(options, headers={**session, **options.headers})
+        return super().request(url, fields, options)
 
     def thinking(self, model: ModelSpec) -> dict[str, Any]:
         if model.thinking_level == ThinkingLevel.OFF or _FIXED_EFFORT.match(model.model_id):

@@ -19,6 +19,7 @@ from swink_agent.rendering.escaping import safe_display
 ACCESS, REASON = "access", "reason"
 LONGEST_REASON = 500
 _NETWORK, _WRITE, _READ = "network", "write", "read"
+_WHOLE_NETWORK = "the whole network of this machine, unfiltered"
 _LONGEST_NAMED = 60
 _NAMED = 3
 """How many hosts or folders a sentence names. The lines of the question have all of them."""
@@ -75,7 +76,7 @@ def _written(arguments: Mapping[str, Any]) -> bytes:
 def access_lines(access: Mapping[str, Any]) -> list[str]:
     """Everything that would open: the hosts in one line, and one line for each folder, whose name may have commas."""
     hosts = ", ".join([safe_display(host, None) for host in _entries(access, _NETWORK)])
-    network = _whole_network() if access.get(_NETWORK) is True else hosts
+    network = _WHOLE_NETWORK if access.get(_NETWORK) is True else hosts
     lines = [f"network: {network}"] if network else []
     for kind in (_WRITE, _READ):
         lines += [f"{kind}: {safe_display(folder, None)}" for folder in _entries(access, kind)]
@@ -84,7 +85,7 @@ def access_lines(access: Mapping[str, Any]) -> list[str]:
 
 def what_opens(access: Mapping[str, Any]) -> str:
     """What would open, in a few words."""
-    parts = [_whole_network()] if access.get(_NETWORK) is True else []
+    parts = [_WHOLE_NETWORK] if access.get(_NETWORK) is True else []
     for kind, words in ((_NETWORK, ""), (_WRITE, "writing in "), (_READ, "reading in ")):
         if entries := _entries(access, kind):
             parts.append(words + _some(entries))
@@ -114,10 +115,6 @@ def access_warnings(access: Mapping[str, Any]) -> list[str]:
     if wide:
         warnings.append(f"{_some(wide)} stands for many hosts, and anybody may own one of them")
     return warnings
-
-
-def _whole_network() -> str:
-    return "the whole network of this machine, unfiltered"
 
 
 def _entries(access: Mapping[str, Any], kind: str) -> Sequence[str]:

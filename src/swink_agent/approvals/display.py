@@ -72,9 +72,10 @@ def call_lines(
         name += f" (called by {' → '.join([safe_display(tool, 40) for tool in request.delegates])})"
     path = arguments.get("path")
     if command is not None and isinstance(arguments.get(command), str):
-        opens, rest = _access(request), _without(arguments, command)
-        if opens:  # never as the model wrote it, and never cut
+        access, rest = access_of(request), _without(arguments, command)
+        if access is not None:  # in the normal form of the scope: never as the model wrote it, and never cut
             rest = _without(rest, ACCESS)
+        opens = [CallLine("access", line) for line in access_lines(access or {})]
         lines = [*opens, *_block("command", arguments[command], limit), *_fields(rest, limit)]
         return _joined(name, lines, details, limit)
     known: Mapping[str, Any] = {} if details is None else details
@@ -91,12 +92,6 @@ def call_lines(
         more = _fields(_without(arguments, "path", "edits"), limit)
         return _joined(title, [*_edits(arguments["edits"], limit), *more], details, limit)
     return _joined(name, _fields(arguments, limit), details, limit)
-
-
-def _access(request: ProposedCall) -> list[CallLine]:
-    """What would open beyond the sandbox, in the normal form that the tool put into the scope of the call."""
-    access = access_of(request)
-    return [] if access is None else [CallLine("access", line) for line in access_lines(access)]
 
 
 def _path(path: str, request: ProposedCall) -> str:
@@ -128,13 +123,9 @@ def _joined(title: str, lines: list[CallLine], details: Mapping[str, Any] | None
 def _block(kind: LineKind, text: str, limit: int | None) -> list[CallLine]:
     """The lines of the text. A line end at the very end does not add an empty line."""
     ends = kind != "command" and _ends_in_crlf(text)  # in a command, `\r` belongs to the last word
-    lines = _lines(text.replace("\r\n", "\n") if ends else text)
+    lines = (text.replace("\r\n", "\n") if ends else text).removesuffix("\n").split("\n")
     shown = _cut([CallLine(kind, line) for line in lines], limit)
     return [*shown, CallLine("note", "its lines end in CRLF")] if ends else shown
-
-
-def _lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n")
 
 
 def _ends_in_crlf(text: str) -> bool:

@@ -72,16 +72,12 @@ class QuestionText:
         return self.title.split(" ", 1)[0]
 
 
-class QuestionView:
+class QuestionView(QuestionText):
     """The rows of one question. `redact` masks secrets in each line before it is laid out."""
 
     def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
+        super().__init__(question, redact)
         self._question = question
-        text = QuestionText(question, redact)
-        self.name = text.name
-        """The tool's name as shown."""
-        self._title, self._lines, self._notes = text.title, text.lines, text.notes
-        self._warnings, self._why = text.warnings, text.why
         self._low_rows = 1 if question.access is not None else _TOLD_ROWS
         every = sorted(offered_answers(question, "view"), key=_place_in_line)
         self.keys = {answer.key: answer for answer in every}
@@ -90,20 +86,20 @@ class QuestionView:
     def rows(self, width: int, height: int) -> list[Row]:
         """Everything but the keys, in the rows that the window has left for it."""
         height -= 1 + len(self.offer(width))
-        title = self._titled(width, 3)
+        title = self.title_rows(width)
         told = self.told_rows(width)
         room = height - 1 - len(title) - len(told)
-        if room >= min(_LEAST_CONTENT, len(self._lines)):
+        if room >= min(_LEAST_CONTENT, len(self.lines)):
             return [Row(""), *title, *self._content(width, room), *told]
         # A low window: the path directly above the keys, and as much of the rest as fits.
         warnings = self.warning_rows(width)
-        title = self._titled(width, 1)
+        title = self.title_rows(width, 1)
         room = max(height - len(title) - len(warnings), 1)
         return [*self._content(width, room), *warnings, *title]
 
     def offer(self, width: int) -> list[str]:
         """The keys, in rows; the last row has space left for the answer."""
-        name = cut_middle(self._title.split(" ", 1)[0], max(width - 18, 4))
+        name = cut_middle(self.name, max(width - 18, 4))
         # The trusted words are the model's. They end their row, so that they cannot look like words of ours.
         prefix = cut_middle(self._question.prefix or "", max(width - 42, 4))
         rows: list[str] = []
@@ -120,37 +116,33 @@ class QuestionView:
 
     def all_rows(self, width: int) -> list[Row]:
         """The whole call, for a pager."""
-        rows = [row for line in self._lines for row in _laid(line, width, None)]
-        return [*self._titled(width, 20), *rows, *_told(_NOTE, self._notes, width, ("cyan",))]
+        rows = [row for line in self.lines for row in _laid(line, width, None)]
+        return [*self.title_rows(width, 20), *rows, *_told(_NOTE, self.notes, width, ("cyan",))]
 
     def title_rows(self, width: int, most: int = 3) -> list[Row]:
         """What would run, and on which file. These rows are always visible."""
-        return self._titled(width, most)
+        title = cut_middle(self.title, most * (width - len(FOLLOWING)) - 2)
+        return [Row(row, ("bold",)) for row in laid_out(title, _TITLE, FOLLOWING, width)]
 
     def content_rows(self, width: int) -> Iterator[Row]:
         """The whole call without its title, row by row on demand."""
-        return (row for line in self._lines for row in _streamed(line, width))
+        return (row for line in self.lines for row in _streamed(line, width))
 
     def told_rows(self, width: int) -> list[Row]:
         """Notes, warnings about the call, and the reason for the question."""
         return [
-            *_told(_NOTE, self._notes, width, ("cyan",)),
-            *_told(_WARNING, self._warnings, width, ("red", "bold")),
-            *_told(_NOTE, [self._why] if self._why else [], width, ("dim",)),
+            *_told(_NOTE, self.notes, width, ("cyan",)),
+            *_told(_WARNING, self.warnings, width, ("red", "bold")),
+            *_told(_NOTE, [self.why] if self.why else [], width, ("dim",)),
         ]
 
     def warning_rows(self, width: int) -> list[Row]:
         """The warnings alone, for a low window."""
-        return _told(_WARNING, self._warnings, width, ("red", "bold"), self._low_rows)
-
-    def _titled(self, width: int, most: int) -> list[Row]:
-        title = cut_middle(self._title, most * (width - len(FOLLOWING)) - 2)
-        rows = laid_out(title, _TITLE, FOLLOWING, width)
-        return [Row(row, ("bold",)) for row in rows]
+        return _told(_WARNING, self.warnings, width, ("red", "bold"), self._low_rows)
 
     def _content(self, width: int, room: int) -> list[Row]:
         """The lines in at most `room` rows: the first ones, how many are left out, the last ones."""
-        lines = self._lines
+        lines = self.lines
         for most in (room, _LONG_LINE) if len(lines) <= room else ():
             rows = [row for line in lines for row in _laid(line, width, most)]
             if len(rows) <= room:

@@ -9,7 +9,6 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any
 
 import httpx2
@@ -48,9 +47,7 @@ async def http_streams(
             on_status(response.status_code)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.DecodingError("the answer is compressed, which was not asked for", request=response.request)
-        kind = response.headers.get("content-type", "")
-        are_events = kind.lower().startswith("text/event-stream")
-        if are_events:
+        if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             response.stream = _Events(response.stream, sieve)
         else:
             response.stream = _Bounded(response.stream, lambda error: broke(error, response.request))
@@ -230,7 +227,5 @@ class _Answers:
     async def __aenter__(self) -> _Answers:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()

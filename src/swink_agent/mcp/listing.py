@@ -66,9 +66,8 @@ async def read_listing(ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]
             await asyncio.sleep(0)  # a schema may take a while, and others wait
             _add(item, tools, warnings)
         following = page.get("nextCursor")
-        if not isinstance(following, str) or not following or len(tools) > MOST_TOOLS:
-            break
-        if looked_at > _MOST_LOOKED_AT:
+        is_enough = len(tools) > MOST_TOOLS or looked_at > _MOST_LOOKED_AT
+        if not isinstance(following, str) or not following or is_enough:
             break
         if following in seen:
             warnings.append("its list of tools leads back to a page that was read: the rest is left out")

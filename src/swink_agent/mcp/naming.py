@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 _SERVER = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{0,32}", re.ASCII)
@@ -54,20 +55,22 @@ def tool_names(server: str, tools: Iterable[str], prefix: str | None = None) -> 
 
 def check_env(env: Mapping[str, str]) -> None:
     """Raises `ValueError` for what cannot be a variable of an environment. The error does not repeat values."""
-    for name, value in env.items():
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"{str(name)[:80]!r} cannot be the name of a variable")
-        if not isinstance(value, str) or "\0" in value:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"the value of the variable {name} must be a text without a null character")
+    _check_texts(env, "variable", _VARIABLE, lambda value: "\0" not in value, "without a null character")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
     """Raises `ValueError` for what cannot be a header of HTTP. The error does not repeat values."""
-    for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"{str(name)[:80]!r} cannot be the name of a header")
-        if not isinstance(value, str) or not value.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"the value of the header {name} must be a text in one line")
+    _check_texts(headers, "header", _HEADER, str.isprintable, "in one line")
+
+
+def _check_texts(
+    given: Mapping[Any, Any], what: str, names: re.Pattern[str], is_value: Callable[[str], bool], how: str
+) -> None:
+    for name, value in given.items():
+        if not isinstance(name, str) or not names.fullmatch(name):
+            raise ValueError(f"{str(name)[:80]!r} cannot be the name of a {what}")
+        if not isinstance(value, str) or not is_value(value):
+            raise ValueError(f"the value of the {what} {name} must be a text {how}")
 
 
 def _hashed(name: str, true: str, digits: int) -> str:

@@ -207,7 +207,9 @@ class ServerProcess:
         """Closes stdin, and ends the process and all that it started after 2 seconds. Idempotent."""
         self._writer.cancel()
         await asyncio.wait([self._writer])
-        self._close_stdin()
+        if self._stdin >= 0:
+            os.close(self._stdin)
+            self._stdin = -1
         with suppress(TimeoutError, SandboxError):  # the watch notes how it failed
             async with asyncio.timeout(_GRACE):
                 await asyncio.shield(self._process.wait(look=False))
@@ -257,11 +259,6 @@ class ServerProcess:
             await ready
         finally:
             self._loop.remove_writer(self._stdin)
-
-    def _close_stdin(self) -> None:
-        if self._stdin >= 0:
-            os.close(self._stdin)
-            self._stdin = -1
 
 
 class _Errors:

@@ -40,11 +40,7 @@ def result_of(
     if own is not None and structured is not None:
         structured = own.redact_value(structured)
     encoded = b"" if structured is None else msgspec.json.encode(structured)
-    details = {
-        "server": server,
-        "tool": tool,
-        "structured": structured if len(encoded) <= _MOST_STRUCTURED else None,
-    }
+    details = {"server": server, "tool": tool, "structured": structured if len(encoded) <= _MOST_STRUCTURED else None}
     if answer.get("resultType") == "input_required":
         return AgentToolResult.error("the server asks for input, which is not offered", details)
     content = answer.get("content")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from types import TracebackType
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -145,11 +145,7 @@ class McpServer:
             hidden=tuple(hidden),
         )
         return cls(
-            name,
-            command=started,
-            start_timeout=start_timeout,
-            timeout=timeout,
-            trust_annotations=trust_annotations,
+            name, command=started, start_timeout=start_timeout, timeout=timeout, trust_annotations=trust_annotations
         )
 
     @classmethod
@@ -227,9 +223,7 @@ class McpServer:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def open(self) -> None:
@@ -409,7 +403,7 @@ class McpServer:
                     await process.ended()
         if process.flaw or process.code is not None:
             why = process.flaw or f"it ended with exit code {process.code}"
-        return f"{why}\n{_indented(process.last_words)}" if process.last_words else why
+        return f"{why}\n{indent(process.last_words, '  ')}" if process.last_words else why
 
     def _of_status(self, why: str) -> str:
         """The same with the status of the last answer over HTTP, if that says more."""
@@ -498,7 +492,3 @@ def _load() -> None:
         package.addHandler(logging.NullHandler())
     for name in ("connection", "http"):  # in a thread, for whoever needs it then
         import_module(f"{__package__}.{name}")
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())

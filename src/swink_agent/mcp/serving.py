@@ -113,7 +113,7 @@ class _Calls:
         watch: Callable[[Agent], object] | None,
     ) -> None:
         self._watch = watch
-        self._agent = given if isinstance(given, Agent) else Agent(_CLIENT, stream_fn=_silence, tools=list(given))
+        self._agent = given if isinstance(given, Agent) else Agent(_CLIENT, stream_fn=_saying(), tools=list(given))
         self._approve = approve or self._agent.config.approve
         self._redactor = redactor or self._agent.config.redactor
 
@@ -160,20 +160,16 @@ class _Calls:
         return result or AgentToolResult.error("the call waits for an approval, which nobody can give here")
 
 
-def _saying(first: AssistantMessage) -> Any:
-    """A stream function that makes the call, and has nothing to add to its result."""
-    replies = [AssistantMessage(content=(Text("done"),), stop_reason=StopReason.STOP), first]
+def _saying(*replies: AssistantMessage) -> Any:
+    """A stream function that gives these replies, and has nothing to add."""
+    left = list(replies)
 
     async def stream(*_: Any) -> AsyncIterator[Any]:
-        for event in events_of(replies.pop() if len(replies) > 1 else replies[0]):
+        done = AssistantMessage(content=(Text("done"),), stop_reason=StopReason.STOP)
+        for event in events_of(left.pop(0) if left else done):
             yield event
 
     return stream
-
-
-async def _silence(*_: Any) -> AsyncIterator[Any]:
-    for event in events_of(AssistantMessage(content=(Text("done"),), stop_reason=StopReason.STOP)):
-        yield event
 
 
 def _structured(details: Any) -> dict[str, Any] | None:

@@ -62,7 +62,7 @@ def show_name(name: str) -> str:
     """A file's name on one line. Control, bidirectional and other invisible characters are escaped."""
     if name.isascii() and name.isprintable():
         return name
-    return "".join([_escaped(char) if unicodedata.category(char) in _UNSHOWN else char for char in name])
+    return "".join([escaped(char) if unicodedata.category(char) in _UNSHOWN else char for char in name])
 
 
 def show_size(size: int) -> str:
@@ -77,7 +77,8 @@ def show_size(size: int) -> str:
     return f"{value / 1000:.1f} PB"
 
 
-def _escaped(char: str) -> str:
+def escaped(char: str) -> str:
+    """A character that does not show, as Python writes it."""
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"

@@ -67,9 +67,7 @@ class SeveralFoldersTool:
     def with_whole_path(self, details: Any, tool: object) -> Any:
         """Details for people and logs, with a path that shows the folder."""
         folder = self._folders.get(id(tool))
-        if folder is None:
-            return details
-        if not isinstance(details, dict):
+        if folder is None or not isinstance(details, dict):
             return details
         known = cast("dict[str, Any]", details)
         path = known.get("path")

@@ -103,17 +103,14 @@ class Access:
 
     def check_token(self, request: web.Request, *, is_keyed: bool) -> None:
         """Raises 401 without the token or the cookie, and 403 for a change by cookie that names no origin."""
-        if self.token is None or self._has_bearer(request):
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        if self.token is None or (scheme.lower() == "bearer" and self.is_token(bearer.strip())):
             return
         given = request.cookies.get(self.cookie_name, "") if is_keyed else ""
         if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._cookie.encode()):
             raise Problem(401, "token", f"the token is missing or wrong: {_HOW}", {"www-authenticate": "Bearer"})
         if request.method in CHANGING and "origin" not in request.headers:
             raise Problem(403, "origin", "a change by cookie needs the header Origin, which browsers send")
-
-    def _has_bearer(self, request: web.Request) -> bool:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and self.is_token(given.strip())
 
     def is_token(self, given: str) -> bool:
         """Compares in constant time."""
@@ -133,12 +130,7 @@ class Access:
         query = f"?{asked.raw_query_string}" if asked.raw_query_string else ""
         response = web.Response(status=303, headers={"location": f"{self.prefix}{page or '/'}{query}"})
         response.set_cookie(
-            self.cookie_name,
-            self._cookie,
-            path=self.prefix,
-            httponly=True,
-            samesite="Strict",
-            secure=request.secure,
+            self.cookie_name, self._cookie, path=self.prefix, httponly=True, samesite="Strict", secure=request.secure
         )
         return response
 

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from swink_agent.core.extras import MissingExtra, require
 from swink_agent.core.tool import AgentToolResult
-from swink_agent.core.types import AgentMessage, UserMessage, extract_text
+from swink_agent.core.types import AgentMessage, Text, UserMessage, extract_text
 from swink_agent.core.values.decoders import converted
 from swink_agent.memory import SessionNotFound
 from swink_agent.memory.storage.protocols import is_id
@@ -26,7 +26,6 @@ from .problems import Problem, invalid
 from .questions import Question
 from .rooms import Room
 from .routes.asking import MOST_JSON, read_bytes
-from .routes.live import too_many
 from .site import Site
 from .talks import Talk
 
@@ -65,8 +64,7 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
     by = await site.authorized(request, "write", given.thread_id)
     if given.resume:
         await site.authorized(request, "answer", given.thread_id)
-    if site.readers.is_full:
-        raise too_many()
+    site.readers.refuse_if_full()
     room = await _room(site, given)
     encoder: Any = encoding.EventEncoder(request.headers.get("accept", ""))
     run = _Run(core, given.thread_id, given.run_id)
@@ -113,7 +111,7 @@ async def _begin(site: Site, room: Room, given: Any, by: str) -> Talk:
     messages = [message for message in given.messages if message.role in ("user", "tool")]
     waiting = {call.call_id for call in talk.agent.pending if call.kind == "external"}
     results = {
-        message.tool_call_id: _result(message)
+        message.tool_call_id: AgentToolResult((Text(message.error or _text(message)),), None, bool(message.error))
         for message in messages
         if message.role == "tool" and message.tool_call_id in waiting
     }
@@ -174,11 +172,6 @@ def _text(message: Any) -> str:
     if isinstance(content, str):
         return content
     return "\n".join([part.text for part in content if part.type == "text"])
-
-
-def _result(message: Any) -> AgentToolResult:
-    words = message.error or _text(message)
-    return AgentToolResult.error(words) if message.error else AgentToolResult.text(words)
 
 
 def _files(site: Site, room: Room, messages: Sequence[Any]) -> list[str]:
@@ -278,8 +271,7 @@ class _Run:
         self._message, self._said = secrets.token_hex(8), False
         return closed
 
-    def _on_model_fallback(self, event: dict[str, Any]) -> list[Any]:
-        return self._on_message_retry(event)
+    _on_model_fallback = _on_message_retry
 
     def _on_message_end(self, event: dict[str, Any]) -> list[Any]:
         message = event["message"]

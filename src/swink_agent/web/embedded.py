@@ -29,6 +29,7 @@ from swink_agent.memory import Session, SessionInfo, SessionStore
 
 from .problems import Problem, invalid
 from .rooms import Room, filled
+from .talks import Figures
 
 _STOPPING = 5.0
 _CLOSING = 3.0
@@ -108,32 +109,10 @@ class AgentTalk:
         return False
 
     @property
-    def queue(self) -> Sequence[Queued]:
-        return self._queue.waiting
-
-    @property
-    def plan(self) -> bool:
-        return self._plan.mode == "Plan"
-
-    @property
-    def fill(self) -> float:
-        return self._fill
-
-    @property
-    def tokens(self) -> int:
-        return self._info.usage.tokens
-
-    @property
-    def cost(self) -> float | None:
-        return self._info.cost.amount
-
-    @property
-    def progress(self) -> str:
-        return ""
-
-    @property
-    def outcome(self) -> str:
-        return "idle" if self._runner.state == "running" else self._runner.state
+    def figures(self) -> Figures:
+        outcome = "idle" if self._runner.state == "running" else self._runner.state
+        tokens, cost = self._info.usage.tokens, self._info.cost.amount
+        return Figures(self._queue.waiting, self._plan.mode == "Plan", self._fill, tokens, cost, outcome)
 
     @property
     def info(self) -> SessionInfo | None:
@@ -256,10 +235,8 @@ class AgentTalk:
         self._room.changed()
 
     async def set_plan(self, is_on: bool) -> None:
-        if is_on and not self.plan:
-            self._plan.enter(self._agent)
-        elif not is_on and self.plan:
-            self._plan.leave(self._agent)
+        if is_on != (self._plan.mode == "Plan"):
+            (self._plan.enter if is_on else self._plan.leave)(self._agent)
         self._room.changed()
 
     async def rename(self, title: str) -> None:
@@ -286,17 +263,12 @@ class AgentTalk:
             if len(self._agent.messages) != before:
                 self._room.tell("reset", {})
 
-    async def settled(self) -> None:
-        await self._runner.wait()
-
     async def close(self) -> None:
         await self.stop()
         if not await self._runner.wait(_CLOSING):
             await self._runner.give_up()
         self._subscription.unsubscribe()
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.aclose()
+        await self.let_go()
 
 
 def _model(model: str) -> ModelSpec:

@@ -48,10 +48,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
         "servers": [{"url": "/api/v1"}],
         "security": [{"token": []}],
         "paths": paths,
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
 
 
@@ -69,7 +66,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         "operationId": "_".join([*words, *(["one"] if route.path.endswith("}") else [])]),
         "summary": route.summary,
         "tags": [route.path.partition("/")[0]],
-        "parameters": [*_path_parameters(route), *_query_parameters(route, schemas)],
+        "parameters": _parameters(route, schemas),
         "responses": {
             str(route.status): _answer(route),
             "default": {
@@ -89,21 +86,15 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
-def _path_parameters(route: Route) -> list[dict[str, Any]]:
+def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    text = {"type": "string"}
+    query: dict[str, Any] = {} if route.query is None else schemas[route.query.__name__]
+    in_path = [("path", name, True, text) for name in _IN_PATH.findall(route.path)]
+    required, fields = query.get("required", []), query.get("properties", {})
+    in_query = [("query", name, name in required, field) for name, field in fields.items()]
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in _IN_PATH.findall(route.path)
-    ]
-
-
-def _query_parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
-    if route.query is None:
-        return []
-    schema = schemas[route.query.__name__]
-    required = schema.get("required", [])
-    return [
-        {"name": name, "in": "query", "required": name in required, "schema": field}
-        for name, field in schema.get("properties", {}).items()
+        {"name": name, "in": place, "required": is_required, "schema": schema}
+        for place, name, is_required, schema in (*in_path, *in_query)
     ]
 
 

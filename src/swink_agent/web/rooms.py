@@ -91,18 +91,14 @@ class Room:
         talk = self.talk
         if talk is None:
             return State(model=self.model or "", thinking=self.thinking or "off")
-        return State(
-            state=self.word,
-            outcome=talk.outcome,
-            queue=[{"kind": queued.kind, "text": talk.redact(queued.text)} for queued in talk.queue],
-            plan=talk.plan,
-            fill=round(talk.fill, 4),
-            tokens=talk.tokens,
-            cost=talk.cost,
-            model=str(talk.agent.model),
-            thinking=str(talk.agent.thinking_level),
-            progress=talk.progress,
-        )
+        figures = talk.figures
+        told: dict[str, Any] = {
+            "queue": [{"kind": queued.kind, "text": talk.redact(queued.text)} for queued in figures.queue],
+            "fill": round(figures.fill, 4),
+            "model": str(talk.agent.model),
+            "thinking": str(talk.agent.thinking_level),
+        }
+        return State(state=self.word, **{**figures._asdict(), **told})
 
     @property
     def word(self) -> str:
@@ -138,8 +134,8 @@ class Room:
             self.began = (self.log.position, self._messages_before(event))
         masking = self._masking
         for shown in [event] if masking is None else masking.feed(event):
-            data = encode_event(shown)
-            self.log.append(_tag(shown), data)
+            name: Any = type(shown).__struct_config__.tag
+            self.log.append(name, encode_event(shown))
         if type(event) is AgentEnd:
             self.log.end_run()
 
@@ -266,6 +262,11 @@ class Rooms:
     def find(self, session_id: str) -> Room | None:
         return self._rooms.get(session_id)
 
+    def word(self, session_id: str) -> str:
+        """What a session does, in a word."""
+        room = self.find(session_id)
+        return "idle" if room is None else room.word
+
     def forget(self, session_id: str) -> None:
         self._rooms.pop(session_id, None)
 
@@ -317,7 +318,3 @@ def filled(messages: Sequence[AgentMessage], model: ModelSpec) -> float:
     known = ModelCatalog.load().find(model)
     window = 0 if known is None else known.context_window
     return min(estimate_tokens(messages) / window, 1.0) if window else 0.0
-
-
-def _tag(event: AgentEvent) -> str:
-    return type(event).__struct_config__.tag  # pyright: ignore[reportReturnType]

@@ -85,29 +85,29 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         models=models,
         commands=commands,
         check_model=check_model,
-        durable=DurableHere(opening.settings),
+        durable=_durable_of(opening.settings),
         evals=EvalStore(results_folder()),
         max_upload=MAX_UPLOAD,
         max_readers=MAX_READERS,
     )
 
 
-class DurableHere:
-    """The store of durable runs that this user has: the one of the settings, or the usual file once it exists."""
+def _durable_of(settings: Settings) -> Callable[[], Any]:
+    """Finds the store of durable runs that this user has: that of the settings, or the usual file once it exists."""
+    found: Any = None
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._found: Any = None
-
-    def __call__(self) -> Any:
-        if self._found is None and find_spec("dbos") is not None:
+    def find() -> Any:
+        nonlocal found
+        if found is None and find_spec("dbos") is not None:
             from swink_agent.app.runs.durable import durable_at
 
-            given = self._settings.value("durable.url")
+            given = settings.value("durable.url")
             durable = durable_at(given)
             if given is not None or Path(durable.url.removeprefix("sqlite:///")).exists():
-                self._found = durable
-        return self._found
+                found = durable
+        return found
+
+    return find
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -174,12 +174,7 @@ async def served(site: Site, listening: socket.socket, tls: ssl.SSLContext | Non
 
     def connection() -> _Connection:
         return _Connection(
-            manager,
-            loop=loop,
-            access_log=quiet,
-            logger=log,
-            keepalive_timeout=_KEEP_ALIVE,
-            lingering_time=_LINGER,
+            manager, loop=loop, access_log=quiet, logger=log, keepalive_timeout=_KEEP_ALIVE, lingering_time=_LINGER
         )
 
     server: asyncio.Server | None = None

@@ -181,17 +181,14 @@ class Site:
                 every = known if newest == known[:1] else await asyncio.to_thread(self.store.list, limit=_MOST_WATCHED)
                 if at == self.listed.position:  # else what was read may be older than what readers were told
                     for info in reversed(every):  # the newest is reported last, and comes first
-                        if info not in known and info.updated / 1000 >= since:
-                            self._list_other(info)
+                        room = self.rooms.find(info.id)
+                        is_ours = room is not None and room.talk is not None and room.talk.holds_session
+                        if info not in known and info.updated / 1000 >= since and not is_ours:  # ours tell themselves
+                            self._list_row(info, self.rooms.word(info.id))
                     known = every
             await asyncio.sleep(max(_LOOK, 100 * (time.monotonic() - began)))  # many sessions are not read all the time
             if not self.listed.has_readers:
                 return
-
-    def _list_other(self, info: SessionInfo) -> None:
-        room = self.rooms.find(info.id)
-        if room is None or room.talk is None or not room.talk.holds_session:  # ours are reported as they change
-            self._list_row(info, "idle" if room is None else room.word)
 
     def _list_row(self, info: SessionInfo, state: str = "idle") -> None:
         self._list("row", session=info.id, state=state, info=info)

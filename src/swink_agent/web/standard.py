@@ -19,7 +19,7 @@ from swink_agent.app.talk.commands import COMMANDS, command_in
 from swink_agent.app.talk.conversation import Conversation
 from swink_agent.app.talk.front import NoticeKind, PickItem, PreviewFn
 from swink_agent.app.talk.options import TalkOptions
-from swink_agent.app.talk.queue import Queued, QueuedKind
+from swink_agent.app.talk.queue import QueuedKind
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import Defer
@@ -32,6 +32,7 @@ from swink_agent.memory import SessionInfo
 
 from .problems import Problem, invalid
 from .rooms import Room
+from .talks import Figures
 
 if TYPE_CHECKING:
     from swink_agent.core.record import RunRecord
@@ -109,7 +110,7 @@ class WebFront:
         return Redactor().redact(text) if opened is None else opened.redactor.redact(text)
 
 
-class _ShownCommand:
+class _Unshown:
     """Shows nothing: a browser cannot start shell commands of the user's own."""
 
     def begin(self) -> None:
@@ -118,15 +119,7 @@ class _ShownCommand:
     def hear(self, text: str) -> None:
         pass
 
-    def finish(
-        self,
-        outcome: ToolOutcome,
-        text: str,
-        *,
-        is_error: bool,
-        details: Mapping[str, Any] | None = None,
-        seconds: float | None = None,
-    ) -> None:
+    def finish(self, outcome: ToolOutcome, text: str, **_: Any) -> None:
         pass
 
 
@@ -179,8 +172,8 @@ class WebView:
     def offer(self, title: str, rows: Sequence[tuple[str, str, str]], choose: Callable[[int], None]) -> None:
         pass  # offers are for the first screen of a terminal
 
-    def show_command(self, command: str) -> _ShownCommand:
-        return _ShownCommand()
+    def show_command(self, command: str) -> _Unshown:
+        return _Unshown()
 
     def clear(self) -> None:
         pass
@@ -225,33 +218,10 @@ class StandardTalk:
         return bool(self._talk.tasks)
 
     @property
-    def queue(self) -> Sequence[Queued]:
-        return self._talk.queue
-
-    @property
-    def plan(self) -> bool:
-        return self._talk.mode == "Plan"
-
-    @property
-    def fill(self) -> float:
-        return self._talk.fill
-
-    @property
-    def tokens(self) -> int:
-        return self._talk.tokens
-
-    @property
-    def cost(self) -> float | None:
-        return self._talk.cost
-
-    @property
-    def progress(self) -> str:
-        return self._talk.progress
-
-    @property
-    def outcome(self) -> str:
-        state = self._talk.state
-        return "idle" if state == "running" else state
+    def figures(self) -> Figures:
+        talk = self._talk
+        outcome = "idle" if talk.state == "running" else talk.state
+        return Figures(talk.queue, talk.mode == "Plan", talk.fill, talk.tokens, talk.cost, outcome, talk.progress)
 
     @property
     def info(self) -> SessionInfo | None:
@@ -313,7 +283,7 @@ class StandardTalk:
         self._talk.front.changed()
 
     async def set_plan(self, is_on: bool) -> None:
-        if is_on != self.plan:
+        if is_on != (self._talk.mode == "Plan"):
             self._talk.modes.change_plan()
 
     async def rename(self, title: str) -> None:
@@ -326,9 +296,6 @@ class StandardTalk:
 
     async def take_up(self) -> None:
         await self._talk.take_up()
-
-    async def settled(self) -> None:
-        await self._talk.settled()
 
     async def close(self) -> None:
         await self._talk.close()

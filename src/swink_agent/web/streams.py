@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeAlias
 
 from aiohttp import web
 
+from .problems import Problem
+
 MOST_EVENTS = 10_000
 MOST_BYTES = 16 * 1024 * 1024
 """How much is kept when no run is under way."""
@@ -26,11 +28,7 @@ _FRAME = 0.02
 _TICK = 1.0
 _BEAT = 15.0
 _AT_ONCE = 256 * 1024
-_HEADERS = {
-    "content-type": "text/event-stream",
-    "cache-control": "no-store",
-    "x-accel-buffering": "no",
-}
+_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 class Event(NamedTuple):
@@ -63,7 +61,8 @@ class EventLog:
         self._frames: list[bytes] = []
         self._dropped = 0
         """How many of the events in the list are no longer kept."""
-        self._bytes = 0
+        self.kept_size = 0
+        """Bytes of the events that are kept."""
         self._run: int | None = None
         self._listeners: set[Callable[[], None]] = set()
         self._taps: list[Callable[[Event], None]] = []
@@ -73,11 +72,6 @@ class EventLog:
     def first(self) -> int:
         """The position before the oldest event that is kept."""
         return self.position - (len(self._events) - self._dropped)
-
-    @property
-    def kept_size(self) -> int:
-        """Bytes of the events that are kept."""
-        return self._bytes
 
     def holds(self, position: int) -> bool:
         """Whether everything behind this position is kept."""
@@ -90,12 +84,14 @@ class EventLog:
         frame = event.frame
         self._events.append(event)
         self._frames.append(frame)
-        self._bytes += len(frame)
+        self.kept_size += len(frame)
         self.size += len(frame)
         self._trim()
         for tap in self._taps:
             tap(event)
-        self._tell_soon()
+        if not self._is_due and self._listeners:
+            self._is_due = True
+            asyncio.get_running_loop().call_later(_FRAME, self._tell)
         return self.position
 
     def begin_run(self) -> None:
@@ -146,8 +142,8 @@ class EventLog:
         return bool(self._listeners)
 
     def _trim(self) -> None:
-        while self._is_too_much and not self._is_in_run(self._events[self._dropped].id):
-            self._bytes -= len(self._frames[self._dropped])
+        while self._is_too_much and (self._run is None or self._events[self._dropped].id <= self._run):
+            self.kept_size -= len(self._frames[self._dropped])
             self._events[self._dropped], self._frames[self._dropped] = _GONE, b""  # frees it before the list is cut
             self._dropped += 1
         if self._dropped > 1024 and self._dropped * 2 > len(self._events):
@@ -158,15 +154,7 @@ class EventLog:
     @property
     def _is_too_much(self) -> bool:
         kept = len(self._events) - self._dropped
-        return kept > self._most_events or (self._bytes > self._most_bytes and kept > 1)
-
-    def _is_in_run(self, event_id: int) -> bool:
-        return self._run is not None and event_id > self._run
-
-    def _tell_soon(self) -> None:
-        if not self._is_due and self._listeners:
-            self._is_due = True
-            asyncio.get_running_loop().call_later(_FRAME, self._tell)
+        return kept > self._most_events or (self.kept_size > self._most_bytes and kept > 1)
 
     def _tell(self) -> None:
         self._is_due = False
@@ -186,21 +174,15 @@ class Readers:
     def __len__(self) -> int:
         return sum([reader.is_there for reader in self._open]) + self._others  # some have left, and end with a tick
 
-    @property
-    def is_full(self) -> bool:
-        return len(self) >= self._most
+    def refuse_if_full(self) -> None:
+        """Raises 503 if there are as many streams as there may be."""
+        if len(self) >= self._most:
+            again = {"retry-after": "5"}
+            raise Problem(503, "too_many", "too many streams are open: close one, or try again", again)
 
-    async def serve(self, request: web.Request, log: EventLog, position: int | None) -> web.StreamResponse:
-        """Sends what comes behind a position, or from now on for `None` or a place that is not kept."""
-        return await self.serve_places(request, [Place(log, position)])
-
-    async def serve_all(
-        self, request: web.Request, logs: Sequence[tuple[str, EventLog, int | None]]
-    ) -> web.StreamResponse:
-        """The same for several sessions in one stream, each event with the id of its session."""
-        return await self.serve_places(request, [Place(log, position, name) for name, log, position in logs])
-
-    async def serve_places(self, request: web.Request, places: Sequence[Place]) -> web.StreamResponse:
+    async def serve(self, request: web.Request, places: Sequence[Place]) -> web.StreamResponse:
+        """Sends what comes behind these places, in one stream. Raises 503."""
+        self.refuse_if_full()
         reader = _Reader(request, places)
         self._open.add(reader)
         self._tick_soon()
@@ -251,7 +233,10 @@ ShowFn: TypeAlias = Callable[[Event], Awaitable[Event | None]]
 
 
 class Place:
-    """How far a reader is in a log. With a name, each event has that of its session. `show` is for named places."""
+    """How far a reader is in a log: behind a position, or at its end for `None` or a position that is not kept.
+
+    With a name, each event has that of its session. `show` is for named places.
+    """
 
     def __init__(self, log: EventLog, position: int | None, name: str = "", show: ShowFn | None = None) -> None:
         self.log = log

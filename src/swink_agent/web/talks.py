@@ -7,7 +7,7 @@ own agent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from swink_agent.app.talk.queue import Queued, QueuedKind
 from swink_agent.core.agent.agent import Agent
@@ -15,13 +15,26 @@ from swink_agent.core.pending import Answer
 from swink_agent.memory import SessionInfo
 
 
+class Figures(NamedTuple):
+    """What readers are told about a conversation, besides its model."""
+
+    queue: Sequence[Queued]
+    plan: bool
+    fill: float
+    tokens: int
+    cost: float | None
+    """Dollars of the whole session; `None` if the prices are unknown."""
+    outcome: str
+    """How the last run ended: `idle`, `error` or `aborted`."""
+    progress: str = ""
+    """What a model on this machine does before it answers."""
+
+
 class Talk(Protocol):
     """An open conversation in one session. Methods raise `Problem`, `ApplicationError` or `SessionError`."""
 
     @property
-    def agent(self) -> Agent:
-        """The agent that is asked."""
-        ...
+    def agent(self) -> Agent: ...
 
     @property
     def is_running(self) -> bool: ...
@@ -32,31 +45,7 @@ class Talk(Protocol):
         ...
 
     @property
-    def queue(self) -> Sequence[Queued]: ...
-
-    @property
-    def plan(self) -> bool: ...
-
-    @property
-    def fill(self) -> float: ...
-
-    @property
-    def tokens(self) -> int: ...
-
-    @property
-    def cost(self) -> float | None:
-        """Dollars of the whole session; `None` if the prices are unknown."""
-        ...
-
-    @property
-    def progress(self) -> str:
-        """What a model on this machine does before it answers."""
-        ...
-
-    @property
-    def outcome(self) -> str:
-        """How the last run ended: `idle`, `error` or `aborted`."""
-        ...
+    def figures(self) -> Figures: ...
 
     @property
     def info(self) -> SessionInfo | None:
@@ -86,9 +75,7 @@ class Talk(Protocol):
         """Stops the run and returns the texts that were queued."""
         ...
 
-    async def command(self, line: str) -> None:
-        """Begins a command."""
-        ...
+    async def command(self, line: str) -> None: ...
 
     async def set_model(self, model: str | None, thinking: str | None) -> None: ...
 
@@ -97,15 +84,9 @@ class Talk(Protocol):
     async def rename(self, title: str) -> None: ...
 
     async def let_go(self) -> None:
-        """Closes the session, so that other programs can use it."""
+        """Closes the session, so that other programs can use it; `take_up` opens it again."""
         ...
 
-    async def take_up(self) -> None:
-        """Opens the session again."""
-        ...
-
-    async def settled(self) -> None:
-        """Returns when nothing runs."""
-        ...
+    async def take_up(self) -> None: ...
 
     async def close(self) -> None: ...

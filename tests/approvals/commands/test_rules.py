@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.approvals.commands.named_commands import simple_commands
+from swink_agent.approvals.commands.named_commands import named_commands
 from swink_agent.approvals.commands.places import Place
 from swink_agent.approvals.commands.read_only import READ_ONLY
 from swink_agent.approvals.commands.rules import CommandRules, Decision
@@ -581,7 +581,7 @@ def test_the_standard_rules_deny_what_takes_over_the_machine() -> None:
 
 def test_a_rough_reading_finds_the_parts() -> None:
     command = "A=b ls 'x y' | wc -l; echo \"n $(id -u) m\" > f; if [ -f a ]; then cat a; fi"
-    assert simple_commands(command) == [
+    assert named_commands(command) == [
         ("ls", "x y"),
         ("wc", "-l"),
         ("echo", "n "),

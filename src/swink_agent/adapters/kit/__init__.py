@@ -11,81 +11,11 @@
 `TransportError`, `ModelInfo`.
 """
 
-from swink_agent.core.providers import ProviderDescription
-from swink_agent.core.stream import prompt_text
-from swink_agent.core.stream_writer import ReplyWriter
-from swink_agent.core.values.model_info import ModelCapabilities, ModelPrices, PriceTier, TokenPrices
+from typing import TYPE_CHECKING
 
-from .bodies import EncodedMessages, json_array, json_object, short_id
-from .documents import count, document, items, json_text, mapping, read, text
-from .errors import classify, classify_error, retry_after
-from .frames import (
-    MOST_BYTES,
-    AwsEventFrames,
-    AwsMessage,
-    FrameError,
-    FrameParser,
-    JsonArrayFrames,
-    LineFrames,
-    ShapeError,
-    SseFrames,
-)
-from .http import HttpStreamFn, Parser, with_advice
-from .images import MOST_IMAGE_BYTES, Note, Picture, document_data, document_url, file_name, image_url, picture
-from .keyed import JSON_HEADERS, KeyedStreamFn
-from .outgoing import OutgoingMessages, RequestError
-from .schemas import SchemaSubset
-from .searches import Sources
-from .transport import HttpRequest, HttpResponse
+if TYPE_CHECKING:
+    from ._exports import *
+else:
+    from swink_agent.core.lazy import lazy_names
 
-__all__ = [
-    "JSON_HEADERS",
-    "MOST_BYTES",
-    "MOST_IMAGE_BYTES",
-    "AwsEventFrames",
-    "AwsMessage",
-    "EncodedMessages",
-    "FrameError",
-    "FrameParser",
-    "HttpRequest",
-    "HttpResponse",
-    "HttpStreamFn",
-    "JsonArrayFrames",
-    "KeyedStreamFn",
-    "LineFrames",
-    "ModelCapabilities",
-    "ModelPrices",
-    "Note",
-    "OutgoingMessages",
-    "Parser",
-    "Picture",
-    "PriceTier",
-    "ProviderDescription",
-    "ReplyWriter",
-    "RequestError",
-    "SchemaSubset",
-    "ShapeError",
-    "Sources",
-    "SseFrames",
-    "TokenPrices",
-    "classify",
-    "classify_error",
-    "count",
-    "document",
-    "document_data",
-    "document_url",
-    "file_name",
-    "image_url",
-    "items",
-    "json_array",
-    "json_object",
-    "json_text",
-    "mapping",
-    "picture",
-    "prompt_text",
-    "read",
-    "retry_after",
-    "short_id",
-    "text",
-    "with_advice",
-]
+    __getattr__, __dir__ = lazy_names(__name__, "._exports")

@@ -48,6 +48,14 @@ def count(value: object, *path: str) -> int:
     return int(value)
 
 
+def object_in(data: bytes | str) -> dict[str, Any]:
+    """Returns the object in JSON, or an empty one if there is none."""
+    try:
+        return mapping(msgspec.json.decode(data))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+
+
 def json_text(value: object) -> str:
     """Encodes the value as JSON text."""
     try:

@@ -224,7 +224,8 @@ class HttpStreamFn(ABC):
             async with self.transport.post(request, cancel) as response:
                 if response.status != 200 or not self._is_stream(response):
                     refused = _without_secrets(await _refusal(response), request)
-                    if _is_about_the_model(refused, response.status):
+                    is_refusal = response.status in (400, 404) and refused.kind == ErrorKind.INVALID_REQUEST
+                    if is_refusal and "model" in refused.message.lower():
                         refused = await self.advised(refused, model)
                 else:
                     parser = self.parser(model, dict(response.headers))
@@ -304,11 +305,6 @@ def _without_secrets(failed: StreamFailed, request: HttpRequest) -> StreamFailed
     if half >= _LEAST_HALF:  # the message was cut, and the cut went through the key
         message = message[:-half] + "…"
     return msgspec.structs.replace(failed, message=message)
-
-
-def _is_about_the_model(refused: StreamFailed, status: int) -> bool:
-    is_refusal = status in (400, 404) and refused.kind == ErrorKind.INVALID_REQUEST
-    return is_refusal and "model" in refused.message.lower()
 
 
 def with_advice(refused: StreamFailed, advice: str) -> StreamFailed:

@@ -6,16 +6,16 @@ Both come from the constructor or the environment. The provider's own address is
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import ModelSpec
 
-from .bodies import EncodedMessages
+from .bodies import EncodedMessages, json_object
 from .errors import NotConfigured
 from .http import HttpStreamFn
-from .transport import Limits, Transport
+from .transport import HttpRequest, Limits, Transport
 
 JSON_HEADERS = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
 
@@ -77,6 +77,15 @@ class KeyedStreamFn(HttpStreamFn):
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self.key(options)
         self.server()
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        """Returns the headers of a request, with the key as a bearer token."""
+        return JSON_HEADERS if key is None else {**JSON_HEADERS, "authorization": f"Bearer {key}"}
+
+    def request(self, url: str, fields: Mapping[str, Any], options: StreamOptions) -> HttpRequest:
+        """Makes the request with these fields as its body. Raises `AuthError` if a required key is missing."""
+        headers = {**self.headers(self.key(options)), **options.headers}
+        return HttpRequest(url=url, headers=headers, body=json_object(fields), limits=self.limits_for(options))
 
     def key(self, options: StreamOptions) -> str | None:
         """Returns the key for one call. Raises `AuthError` if a required key is missing."""

@@ -28,7 +28,7 @@ from swink_agent.core.types import (
 )
 
 from .bodies import MessageCache
-from .images import Note, document_data, picture
+from .images import Note, Picture, document_data, picture
 
 log = logging.getLogger("swink_agent")
 
@@ -77,7 +77,7 @@ class OutgoingMessages:
         found = [position for position, message in enumerate(messages) if _needs_a_look(message)]
         if not found:
             return messages
-        with_documents = [position for position in found if _documents(messages[position])]
+        with_documents = [position for position in found if _has_document(messages[position])]
         blind = without_documents() if with_documents else ""
         if blind and (document := new_document(messages)) is not None:
             raise RequestError(refused_document(blind, document))
@@ -95,10 +95,14 @@ class OutgoingMessages:
         if (known := self._known.find(message, taken)) is not None:
             return known
         blocks = cast("Any", message).content
-        if any(_is_read(block, taken) for block in blocks):
-            content = await asyncio.to_thread(_sendable, blocks, taken)
-        else:
-            content = _sendable(blocks, taken)
+
+        def sendable() -> list[UserBlock]:
+            return [block if type(block) is Text else _or_note(block, taken) for block in blocks]
+
+        is_read = any(
+            _is_file(block) and (taken.images if type(block) is Image else taken.documents) for block in blocks
+        )
+        content = await asyncio.to_thread(sendable) if is_read else sendable()
         return self._changed(taken, message, blocks, content)
 
     def _named(self, message: AgentMessage, name_of: Callable[[Document], str]) -> AgentMessage:
@@ -121,7 +125,9 @@ class OutgoingMessages:
         if all(new is old for new, old in zip(content, blocks, strict=True)):
             return message
         changed = cast("AgentMessage", msgspec.structs.replace(cast("Any", message), content=tuple(content)))
-        return self._known.keep(message, variant, changed, sum(map(_size_of, content)))
+        sources = [block.source for block in content if type(block) is Image or type(block) is Document]
+        size = sum(len(source.data) for source in sources if type(source) is Base64Source)
+        return self._known.keep(message, variant, changed, size)
 
 
 def _needs_a_look(message: AgentMessage) -> bool:
@@ -130,20 +136,12 @@ def _needs_a_look(message: AgentMessage) -> bool:
     return any(type(block) is not Text for block in message.content)
 
 
-def _documents(message: AgentMessage) -> list[Document]:
-    return [block for block in cast("Any", message).content if type(block) is Document]
+def _has_document(message: AgentMessage) -> bool:
+    return any(type(block) is Document for block in cast("Any", message).content)
 
 
 def _is_file(block: UserBlock) -> bool:
     return (type(block) is Image or type(block) is Document) and type(block.source) is FileSource
-
-
-def _is_read(block: UserBlock, taken: _Taken) -> bool:
-    return _is_file(block) and (taken.images if type(block) is Image else taken.documents)
-
-
-def _sendable(blocks: Sequence[UserBlock], taken: _Taken) -> list[UserBlock]:
-    return [block if type(block) is Text else _or_note(block, taken) for block in blocks]
 
 
 def _or_note(block: UserBlock, taken: _Taken) -> UserBlock:
@@ -158,28 +156,16 @@ def _or_note(block: UserBlock, taken: _Taken) -> UserBlock:
         return Text(document_note(block))
     if not _is_file(block):
         return block
-    return _read(block)
-
-
-def _read(block: UserBlock) -> UserBlock:
-    if type(block) is Image:
-        found = picture(block)
-        if not isinstance(found, Note):
-            return Image(Base64Source(found.media_type, found.data))
-        log.warning("a request goes out without an image: %s", found.text)
+    found = picture(block) if type(block) is Image else document_data(cast("Document", block))
+    if isinstance(found, Note):
+        log.warning(
+            "a request goes out without %s: %s", "an image" if type(block) is Image else "a document", found.text
+        )
         return Text(found.text)
-    if type(block) is Document:
-        data = document_data(block)
-        if not isinstance(data, Note):
-            return Document(Base64Source(PDF, data), block.name or block.shown_name)
-        log.warning("a request goes out without a document: %s", data.text)
-        return Text(data.text)
-    return block
-
-
-def _size_of(block: UserBlock) -> int:
-    source = block.source if type(block) is Image or type(block) is Document else None
-    return len(source.data) if type(source) is Base64Source else 0
+    if isinstance(found, Picture):
+        return Image(Base64Source(found.media_type, found.data))
+    document = cast("Document", block)
+    return Document(Base64Source(PDF, found), document.name or document.shown_name)
 
 
 def refused_files(messages: Sequence[AgentMessage]) -> Iterator[AgentMessage]:

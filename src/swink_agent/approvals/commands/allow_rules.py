@@ -20,7 +20,7 @@ class AllowRule:
     __slots__ = ("_is_whole", "_text", "_words")
 
     def __init__(self, text: str, *, is_pattern: bool = False) -> None:
-        words = parsed(text, "allow", pattern_words if is_pattern else _whole_words)
+        words = parsed(text, "allow", pattern_words if is_pattern else lambda text: [(w,) for w in plain_words(text)])
         is_open = not is_pattern or (words[-1] == _ANYTHING and len(words) > 1)
         self._text = text
         self._words = words[:-1] if is_pattern and is_open else words
@@ -70,7 +70,3 @@ def parsed(text: str, kind: str, parse: Callable[[str], T]) -> T:
     raise ValueError(
         f"the {kind} rule {text!r} is not a plain command: {why}; a rule is a program and words that follow it"
     )
-
-
-def _whole_words(text: str) -> list[tuple[str, ...]]:
-    return [(word,) for word in plain_words(text)]

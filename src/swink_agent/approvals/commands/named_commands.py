@@ -20,12 +20,11 @@ _RUNNERS = _SHELLS | names(
     "dotenv eatmydata entr env exec expect faketime fakeroot find firejail flock gdb hyperfine ionice ltrace "
     "machinectl nice nix-shell nocache nohup npx nsenter numactl parallel perf pkexec prlimit proxychains rlwrap "
     "run-one runcon runuser screen script setarch setpriv setsid sg socat ssh sshpass start-stop-daemon stdbuf strace "
-    "su sudo systemd-inhibit systemd-run taskset time timeout tmux torsocks toybox trap tsocks unbuffer unshare "
-    "uvx valgrind watch xargs xvfb-run "
-    "concurrently cpulimit cross-env cross-env-shell "
-    "daemonize distrobox-enter dumb-init fakechroot gchroot genv gfind gnice gnohup gosu gstdbuf "
-    "gtimeout gxargs i386 ld-linux-aarch64.so ld-linux-x86-64.so ld-linux.so ld.so linux32 linux64 nodemon "
-    "proot run-parts ssh-agent su-exec tini trickle watchexec x86_64"
+    "su sudo systemd-inhibit systemd-run taskset time timeout tmux torsocks toybox trap tsocks unbuffer unshare uvx "
+    "valgrind watch xargs xvfb-run concurrently cpulimit cross-env cross-env-shell daemonize distrobox-enter dumb-init "
+    "fakechroot gchroot genv gfind gnice gnohup gosu gstdbuf gtimeout gxargs i386 ld-linux-aarch64.so "
+    "ld-linux-x86-64.so ld-linux.so ld.so linux32 linux64 nodemon proot run-parts ssh-agent su-exec tini trickle "
+    "watchexec x86_64"
 )
 # These run others after one of these words, and otherwise install or list.
 _RUNNING_WORDS = {
@@ -103,7 +102,7 @@ def named_commands(command: str, depth: int = 0) -> list[tuple[str, ...]]:
                         found.extend([(inner[0][0][cut:], *inner[0][1:]) for cut in (1, 2) if inner[0][0][cut:]])
         elif feeds_a_shell and program_name(words[0]) in _TELLERS:
             found.extend(named_commands(" ".join(words[1:]), depth + 1))
-    if depth < _DEEPEST and any(_runs_what_it_reads(words) for words in parts):
+    if splitter.documents and depth < _DEEPEST and any(_runs_what_it_reads(words) for words in parts):
         for document in splitter.documents:
             if not document.is_only_copied(parts, splitter.inputs):
                 found.extend(named_commands(document.text, depth + 1))
@@ -180,16 +179,11 @@ def is_runner(words: tuple[str, ...]) -> bool:
     return name in _RUNNERS or _VERSION.sub("", name) in _RUNNERS
 
 
-def simple_commands(command: str) -> list[tuple[str, ...]]:
-    """What the parts of a compound command would probably run: without quotes, assignments, keywords and redirections.
-
-    Text that a part reads is appended to its words.
-    """
-    return [words for part in _Splitter(command).split() if (words := _without_prefixes(part))]
-
-
 class _Splitter:
-    """One pass over a command, which may be any text."""
+    """One pass over a command, which may be any text.
+
+    Its parts have no quotes and redirections, and text that a part reads is appended to its words.
+    """
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -248,7 +242,7 @@ class _Splitter:
             self._enter("double")
         elif character == "'" and mode != "double":
             self._single_quoted(is_ansi=self._quote())
-        elif character == "`" or (character == "(" and self._starts_a_command()):
+        elif character == "`" or (character == "(" and (mode != "double" or (self.word or [""])[-1] == "$")):
             is_sum = character == "(" and self._before(2) == "("
             self._end_word(substitution=True)
             self._end_command()
@@ -348,9 +342,6 @@ class _Splitter:
                 text.append(self._take())
         for character in _ANSI.sub(_unescaped, "".join(text)) if is_ansi else text:
             self._add(character)
-
-    def _starts_a_command(self) -> bool:
-        return self.modes[-1] != "double" or (self.word or [""])[-1] == "$"
 
     def _enter(self, mode: str) -> None:
         if mode not in ("bare", "sum") and self.modes[-1] == mode:

@@ -95,9 +95,7 @@ def prefix_length(words: tuple[str, ...]) -> int:
 
 def prefix_covers(prefix: tuple[str, ...], words: tuple[str, ...]) -> bool:
     """Whether the words begin with the prefix and nothing after it would run something else."""
-    if words[: len(prefix)] != prefix:
-        return False
-    if does_more(words, len(prefix)):
+    if words[: len(prefix)] != prefix or does_more(words, len(prefix)):
         return False
     allowed = _options(prefix)
     if allowed is None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
 from ..display import safe_display
 from .read_only_git import GIT
@@ -26,9 +27,13 @@ def _sed_form(words: tuple[Word, ...]) -> str | None:
 
     An option after an operand is refused: not every sed sorts its words, so the operand may be the script.
     """
-    operands = [place for place in range(len(words)) if _is_operand(place, words)]
-    if operands and any(word.text.startswith("-") and word.text != "-" for word in words[operands[0] :]):
-        return "it has an option after a script or a file"
+    is_after_operand, before = False, ""
+    for word in words:
+        is_option = word.text.startswith("-") and word.text != "-"
+        if is_option and is_after_operand:
+            return "it has an option after a script or a file"
+        is_after_operand = is_after_operand or not (is_option or re.fullmatch("-[nErs]*e", before))
+        before = word.text
     scripts = [after for before, after in pairwise(words) if re.fullmatch("-[nErs]*e", before.text)]
     scripts += [Word(match[1]) for word in words if (match := re.match("-[nErs]*e((?s:.+))", word.text))]
     if not scripts:
@@ -66,12 +71,6 @@ def _jq_form(words: tuple[Word, ...]) -> str | None:
         return "its program is put together from parts"
     bad = next((word for word in words if not is_reading_jq(word.text)), None)
     return None if bad is None else f"with {safe_display(bad.text, 60)} it may read more than its input"
-
-
-def _is_operand(place: int, words: tuple[Word, ...]) -> bool:
-    """Whether the word is neither an option of sed nor the script of one."""
-    before = words[place - 1].text if place else ""
-    return (not words[place].text.startswith("-") or words[place].text == "-") and not re.fullmatch("-[nErs]*e", before)
 
 
 def _script_problem(scripts: list[Word], is_reading: Callable[[str], bool]) -> str | None:
@@ -176,7 +175,6 @@ def _openssl_form(words: tuple[Word, ...]) -> str | None:
 # -- options -------------------------------------------------------------------------------------------------
 
 _HELP = " --help --version"
-_BINUTILS = "--demangle" + _HELP
 _PS = "-aux -auxf -auxww --sort --no-headers --forest --pid --ppid --user --version"
 # Without `e`, which shows the environment of programs, and without letters that take a value.
 _PS_WORD = "[axufljvwTr]+"
@@ -196,6 +194,20 @@ _OPENSSL = (
     " -pubin"
 )
 _TESTS = "-a -b -c -d -e -f -g -G -h -k -L -n -N -O -p -r -s -S -u -w -x -z -nt -ot -ef -eq -ne -lt -le -gt -ge"
+_SOCKETS = "--tcp --udp --listening --numeric --all"
+
+
+def _prints(flags: str, valued: str = "", options: str = "", **more: Any) -> ReadOnly:
+    """A program that prints files, or its input if it is given none. No option of it writes anything."""
+    return reads(flags, valued, options + _HELP, patterns=True, filters=0, **more)
+
+
+def _of_binaries(flags: str, valued: str, options: str) -> ReadOnly:
+    """A program that prints parts of programs and libraries; `@FILE` would be more options."""
+    return reads(flags, valued, f"--demangle {options}{_HELP}", operands="[^@].*")
+
+
+_ALONE = reads(operands=None)
 
 READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
     {
@@ -208,20 +220,12 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
             patterns=True,
             follows="L",
         ),
-        "cat": reads(
-            "AbEensTtuv", "", "--number --number-nonblank --show-all --squeeze-blank" + _HELP, patterns=True, filters=0
-        ),
-        "head": reads("qvz", "nc", "--bytes --lines --quiet --verbose" + _HELP, numbers=True, patterns=True, filters=0),
-        "tail": reads("qvz", "nc", "--bytes --lines --quiet --verbose" + _HELP, numbers=True, patterns=True, filters=0),
-        "wc": reads("clmwL", "", "--bytes --chars --lines --max-line-length --words" + _HELP, patterns=True, filters=0),
-        "nl": reads("p", "bdfhilnsvw", _HELP, patterns=True, filters=0),
-        "cut": reads(
-            "sn",
-            "bcdf",
-            "--bytes --characters --complement --delimiter --fields --output-delimiter" + _HELP,
-            patterns=True,
-            filters=0,
-        ),
+        "cat": _prints("AbEensTtuv", "", "--number --number-nonblank --show-all --squeeze-blank"),
+        "head": _prints("qvz", "nc", "--bytes --lines --quiet --verbose", numbers=True),
+        "tail": _prints("qvz", "nc", "--bytes --lines --quiet --verbose", numbers=True),
+        "wc": _prints("clmwL", "", "--bytes --chars --lines --max-line-length --words"),
+        "nl": _prints("p", "bdfhilnsvw"),
+        "cut": _prints("sn", "bcdf", "--bytes --characters --complement --delimiter --fields --output-delimiter"),
         "sort": reads(
             "bCcdfghiMnRrsuVz",
             "kt",
@@ -245,8 +249,7 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         # tree reads on after a letter with a value, so these are separate words
         "tree": reads(
             "aACdDfFgGhilnNpqQrstuUvx",
-            "",
-            "-I -L -P --dirsfirst --du --filelimit --gitignore --noreport --prune",
+            options="-I -L -P --dirsfirst --du --filelimit --gitignore --noreport --prune",
             follows="l",
         ),
         "du": reads(
@@ -257,29 +260,19 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
             follows="L --dereference",
         ),
         "df": reads("aHhiklmPT", "t", "--human-readable --inodes --local --print-type --total" + _HELP),
-        "od": reads(
-            "abcdfiloxsv",
-            "AjNtw",
-            "--address-radix --format --read-bytes --skip-bytes" + _HELP,
-            patterns=True,
-            filters=0,
-        ),
+        "od": _prints("abcdfiloxsv", "AjNtw", "--address-radix --format --read-bytes --skip-bytes"),
         "readlink": reads("efmnqsvz", "", "--canonicalize --canonicalize-existing --no-newline" + _HELP, patterns=True),
         "realpath": reads("eLmPqsz", "", "--relative-base --relative-to" + _HELP, patterns=True),
-        **{
-            name: reads("btz", "", "--tag" + _HELP, patterns=True, filters=0)
-            for name in ("b2sum", "cksum", "md5sum", "sha1sum", "sha256sum", "sha512sum")
-        },
+        **dict.fromkeys(("b2sum", "cksum", "md5sum", "sha1sum", "sha256sum", "sha512sum"), _prints("btz", "", "--tag")),
         # searching
         "grep": reads(
             "abcEFGHhIiLlnoPqRrsTUvwxyZz",
             "ABCDdefm",
             "--after-context --before-context --binary-files --byte-offset --context --count --exclude --exclude-dir"
             " --exclude-from --extended-regexp --file --files-with-matches --files-without-match --fixed-strings"
-            " --ignore-case --include --invert-match --line-number --line-regexp --max-count"
-            " --no-filename --no-messages"
-            " --null --only-matching --perl-regexp --quiet --recursive --regexp --text --with-filename --word-regexp"
-            " --color --colour" + _HELP,
+            " --ignore-case --include --invert-match --line-number --line-regexp --max-count --no-filename"
+            " --no-messages --null --only-matching --perl-regexp --quiet --recursive --regexp --text --with-filename"
+            " --word-regexp --color --colour" + _HELP,
             numbers=True,
             patterns=True,
             follows="R --dereference-recursive",
@@ -288,32 +281,29 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "rg": reads(
             "abcFHhIiLlnNopPqSsUuvVwx0.",
             "ABCdefgjMmrTtE",
-            "--after-context --before-context --color --column --context --count --count-matches"
-            " --fixed-strings --files"
-            " --files-with-matches --files-without-match --glob --glob-case-sensitive --heading --hidden --iglob"
-            " --ignore-case --invert-match --json --line-number --line-regexp --max-columns --max-count --max-depth"
-            " --max-filesize --multiline --multiline-dotall --no-config --no-filename --no-heading --no-ignore"
-            " --no-ignore-vcs --no-line-number --no-messages --null --only-matching --passthru --pcre2 --pretty --quiet"
-            " --regexp --replace --smart-case --sort --sortr --stats --text --trim --type --type-list"
-            " --type-not --vimgrep"
-            " --with-filename --word-regexp --version --follow",
+            "--after-context --before-context --color --column --context --count --count-matches --fixed-strings"
+            " --files --files-with-matches --files-without-match --glob --glob-case-sensitive --heading --hidden"
+            " --iglob --ignore-case --invert-match --json --line-number --line-regexp --max-columns --max-count"
+            " --max-depth --max-filesize --multiline --multiline-dotall --no-config --no-filename --no-heading"
+            " --no-ignore --no-ignore-vcs --no-line-number --no-messages --null --only-matching --passthru --pcre2"
+            " --pretty --quiet --regexp --replace --smart-case --sort --sortr --stats --text --trim --type --type-list"
+            " --type-not --vimgrep --with-filename --word-regexp --version --follow",
             follows="L --follow",
             filters=1,
         ),
         "find": reads(
             "HLP",
             "",
-            "-a -amin -and -anewer -atime -cmin -cnewer -ctime -daystart -depth -empty -executable -false"
-            " -follow -group"
-            " -iname -ilname -inum -ipath -iregex -iwholename -links -lname -ls -maxdepth -mindepth -mmin -mount -mtime"
-            " -name -newer -newermt -newerct -newerat -nogroup -not -nouser -o -or -path -perm -print -print0 -printf"
-            " -prune -quit -readable -regex -regextype -samefile -size -true -type -uid -user -wholename"
-            " -writable -xdev" + _HELP,
+            "-a -amin -and -anewer -atime -cmin -cnewer -ctime -daystart -depth -empty -executable -false -follow"
+            " -group -iname -ilname -inum -ipath -iregex -iwholename -links -lname -ls -maxdepth -mindepth -mmin"
+            " -mount -mtime -name -newer -newermt -newerct -newerat -nogroup -not -nouser -o -or -path -perm -print"
+            " -print0 -printf -prune -quit -readable -regex -regextype -samefile -size -true -type -uid -user"
+            " -wholename -writable -xdev" + _HELP,
             numbers=True,
             follows="L -follow",
         ),
         "which": reads("as", "", "--all", paths=False),
-        "type": reads("aftpP", "", "", paths=False),
+        "type": reads("aftpP", paths=False),
         "command -v": reads(operands=r"[\w.+-]+", paths=False),
         # programs with a language that has a part which only reads
         "sed": reads("nErs", "e", _HELP, form=_sed_form, filters=1),
@@ -333,19 +323,17 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "tr": reads(
             "cCdst", "", "--complement --delete --squeeze-repeats --truncate-set1" + _HELP, paths=False, filters=2
         ),
-        "column": reads("tnxJe", "sco", "--table --separator --output-separator" + _HELP, patterns=True, filters=0),
-        "paste": reads("sz", "d", "--delimiters --serial" + _HELP, patterns=True, filters=0),
+        "column": _prints("tnxJe", "sco", "--table --separator --output-separator"),
+        "paste": _prints("sz", "d", "--delimiters --serial"),
         "join": reads("iz", "12aejotv", "--header --ignore-case" + _HELP, patterns=True),
-        "fold": reads("bs", "w", "--bytes --spaces --width" + _HELP, patterns=True, filters=0),
-        "fmt": reads("cstu", "w", "--split-only --width" + _HELP, patterns=True, filters=0),
-        "expand": reads("i", "t", "--initial --tabs" + _HELP, patterns=True, filters=0),
-        "tac": reads("br", "s", "--before --regex --separator" + _HELP, patterns=True, filters=0),
-        "rev": reads("", "", _HELP, patterns=True, filters=0),
+        "fold": _prints("bs", "w", "--bytes --spaces --width"),
+        "fmt": _prints("cstu", "w", "--split-only --width"),
+        "expand": _prints("i", "t", "--initial --tabs"),
+        "tac": _prints("br", "s", "--before --regex --separator"),
+        "rev": _prints(""),
         "hexdump": reads("bcCdovx", "ns", "--canonical --length --skip", filters=0),
         "strings": reads("a", "nt", "--all --bytes --radix" + _HELP, operands="[^@].*", numbers=True, filters=0),
-        "zcat": reads(
-            "", "", _HELP, patterns=True, filters=0, starts="gzip", endings=".gz .z .Z -gz -z _z .tgz .taz .tar.gz"
-        ),
+        "zcat": _prints("", starts="gzip", endings=".gz .z .Z -gz -z _z .tgz .taz .tar.gz"),
         # it detects the compression by itself
         "tar": reads("tzjJvf", form=_archive_form, starts="gzip bzip2 xz zstd lzip lzma lzop compress"),
         "unzip -l": reads(operands=r"[^-*?\[][^*?\[]*", endings=".zip .ZIP"),
@@ -360,9 +348,8 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         ),
         # words and names
         "echo": ReadOnly(harmless=True),
-        "pwd": reads("LP", "", "", operands=None),
-        "true": reads(operands=None),
-        "false": reads(operands=None),
+        "pwd": reads("LP", operands=None),
+        **dict.fromkeys(("arch", "false", "groups", "hostname", "lscpu", "true", "tty", "uptime", "whoami"), _ALONE),
         "basename": reads("az", "s", "--multiple --suffix", paths=False, patterns=True),
         "dirname": reads("z", "", "--zero", paths=False, patterns=True),
         "seq": reads("w", "fs", "--equal-width --format --separator", operands=r"[0-9.]+", numbers=True),
@@ -371,65 +358,48 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         ),
         "uname": reads("amnoprsv", "", "--all" + _HELP, operands=None),
         "id": reads("Ggnru", "", _HELP, operands=None),
-        "whoami": reads(operands=None),
         "nproc": reads("", "", "--all", operands=None),
-        **{name: reads(operands=None) for name in ("arch", "groups", "hostname", "tty", "uptime")},
         "free": reads("bghkmtw", "", "--human", operands=None),
-        "lscpu": reads(operands=None),
         "sleep": reads(operands=r"[0-9]{0,2}(\.[0-9]{1,3})?"),
         # running processes and open ports, without the environment of others
-        "ps": reads("eAdfFljHLwyT", "oCpuU", _PS, operands=_PS_OPERAND, numbers=False, form=_ps_form, paths=False),
+        "ps": reads("eAdfFljHLwyT", "oCpuU", _PS, operands=_PS_OPERAND, form=_ps_form, paths=False),
         "pgrep": reads(
             "aflnovxciw", "uUPgs", "--full --list-name --list-full --newest --oldest --exact --count", paths=False
         ),
-        "ss": reads(
-            "tuxwlnpaemiosHh46",
-            "fA",
-            "--tcp --udp --listening --numeric --processes --all --summary",
-            form=_ss_form,
-            paths=False,
-        ),
+        "ss": reads("tuxwlnpaemiosHh46", "fA", f"{_SOCKETS} --processes --summary", form=_ss_form, paths=False),
         "netstat": reads(
-            "tuxwlnpaeirsgW46",
-            "",
-            "--tcp --udp --listening --numeric --programs --all --route",
-            operands=None,
-            form=_netstat_form,
-            paths=False,
+            "tuxwlnpaeirsgW46", "", f"{_SOCKETS} --programs --route", operands=None, form=_netstat_form, paths=False
         ),
         # programs and libraries, without options that show the source files which a file names
-        "objdump": reads(
+        "objdump": _of_binaries(
             "dDhxtTfpsrRCwaz",
             "jM",
-            _BINUTILS + " --disassemble --section-headers --all-headers --syms"
-            " --dynamic-syms --file-headers --full-contents --reloc",
-            operands="[^@].*",
+            "--disassemble --section-headers --all-headers --syms --dynamic-syms --file-headers --full-contents"
+            " --reloc",
         ),
-        "readelf": reads(
+        "readelf": _of_binaries(
             "ahlSsdrnVegWuAItC",
             "px",
-            _BINUTILS + " --all --file-header --program-headers --section-headers"
-            " --syms --dyn-syms --dynamic --relocs --notes --wide --sections --segments --headers",
-            operands="[^@].*",
+            "--all --file-header --program-headers --section-headers --syms --dyn-syms --dynamic --relocs --notes"
+            " --wide --sections --segments --headers",
         ),
-        "nm": reads(
+        "nm": _of_binaries(
             "aABCDgopPrsSuvn",
             "ft",
-            _BINUTILS + " --dynamic --extern-only --undefined-only --defined-only"
-            " --print-size --size-sort --numeric-sort --no-sort --format --print-file-name",
-            operands="[^@].*",
+            "--dynamic --extern-only --undefined-only --defined-only --print-size --size-sort --numeric-sort --no-sort"
+            " --format --print-file-name",
         ),
-        "size": reads("ABdoxtG", "", _BINUTILS + " --format --totals --common", operands="[^@].*"),
+        "size": _of_binaries("ABdoxtG", "", "--format --totals --common"),
         "openssl version": reads("abdefopvmrc", operands=None),
-        **{
-            f"openssl {name}": reads(options=_OPENSSL, operands=r"(?![A-Za-z][\w+.-]*:)[^-].*", form=_openssl_form)
-            for name in ("x509", "req", "rsa")
-        },
+        **dict.fromkeys(
+            ("openssl x509", "openssl req", "openssl rsa"),
+            reads(options=_OPENSSL, operands=r"(?![A-Za-z][\w+.-]*:)[^-].*", form=_openssl_form),
+        ),
         # packages
-        **{
-            f"dpkg {name}": reads(operands=r"[\w.+:*?-]+", paths=False, starts="dpkg-query")
-            for name in ("-l", "-L", "-s", "--list", "--listfiles", "--status")
-        },
+        **dict.fromkeys(
+            [f"dpkg {option}" for option in ("-l", "-L", "-s", "--list", "--listfiles", "--status")],
+            reads(operands=r"[\w.+:*?-]+", paths=False, starts="dpkg-query"),
+        ),
         "apt list": reads("a", "", "--installed --upgradable --all-versions", operands=r"[\w.+*?-]+", paths=False),
         # the system's pip: it does not import from the folder
         **{
@@ -445,16 +415,13 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
             for what, operands in (("list", None), ("show", r"[\w.-]+"))
         },
         # The command's own environment: the sandbox leaves secrets out, and printed ones are masked.
-        "env": reads(operands=None),
+        "env": _ALONE,
         "printenv": reads(operands=r"[A-Za-z_]\w*", paths=False),
         # versions, of programs that do not let a file in the folder choose their version
-        **{
-            f"{name} --version": reads(operands=None)
-            for name in ("bash", "gcc", "git", "node", "python", "python3", "tar")
-        },
-        "python -V": reads(operands=None),
-        "python3 -V": reads(operands=None),
-        "node -v": reads(operands=None),
+        **dict.fromkeys(
+            [f"{name} --version" for name in ("bash", "gcc", "git", "node", "python", "python3", "tar")], _ALONE
+        ),
+        **dict.fromkeys(("python -V", "python3 -V", "node -v"), _ALONE),
         **GIT,
     }
 )

@@ -12,14 +12,8 @@ from typing import Any, Literal
 from .reading import ReadOnly, reads
 
 
-def _git(
-    shows: Literal["names", "remotes", "log", "contents"],
-    flags: str = "",
-    valued: str = "",
-    options: str = "",
-    **more: Any,
-) -> ReadOnly:
-    return reads(flags, valued, options, git=shows, **more)
+def _git(shows: Literal["names", "remotes", "log", "contents"], *options: str, **more: Any) -> ReadOnly:
+    return reads(*options, git=shows, **more)
 
 
 _DIFF = (
@@ -32,11 +26,9 @@ _DIFF = (
 )
 _LOG = _DIFF + (
     " --abbrev-commit --after --all --all-match --author --before --branches --committer --date --date-order --decorate"
-    " --first-parent --follow --full-history --graph --grep --invert-grep --left-right --max-count"
-    " --merges --no-decorate"
-    " --no-merges --oneline --parents --perl-regexp --regexp-ignore-case --reverse --simplify-by-decoration"
-    " --since --skip"
-    " --source --tags --topo-order --until"
+    " --first-parent --follow --full-history --graph --grep --invert-grep --left-right --max-count --merges"
+    " --no-decorate --no-merges --oneline --parents --perl-regexp --regexp-ignore-case --reverse"
+    " --simplify-by-decoration --since --skip --source --tags --topo-order --until"
 )
 # The placeholders of a signature make git run gpg.
 _SIGNATURE = "%[-+ ]?G"
@@ -99,18 +91,12 @@ GIT: Mapping[str, ReadOnly] = MappingProxyType(
             "names", "arv", "", "--all --color --no-color --remotes --sort --verbose", never=_SORTED_BY_SIGNATURE
         ),
         "git tag": _git("names", "", "n", "--sort", operands=None, never=_SORTED_BY_SIGNATURE),
-        **{
-            f"git tag {name}": _git(
-                "names",
-                "",
-                "n",
-                "--contains --merged --no-merged --points-at --sort",
-                never=_SORTED_BY_SIGNATURE,
-            )
-            for name in ("--list", "-l")
-        },
+        **dict.fromkeys(
+            ("git tag --list", "git tag -l"),
+            _git("names", "", "n", "--contains --merged --no-merged --points-at --sort", never=_SORTED_BY_SIGNATURE),
+        ),
         "git remote": _git("names", operands=None),
-        **{f"git remote {name}": _git("remotes", operands=None) for name in ("-v", "--verbose")},
+        **dict.fromkeys(("git remote -v", "git remote --verbose"), _git("remotes", operands=None)),
         "git remote get-url": _git("remotes", "", "", "--all --push", operands=r"[\w./-]+"),
         # `git config` is not here: the user's own settings may contain tokens.
         "git show-ref": _git("names", "dhs", "", "--abbrev --hash --heads --tags --verify"),

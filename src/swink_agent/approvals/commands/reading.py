@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from swink_agent.core.values.value import Value
 
@@ -187,32 +187,18 @@ def reads(
     valued: str = "",
     options: str = "",
     *,
-    numbers: bool = False,
-    operands: str | None = ".*",
-    never: str | None = None,
-    form: Form | None = None,
-    paths: bool = True,
-    patterns: bool = False,
     follows: str | None = None,
-    filters: int | None = None,
-    git: Literal["names", "remotes", "log", "contents"] | None = None,
     starts: str = "",
     endings: str = "",
+    **more: Any,
 ) -> ReadOnly:
-    """An entry of the table, with option names as one text."""
+    """An entry of the table, with the names of options, programs and endings as one text each."""
     return ReadOnly(
         flags=flags,
         valued=valued,
         options=frozenset(options.split()),
-        numbers=numbers,
-        operands=operands,
-        never=never,
-        form=form,
-        paths=paths,
-        patterns=patterns,
         follows=frozenset() if follows is None else frozenset(follows.split() or [""]),
-        filters=filters,
-        git=git,
         starts=tuple(starts.split()),
         endings=tuple(endings.split()),
+        **more,
     )

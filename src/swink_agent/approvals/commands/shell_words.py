@@ -216,7 +216,7 @@ class _Reader:
             elif character in "'\"\\":
                 self.is_bare = False
                 self._quoted(character)
-            elif character == "~" and self._follows_a_letter():
+            elif character == "~" and re.match("[A-Za-z0-9]~", self.command[self.position - 2 : self.position]):
                 self._add(character)  # HEAD~1: bash expands ~ only at the start of a word or path
             else:
                 self._special(character)
@@ -283,10 +283,6 @@ class _Reader:
         if not (character.isascii() and character.isprintable()):
             raise self._refusal(character)
         return character
-
-    def _follows_a_letter(self) -> bool:
-        before = self.command[self.position - 2 : self.position - 1]
-        return before.isascii() and before.isalnum()
 
     def _check_quoted(self, character: str) -> None:
         if is_deceptive(character):

@@ -33,21 +33,14 @@ _SED_COMMAND = re.compile(
 
 def is_reading_sed(script: str) -> bool:
     """Whether the script only picks and changes what is printed: `p`, `d`, `=`, `q` and `s` with their addresses."""
-    if len(script) > _LONGEST:
-        return False
     position = 0
-    while True:
-        match = _SED_COMMAND.match(script, position)
-        if match is None:
-            return False
-        position = match.end()
-        if position == len(script):
+    while len(script) <= _LONGEST and (match := _SED_COMMAND.match(script, position)) is not None:
+        rest, position = script[match.end() :], match.end() + 1
+        if rest in ("", ";"):
             return True
-        if script[position] != ";":
+        if rest[0] != ";":
             return False
-        position += 1
-        if position == len(script):
-            return True
+    return False
 
 
 # -- awk -----------------------------------------------------------------------------------------------------

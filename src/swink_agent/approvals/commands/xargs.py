@@ -19,10 +19,7 @@ _FIND = re.compile(r"-(printf|ls|fprint.*|fls)")
 # Options with which grep and rg print names: letters without a value, options with the value in the next word, and long
 # options. An `e` at the end of letters takes the next word too. `-l` and `--files` count only as options.
 _LETTERS = {"grep": "EFHIilnrsvwx", "rg": "FHilnSsuvwx"}
-_WITH_VALUE = {
-    "grep": names("-e --include --exclude --exclude-dir"),
-    "rg": names("-e -g -t -T --glob --type"),
-}
+_WITH_VALUE = {"grep": names("-e --include --exclude --exclude-dir"), "rg": names("-e -g -t -T --glob --type")}
 _LONG = {
     "grep": re.compile(r"--(include|exclude|exclude-dir)=.*|--files-with-matches", re.DOTALL),
     "rg": re.compile(r"--(glob|type)=.*|-[gtT].+|--files|--files-with-matches", re.DOTALL),

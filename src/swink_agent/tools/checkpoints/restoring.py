@@ -190,15 +190,10 @@ def _write(folder: int, name: bytes, data: bytes, mode: int) -> None:
 
 def _makes_way(item: PathRewind) -> bool:
     """Whether what is there has to be removed: for good, or because something of another kind comes back."""
-    return (
-        item.target is None
-        or (item.present is not None and item.present.kind == "unkept")
-        or (
-            item.present is not None
-            and item.present.kind != item.target.kind
-            and "folder" in (item.present.kind, item.target.kind)
-        )
-    )
+    target, present = item.target, item.present
+    if target is None or present is None:
+        return target is None
+    return present.kind == "unkept" or (present.kind != target.kind and "folder" in (present.kind, target.kind))
 
 
 def _parts(item: PathRewind) -> list[bytes]:

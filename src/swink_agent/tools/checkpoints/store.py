@@ -128,7 +128,8 @@ class CheckpointStore:
         path, written = os.path.realpath(root), False
         with self._lock:
             try:
-                with self._opened(path) as base, _writing(base):
+                self.prepare()
+                with closing(_connect(self._database(path), make=True)) as base, _writing(base):
                     began = _open_run(base)
                     if began and owner == "other":
                         self._record(base, path, began, "run", "")
@@ -143,16 +144,14 @@ class CheckpointStore:
                     "folder with fewer, let git ignore some, or turn undo off"
                 ) from None
             except (OSError, sqlite3.Error, OverflowError) as error:
-                raise self._not_kept(path, error) from error
+                why = getattr(error, "strerror", None) or str(error)
+                raise CheckpointError(
+                    f"no checkpoint of {path} could be kept in {self.folder} ({why}); make that possible, or turn undo "
+                    "off"
+                ) from error
             finally:
                 if not written:
                     self._states.pop(path, None)  # its number goes to another checkpoint
-
-    def _not_kept(self, root: str, error: Exception) -> CheckpointError:
-        why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        return CheckpointError(
-            f"no checkpoint of {root} could be kept in {self.folder} ({why}); make that possible, or turn undo off"
-        )
 
     def _too_large(self, root: str) -> CheckpointError:
         return CheckpointError(
@@ -169,7 +168,8 @@ class CheckpointStore:
             nonlocal room
             if base.execute("select 1 from contents where hash = ?", (content_hash,)).fetchone() is not None:
                 return
-            packed = _packed(data)
+            pressed = zlib.compress(data, 1)
+            packed = _PRESSED + pressed if len(pressed) < len(data) else _PLAIN + data
             room -= len(packed)
             if room < 0:
                 raise self._too_large(root)
@@ -178,11 +178,8 @@ class CheckpointStore:
         with opened_root(root) as descriptor:
             tree = self._look(base, descriptor, known, keep, may_be_taken_in=owner == "other")
         taken = self._clock()
-        changed = [
-            (path, known.get(path), tree.entries.get(path))
-            for path in {**known, **tree.entries}
-            if known.get(path) != tree.entries.get(path)
-        ]
+        both = [(path, known.get(path), tree.entries.get(path)) for path in {**known, **tree.entries}]
+        changed = [(path, old, new) for path, old, new in both if old != new]
         real = [(path, old, new) for path, old, new in changed if _entry(old) != _entry(new)]
         files = sum(seen.entry.kind in KEPT for seen in tree.entries.values())
         kept = Checkpoint(
@@ -202,7 +199,7 @@ class CheckpointStore:
         base.executemany("delete from state where path = ?", [(path,) for path, _, new in changed if new is None])
         base.executemany(
             "insert or replace into state values (?, ?, ?, ?, ?, ?, ?, ?)",
-            [(path, *_entry_row(new.entry), *_signature_row(new)) for path, _, new in changed if new is not None],
+            [(path, *_entry_row(new.entry), *(new.signature or [None] * 4)) for path, _, new in changed if new],
         )
         if not self._bound(base, run_id):
             raise self._too_large(root)
@@ -254,7 +251,11 @@ class CheckpointStore:
             rows = base.execute(
                 "select id, taken, run_id, owner, files, changed, skipped, undoes from checkpoints order by number desc"
             )
-            return [_checkpoint(path, row) for row in rows]
+            found: list[Checkpoint] = []
+            for name, taken, run_id, owner, files, changed, skipped, undoes in rows:
+                names = tuple(skipped.decode("utf-8", "surrogateescape").split("\0")) if skipped else ()
+                found.append(Checkpoint(name, path, taken, run_id, owner, files, changed, names, undoes))
+            return found
 
     def roots(self) -> list[str]:
         """The folders that have checkpoints, the one with the newest first."""
@@ -295,11 +296,8 @@ class CheckpointStore:
         path = os.path.realpath(root)
         wanted = to if isinstance(to, str) else to.id
         with self._lock, self._reading(path) as base:
-            row = (
-                None
-                if base is None
-                else base.execute("select number from checkpoints where id = ?", (wanted,)).fetchone()
-            )
+            found = () if base is None else base.execute("select number from checkpoints where id = ?", (wanted,))
+            row = next(iter(found), None)
             if base is None or row is None:
                 raise CheckpointError(f"no checkpoint {wanted!r} is kept of {path}")
             last = self._state(base, path)
@@ -312,8 +310,11 @@ class CheckpointStore:
             changes = _changes(base, row[0], None if runs is None else several_texts(runs, "plan(runs=…)"))
             began = _open_run(base)
             is_own = bool(began) and (runs is None or began in several_texts(runs, "plan(runs=…)"))
-            if runs is None or is_own:
-                _add_unrecorded(changes, {name: seen.entry for name, seen in last.items()}, now, is_own=is_own)
+            # What differs from the last checkpoint: changes of a call that has not ended, or of somebody else.
+            for name in {**last, **now} if runs is None or is_own else ():
+                old, new = _entry(last.get(name)), now.get(name)
+                if old != new:
+                    changes.setdefault(name, []).append(_Change(is_own, not is_own, old, new))
             plan: list[PathRewind] = []
             for name, those in sorted(changes.items()):
                 first = those[0] if runs is None else next(change for change in those if change.is_own)
@@ -410,12 +411,6 @@ class CheckpointStore:
 
     def _database(self, root: str) -> Path:
         return self.folder / f"{hashlib.blake2b(os.fsencode(root), digest_size=12).hexdigest()}{_ENDING}"
-
-    @contextmanager
-    def _opened(self, root: str) -> Generator[sqlite3.Connection]:
-        self.prepare()
-        with closing(_connect(self._database(root), make=True)) as base:
-            yield base
 
     @contextmanager
     def _reading(self, root: str) -> Generator[sqlite3.Connection | None]:
@@ -518,11 +513,6 @@ def _content(base: sqlite3.Connection, content_hash: str) -> bytes | None:
     return found if hash_of(found) == content_hash else None  # a damaged copy is not a copy
 
 
-def _packed(data: bytes) -> bytes:
-    pressed = zlib.compress(data, 1)
-    return _PRESSED + pressed if len(pressed) < len(data) else _PLAIN + data
-
-
 def _entry(seen: Seen | None) -> Entry | None:
     return None if seen is None else seen.entry
 
@@ -533,16 +523,6 @@ def _entry_row(entry: Entry | None) -> tuple[int | None, int | None, str | None]
 
 def _entry_of(kind: int | None, mode: int | None, content_hash: str | None) -> Entry | None:
     return None if kind is None else Entry(_KINDS[kind], mode or 0, content_hash or "")
-
-
-def _signature_row(seen: Seen) -> Sequence[int | None]:
-    return (None, None, None, None) if seen.signature is None else seen.signature
-
-
-def _checkpoint(root: str, row: Sequence[object]) -> Checkpoint:
-    *start, skipped, undoes = row
-    names = cast("bytes", skipped).decode("utf-8", "surrogateescape")
-    return Checkpoint(start[0], root, *start[1:], tuple(names.split("\0")) if names else (), undoes)  # type: ignore[arg-type]
 
 
 def _changes(base: sqlite3.Connection, after: int, runs: Collection[str] | None) -> dict[bytes, list[_Change]]:
@@ -561,15 +541,6 @@ def _changes(base: sqlite3.Connection, after: int, runs: Collection[str] | None)
         if is_own:
             owned.add(path)
     return found if runs is None else {path: changes for path, changes in found.items() if path in owned}
-
-
-def _add_unrecorded(
-    changes: dict[bytes, list[_Change]], last: dict[bytes, Entry], now: dict[bytes, Entry], *, is_own: bool
-) -> None:
-    """Adds what differs from the last checkpoint: changes of a call that has not ended, or of somebody else."""
-    for path in {**last, **now}:
-        if last.get(path) != now.get(path):
-            changes.setdefault(path, []).append(_Change(is_own, not is_own, last.get(path), now.get(path)))
 
 
 def _plan_path(

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from .._bounded import show_name
 from ..workspace.place import Place
-from ..workspace.wall import too_large
+from ..workspace.seen import seen_by
+from ..workspace.wall import stale, too_large
 from .edits import Edit, apply_edits
-from .file_tool import Before, Call, WritingTool, change_details, refuse_stale
+from .file_tool import Before, Call, WritingTool, change_details
 from .masked import mask_text, put_back
 from .text import NEW_FILE, Decoded, decode_text, encode_text
 
@@ -57,31 +57,25 @@ class EditFileTool(WritingTool):
 
     def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
         """Raises the refusal of the call, such as an `old` that is not found, before the user is asked."""
-        with self.workspace.place(arguments["path"]) as place:
-            file = self.workspace.open_existing(place)
-            if file is None:
-                self._planned(arguments, ctx.redactor, place, None)
-                return None
-            with file:
-                before = Before(file)
-                refuse_stale(ctx, self.workspace, place, before)
-                self._planned(arguments, ctx.redactor, place, before)
+        with self.opened(arguments["path"]) as (place, before):
+            self._planned(arguments, ctx, place, before)
         return None
 
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
         path = "/".join(place.parts)
-        plan = self._planned(call.arguments, call.redactor, place, before)
+        plan = self._planned(call.arguments, call.ctx, place, before)
         self.put(call, place, before, plan.data)
         return AgentToolResult.text(
             f"{'Created' if before is None else 'Edited'} {show_name(path)}: {plan.where}.",
             change_details(path, plan.old, plan.new, is_new=before is None),
         )
 
-    def _planned(
-        self, arguments: dict[str, Any], redactor: Redactor | None, place: Place, before: Before | None
-    ) -> _Plan:
-        """The file with the edits applied. Raises `ToolError` if they do not fit."""
-        path = "/".join(place.parts)
+    def _planned(self, arguments: dict[str, Any], ctx: ToolContext, place: Place, before: Before | None) -> _Plan:
+        """The file with the edits applied. Raises `ToolError` if they do not fit, or the file was changed since."""
+        seen, _ = seen_by(ctx, self.workspace)
+        if before is not None and seen.version(place.parts) not in (None, before.version):
+            raise stale(place.parts)
+        path, redactor = "/".join(place.parts), ctx.redactor
         edits = edits_in(arguments)
         if before is None and edits[0].old:
             near = self.workspace.nearest(path)

@@ -22,19 +22,11 @@ from .._bounded import bound_text
 from ..checkpoints.changes import RecordedChanges
 from ..workspace.place import Place, replace_file
 from ..workspace.seen import seen_by
-from ..workspace.wall import (
-    WHOLE_FILE_LIMIT,
-    OpenFile,
-    Workspace,
-    WorkspaceError,
-    read_whole,
-    stale,
-    version_of,
-)
+from ..workspace.wall import WHOLE_FILE_LIMIT, OpenFile, Workspace, WorkspaceError, read_whole, stale, version_of
 from .text import showable
 
 if TYPE_CHECKING:
-    from swink_agent.core.secrets.redaction import Redactor
+    pass
 
 VERSION = "version"
 """The field of a scope with the version of the file that would be replaced."""
@@ -50,11 +42,6 @@ class Call:
         self.ctx = ctx
         self._is_over = False
         self._lock = threading.Lock()
-
-    @property
-    def redactor(self) -> Redactor | None:
-        """Masks secrets in what the model sees of a file."""
-        return self.ctx.redactor
 
     def give_up(self) -> None:
         """Cancels the call: from now on it changes nothing."""
@@ -168,6 +155,17 @@ class WritingTool(FileTool):
         is_kept = self._changes is None or self._changes.can_be_kept([str(self.workspace.root)])
         return scope if is_kept else {**scope, UNKEPT: True}
 
+    @contextmanager
+    def opened(self, path: str) -> Generator[tuple[Place, Before | None]]:
+        """The place of a path, and the file that is there, both open. Raises `WorkspaceError`."""
+        with self.workspace.place(path) as place:
+            file = self.workspace.open_existing(place)
+            if file is None:
+                yield place, None
+                return
+            with file:
+                yield place, Before(file)
+
     def scope_of(self, parts: tuple[str, ...]) -> dict[str, Any]:
         return {"folder": as_json(str(self.workspace.root)), "path": as_json("/".join(parts))}
 
@@ -178,23 +176,12 @@ class WritingTool(FileTool):
             return self._run(call)
 
     def _run(self, call: Call) -> AgentToolResult:
-        workspace = self.workspace
-        with workspace.writing, workspace.place(call.arguments["path"]) as place:
-            file = workspace.open_existing(place)
-            if file is None:
-                return self.change(call, place, None)
-            with file:
-                before = Before(file)
-                return self.refusal(call, place, before) or self.change(call, place, before)
-
-    def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
-        """Why an existing file is left alone, or `None`. Raises `ToolError` for a reason of one sentence."""
-        refuse_stale(call.ctx, self.workspace, place, before)
-        return None
+        with self.workspace.writing, self.opened(call.arguments["path"]) as (place, before):
+            return self.change(call, place, before)
 
     @abstractmethod
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
-        """Makes the new content and writes it."""
+        """Makes the new content and writes it, or refuses that."""
 
     def put(self, call: Call, place: Place, before: Before | None, data: bytes) -> None:
         """Replaces the file if it is unchanged and the call is the one that was approved."""
@@ -226,13 +213,6 @@ class WritingTool(FileTool):
         knew_all = before is None or self.replaces_all or seen.is_whole(parts, before.version, now)
         version = version_of(status, data if len(data) <= WHOLE_FILE_LIMIT else None)
         seen.wrote(parts, version, is_whole=knew_all)
-
-
-def refuse_stale(ctx: ToolContext, workspace: Workspace, place: Place, before: Before) -> None:
-    """Raises `ToolError` if the file is not what the conversation last saw."""
-    seen, _ = seen_by(ctx, workspace)
-    if seen.version(place.parts) not in (None, before.version):
-        raise stale(place.parts)
 
 
 def as_json(path: str) -> str:

@@ -82,8 +82,9 @@ class ChangeHunks:
         given = self._request.arguments
         if self._request.name == WriteFileTool.name:
             return {**given, "content": wanted} if wanted != self._old else None
+        parts = [part for number in sorted(set(accepted)) for part in self._groups[number] if not part[0]]
         for around in (0, 1, _AROUND):
-            edits = [self._edit(part, around) for part in reversed(self._parts(accepted))]
+            edits = [self._edit(part, around) for part in reversed(parts)]
             arguments = {**given, "edits": edits}
             if 0 < len(edits) <= _MOST_EDITS and _makes(self._request, self._old, wanted, arguments):
                 return arguments
@@ -109,9 +110,6 @@ class ChangeHunks:
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
         where: tuple[DiffKind, str] = ("hunk", f"@@ -{i1 + 1},{i2 - i1} +{j1 + 1},{j2 - j1} @@")
         return Hunk((where, *lines))
-
-    def _parts(self, accepted: Collection[int]) -> list[DiffPart]:
-        return [part for number in sorted(set(accepted)) for part in self._groups[number] if not part[0]]
 
     def _edit(self, part: DiffPart, around: int) -> dict[str, Any]:
         """One replacement at its line. Later lines come first, so that the lines above keep their numbers."""

@@ -57,11 +57,11 @@ class ListDirTool(FileTool):
             listing.add(folder.fd, folder.parts, int(call.arguments.get("depth", 1)), MOST_ENTRIES)
             details = {"path": as_json(folder.path), "entries": listing.count}
             text = bound_text("\n".join(listing.lines), keep="head", hint="list a folder further down").text
-            return AgentToolResult.text(text or f"[the folder is empty]{_elsewhere(folder.parts)}", details)
-
-
-def _elsewhere(parts: tuple[str, ...]) -> str:
-    return f"\n[{show_name('/'.join(parts))} holds nothing; list_dir of . shows what else there is]" if parts else ""
+            if not text:
+                name = show_name("/".join(folder.parts))
+                more = f"\n[{name} holds nothing; list_dir of . shows what else there is]" if name else ""
+                text = f"[the folder is empty]{more}"
+            return AgentToolResult.text(text, details)
 
 
 class _Listing:

@@ -39,15 +39,9 @@ def visible_entries(folder: Path) -> VisibleEntries:
     Of a folder with very many names only fifty thousand are examined, in the system's order. Rules of what git ignores
     are no longer applied after one second.
     """
-    until = time.monotonic() + _LONGEST
-    top = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
     with ExitStack() as held:
         try:
-            current = os.open(top, _FOLDER)
-            held.callback(os.close, current)
-            level = level_of(current, b"", None, until)
-            for part in folder.relative_to(top).parts:
-                current, level = _enter(current, os.fsencode(part), level, held)
+            current, level = _entered(folder, time.monotonic() + _LONGEST, held)
             with os.scandir(current) as found:
                 some = list(islice(found, _MOST_SCANNED + 1))
             seen = [entry for entry in some if not entry.name.startswith(".")]
@@ -114,19 +108,13 @@ def visible_paths(
 
 def _level_above(folder: Path, until: float) -> IgnoreLevel | None:
     """The rules of the repository that contains the folder, down to the folder above it."""
-    top = next((place for place in (folder, *folder.parents) if (place / _GIT).exists()), folder)
-    if top == folder:
+    if (folder / _GIT).exists() or not any((place / _GIT).exists() for place in folder.parents):
         return None
     with ExitStack() as held:
         try:
-            current = os.open(top, _FOLDER)
-            held.callback(os.close, current)
-            level = level_of(current, b"", None, until)
-            for part in folder.relative_to(top).parts[:-1]:
-                current, level = _enter(current, os.fsencode(part), level, held)
+            return _entered(folder.parent, until, held)[1]
         except OSError:
             return None
-    return level
 
 
 def _read_folder(
@@ -151,7 +139,14 @@ def _read_folder(
         os.close(fd)
 
 
-def _enter(folder: int, name: bytes, above: IgnoreLevel, held: ExitStack) -> tuple[int, IgnoreLevel]:
-    inner = os.open(name, _FOLDER, dir_fd=folder)
-    held.callback(os.close, inner)
-    return inner, level_of(inner, name, above)
+def _entered(folder: Path, until: float, held: ExitStack) -> tuple[int, IgnoreLevel]:
+    """The folder, held open, with the rules of the repository that contains it. Raises `OSError`."""
+    top = next((place for place in (folder, *folder.parents) if (place / _GIT).exists()), folder)
+    current, level = None, None
+    for name in (top, *folder.relative_to(top).parts):
+        current = os.open(name, _FOLDER, dir_fd=current)
+        held.callback(os.close, current)
+        level = level_of(current, b"" if level is None else os.fsencode(name), level, until)
+    assert current is not None
+    assert level is not None
+    return current, level

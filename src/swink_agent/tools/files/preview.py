@@ -19,7 +19,7 @@ from .._several_folders import SeveralFoldersTool
 from ..workspace.place import Place
 from .edit_file import edits_in
 from .edits import apply_edits
-from .file_tool import Before, WritingTool, change_details
+from .file_tool import WritingTool, change_details
 from .masked import mask_text, masked_note, put_back
 from .text import NEW_FILE, Decoded, decode_text, showable
 from .write_file import as_in
@@ -56,18 +56,15 @@ def change_preview(
 
 
 def _details(tool: WritingTool, arguments: dict[str, Any], redactor: Redactor | None) -> dict[str, Any] | None:
-    with tool.workspace.place(arguments["path"]) as place:
-        file = tool.workspace.open_existing(place)
-        if file is None:
+    with tool.opened(arguments["path"]) as (place, before):
+        if before is None:
             return _change(place, arguments, None, redactor)
-        with file:
-            before = Before(file)
-            if before.data is None:
-                return {"notes": ["the existing file is too large to compare"]}
-            existing = decode_text(before.data)
-            if existing is None:
-                return {"notes": ["the existing file is not text"]}
-            return _change(place, arguments, existing, redactor)
+        if before.data is None:
+            return {"notes": ["the existing file is too large to compare"]}
+        existing = decode_text(before.data)
+        if existing is None:
+            return {"notes": ["the existing file is not text"]}
+        return _change(place, arguments, existing, redactor)
 
 
 def _change(

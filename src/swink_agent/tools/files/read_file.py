@@ -72,15 +72,13 @@ class ReadFileTool(FileTool):
             elif (media_type := kind_of(data[:16])).startswith("image/"):
                 result = _show_image(file, media_type, data)
             else:
-                result = _show_lines(file, data, first, most, call.redactor)
-            self._remember(call, file, version_of(file.stat, data), result)
+                result = _show_lines(file, data, first, most, call.ctx.redactor)
+            seen, now = seen_by(call.ctx, self.workspace)
+            told: dict[str, Any] = result.details
+            version, total = version_of(file.stat, data), told.get("total_lines", 0)
+            last = told.get("last_line", 0) - told.get("is_cut", False)  # half of a line does not count as that line
+            seen.read(file.parts, version, told.get("first_line", 1), last, total, now)
             return result
-
-    def _remember(self, call: Call, file: OpenFile, version: str, result: AgentToolResult) -> None:
-        seen, now = seen_by(call.ctx, self.workspace)
-        details: dict[str, Any] = result.details
-        last = details.get("last_line", 0) - details.get("is_cut", False)  # half of a line does not count as that line
-        seen.read(file.parts, version, details.get("first_line", 1), last, details.get("total_lines", 0), now)
 
 
 # -- lines ---------------------------------------------------------------------------------------------------
@@ -188,7 +186,7 @@ def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> Ag
         raise _binary(file, kind_of(head))
     # Includes what surrounds the lines, for a secret that begins before them or ends behind them.
     after = pending[len(wanted) : len(wanted) + _AROUND].decode(decoded.format.encoding, "replace")
-    masked = mask_text(context.decode(decoded.format.encoding, "replace") + decoded.text + after, call.redactor)
+    masked = mask_text(context.decode(decoded.format.encoding, "replace") + decoded.text + after, call.ctx.redactor)
     view = line_view(showable(masked.text + "\n")[:-1], masked)  # the last line may have lost half of its line end
     above = context.count(b"\n")
     at = view.index_of(above + 1)
@@ -246,16 +244,11 @@ def _too_large_image(file: OpenFile) -> ToolError:
     )
 
 
-def _binary(file: OpenFile, kind: str = "") -> ToolError:
+def _binary(file: OpenFile, kind: str) -> ToolError:
+    what, how = "a binary file", "look into it with a command, such as file or hexdump"
     if kind == PDF:
-        return ToolError(
-            f"{show_name(file.path)} is a PDF of {show_size(file.stat.st_size)}, not text: read it with a command, "
-            "such as pdftotext, or ask the user to attach it"
-        )
-    return ToolError(
-        f"{show_name(file.path)} is a binary file of {show_size(file.stat.st_size)}, not text: look into it with a "
-        "command, such as file or hexdump"
-    )
+        what, how = "a PDF", "read it with a command, such as pdftotext, or ask the user to attach it"
+    return ToolError(f"{show_name(file.path)} is {what} of {show_size(file.stat.st_size)}, not text: {how}")
 
 
 def _beyond(file: OpenFile, first: int, total: int) -> ToolError:

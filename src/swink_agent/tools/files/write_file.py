@@ -49,55 +49,38 @@ class WriteFileTool(WritingTool):
         "additionalProperties": False,
     }
 
-    def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
-        return None  # asked once the new content is known: writing the same again loses nothing
-
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Also has the version of the file that would be replaced: who approves the call has decided about that one."""
         scope = super().approval_scope(arguments)
-        with self.workspace.place(arguments["path"]) as place:
-            file = self.workspace.open_existing(place)
-            if file is not None:
-                with file:
-                    scope[VERSION] = Before(file).version
-        return scope
+        with self.opened(arguments["path"]) as (_, before):
+            return scope if before is None else {**scope, VERSION: before.version}
 
     def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
         """The refusal to replace what the conversation does not know, before the user is asked."""
-        with self.workspace.place(arguments["path"]) as place:
-            file = self.workspace.open_existing(place)
-            if file is None:
+        with self.opened(arguments["path"]) as (place, before):
+            if before is None or _Plan(arguments["content"], ctx.redactor, place, before).data == before.data:
                 return None
-            with file:
-                before = Before(file)
-                decoded = None if before.data is None else decode_text(before.data)
-                masked = mask_text(decoded.text if decoded else "", ctx.redactor)
-                view = as_in(decoded, arguments["content"])
-                path = show_name("/".join(place.parts))
-                if _encode(put_back(masked, view, ctx.redactor, path).text, decoded, view) == before.data:
-                    return None
-                return refuse_unread(ctx, self.workspace, place, before)
+            return refuse_unread(ctx, self.workspace, place, before)
 
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
         content: str = call.arguments["content"]
-        decoded = None if before is None or before.data is None else decode_text(before.data)
         path = "/".join(place.parts)
-        masked = mask_text(decoded.text if decoded else "", call.redactor)
-        view = as_in(decoded, content)
-        data = _encode(put_back(masked, view, call.redactor, show_name(path)).text, decoded, view)
+        plan = _Plan(content, call.ctx.redactor, place, before)
         if before is not None:
-            if data == before.data:
+            if plan.data == before.data:  # writing the same again loses nothing
                 return self._same(call, place, before, content)
             if not self._is_decided(call, place, before):
                 refused = refuse_unread(call.ctx, self.workspace, place, before)
                 if refused is not None:
                     return refused
-        self.put(call, place, before, data)
-        details = change_details(path, masked.text, view, is_new=before is None)
-        if before is not None and decoded is None:
+        self.put(call, place, before, plan.data)
+        details = change_details(path, plan.old, plan.new, is_new=before is None)
+        if before is not None and plan.existing is None:
             details["old_is_text"] = False
         verb = "Created" if before is None else "Replaced"
-        return AgentToolResult.text(f"{verb} {show_name(path)} ({_measure(content, data)}).", details)
+        lines = content.count("\n") + (not content.endswith("\n") and bool(content))
+        size = f"{lines} line{'s' * (lines != 1)}, {show_size(len(plan.data))}"
+        return AgentToolResult.text(f"{verb} {show_name(path)} ({size}).", details)
 
     def _is_decided(self, call: Call, place: Place, before: Before) -> bool:
         """Whether the approval was about this version of the file, and the conversation knows no other.
@@ -115,6 +98,17 @@ class WriteFileTool(WritingTool):
         return AgentToolResult.text(text, change_details(path, content, content, is_new=False))
 
 
+class _Plan:
+    """A file before and after, both as the model sees them, and its new bytes. Raises `ToolError`."""
+
+    def __init__(self, content: str, redactor: Redactor | None, place: Place, before: Before | None) -> None:
+        self.existing = None if before is None or before.data is None else decode_text(before.data)
+        masked = mask_text(self.existing.text if self.existing else "", redactor)
+        self.old, self.new = masked.text, as_in(self.existing, content)
+        text = put_back(masked, self.new, redactor, show_name("/".join(place.parts))).text
+        self.data = _encode(text, self.existing, self.new)
+
+
 def as_in(existing: Decoded | None, content: str) -> str:
     """The content with the line ends of the file that it replaces. The mark at its beginning is kept in any case."""
     if existing is None:
@@ -128,22 +122,12 @@ def _encode(text: str, existing: Decoded | None, written: str) -> bytes:
     model's part."""
     try:
         written.encode()
-        if existing is None:
-            return encode_text(text, NEW_FILE)
-        if existing.format.errors != "strict":
-            # The model's part is UTF-8. Stray bytes can only be in a masked value, which stays unchanged.
-            return encode_text(text, existing.format)
-        try:
-            return encode_text(text, existing.format)
+        try:  # stray bytes, which the file's format may keep, can only be in a masked value, which stays unchanged
+            return encode_text(text, NEW_FILE if existing is None else existing.format)
         except UnicodeEncodeError:
             return encode_text(text, NEW_FILE)
     except UnicodeEncodeError as error:
         raise ToolError("the content holds half of a character (a lone surrogate): nothing was written") from error
-
-
-def _measure(content: str, data: bytes) -> str:
-    lines = content.count("\n") + (not content.endswith("\n") and bool(content))
-    return f"{lines} line{'s' * (lines != 1)}, {show_size(len(data))}"
 
 
 class _Shown(NamedTuple):

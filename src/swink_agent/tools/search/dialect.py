@@ -9,7 +9,9 @@ without our package.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+from .glob import CLASSES
 
 _ELSEWHERE = "write the pattern without it, or run grep -P with bash"
 _LOOK_AROUND = re.compile(r"\(\?<?[=!]")
@@ -25,18 +27,7 @@ _CLASSES = {
 }
 """What these mean in ripgrep; in a JSON schema they mean only ASCII."""
 _POSIX = re.compile(r"\[:([a-z]+):\]")
-_POSIX_CLASSES = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "blank": r"\t\x20",
-    "digit": "0-9",
-    "lower": "a-z",
-    "punct": r"!-/:-@\[-`{-~",
-    "space": r"\t\n\x0b\x0c\r\x20",
-    "upper": "A-Z",
-    "word": "0-9A-Za-z_",
-    "xdigit": "0-9A-Fa-f",
-}
+_POSIX_CLASSES = {name.decode(): members.decode() for name, members in CLASSES.items()} | {"word": "0-9A-Za-z_"}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _TOKEN = re.compile(r"\\.|.", re.DOTALL)
 
@@ -76,12 +67,7 @@ def _with_unicode_classes(pattern: str) -> str:
     """
     pattern = _POSIX.sub(lambda match: _POSIX_CLASSES.get(match[1], match[0]), pattern)
     made: list[str] = []
-    in_class = 0
-    for token in _TOKEN.findall(pattern):
-        if token == "[":
-            in_class += 1
-        elif token == "]" and in_class:
-            in_class -= 1
+    for token, in_class in _tokens(pattern):
         stands_for = _CLASSES.get(token[1]) if len(token) == 2 and token[0] == "\\" else None
         if stands_for is None:
             made.append(token)
@@ -97,19 +83,22 @@ def _with_unicode_classes(pattern: str) -> str:
 def _is_valid_alone(pattern: str) -> bool:
     """Whether its brackets are balanced: `a)(b` is not one pattern."""
     depth = 0
+    for token, in_class in _tokens(pattern):
+        depth += 0 if in_class else (token == "(") - (token == ")")
+        if depth < 0:
+            return False
+    return True
+
+
+def _tokens(pattern: str) -> Iterator[tuple[str, bool]]:
+    """The characters of a pattern, an escaped one with its backslash, and whether each is in brackets."""
     in_class = 0
     for token in _TOKEN.findall(pattern):
         if token == "[":
             in_class += 1
         elif token == "]" and in_class:
             in_class -= 1
-        elif token == "(" and not in_class:
-            depth += 1
-        elif token == ")" and not in_class:
-            depth -= 1
-            if depth < 0:
-                return False
-    return True
+        yield token, in_class > 0
 
 
 def _column(matches: Callable[[str], bool], line: str) -> int:

@@ -17,17 +17,17 @@ _DEEP_FOLDERS = "deep folders"
 _MOST_BRACES = 64
 _LONGEST_IN_ALL = 8192
 """Bytes of all alternatives together."""
-_CLASSES = {
+CLASSES = {
     b"alnum": rb"0-9A-Za-z",
     b"alpha": rb"A-Za-z",
-    b"blank": rb" \t",
+    b"blank": rb"\t\x20",
     b"cntrl": rb"\x00-\x1f\x7f",
     b"digit": rb"0-9",
     b"graph": rb"!-~",
     b"lower": rb"a-z",
-    b"print": rb" -~",
+    b"print": rb"\x20-~",
     b"punct": rb"!-/:-@\[-`{-~",
-    b"space": rb" \t\n\r\f\v",
+    b"space": rb"\t\n\x0b\x0c\r\x20",
     b"upper": rb"A-Z",
     b"xdigit": rb"0-9A-Fa-f",
 }
@@ -244,7 +244,7 @@ def _class_members(pattern: bytes, position: int) -> tuple[bytes, int] | None:
             if end < 0:
                 return None
             if pattern[end - 1] == ord(":"):
-                named = _CLASSES.get(pattern[position + 2 : end - 1])
+                named = CLASSES.get(pattern[position + 2 : end - 1])
                 if named is None:
                     return None
                 members, previous, position = members + named, None, end + 1

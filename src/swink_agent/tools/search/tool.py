@@ -23,7 +23,7 @@ from swink_agent.sandbox import Sandbox, SandboxError, SandboxProfile, SandboxUn
 from swink_agent.sandbox.profile import is_beneath
 from swink_agent.sandbox.programs import own_interpreter
 
-from .._bounded import OUTPUT_LIMIT, show_name
+from .._bounded import OUTPUT_LIMIT, escaped, show_name
 from .._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
 from ..workspace.wall import Workspace, WorkspaceError
 from .dialect import why_unsupported
@@ -31,7 +31,7 @@ from .engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, ScannerE
 from .glob import NameGlob
 from .masked_lines import MaskedLines
 from .tree import IgnoredPaths
-from .wider import MOST_FOUND, looked_at, wider_queries
+from .wider import MOST_FOUND, wider_queries
 
 _DEFAULT_LIMIT = 100
 _MOST_RESULTS = 1000
@@ -42,6 +42,8 @@ _NOTES = 1024
 _LONGEST_WAIT = 2.0
 _LONGEST_HINT = 2.0
 """Seconds for each search for what may have been meant."""
+_UNSEARCHABLE = re.compile("[\0\ud800-\udfff]")
+"""A null character, and half of a character: no file has these."""
 _UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that a terminal would obey: controls, and those that change the direction of writing."""
 
@@ -105,25 +107,18 @@ class SearchTool:
         self._root = str(self.workspace.root)
         self._time_limit = time_limit
         given = choice.profile if isinstance(choice, Sandbox) else choice
-        writable = given.write if isinstance(given, SandboxProfile) else ()
+        base, writable = (given, given.write) if isinstance(given, SandboxProfile) else (SandboxProfile(), ())
         self._ripgrep = find_program(ripgrep, outside=[self._root, *writable]) if ripgrep is not None else None
         self._interpreter = own_interpreter()
         interpreters = (self._interpreter, os.path.realpath(self._interpreter))
         self._own = (*interpreters, os.path.abspath(__file__), packages_folder())
-        profile = self._profile(choice)
+        # What an engine may do: read the workspace and itself.
+        read = (self._root, *read_folders(self._interpreter, [self._ripgrep] if self._ripgrep else []))
+        profile = msgspec.structs.replace(base, write=(), read=read, network=False, hosts=())
         is_off = choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off")
-        opener = open_sandbox or default_opener("auto")
         self._is_off = is_off
-        self._confined = None if is_off else SandboxSource("auto", profile, opener)
+        self._confined = None if is_off else SandboxSource("auto", profile, open_sandbox or default_opener("auto"))
         self._unconfined = SandboxSource("off", profile, default_opener("off"))
-
-    def _profile(self, choice: SandboxChoice) -> SandboxProfile:
-        """What an engine may do: read the workspace and itself."""
-        given = choice.profile if isinstance(choice, Sandbox) else choice
-        base = given if isinstance(given, SandboxProfile) else SandboxProfile()
-        programs = [self._ripgrep] if self._ripgrep else []
-        read = (self._root, *read_folders(self._interpreter, programs))
-        return msgspec.structs.replace(base, write=(), read=read, network=False, hosts=())
 
     def __repr__(self) -> str:
         return f"<tool search in {self._root}>"
@@ -142,8 +137,8 @@ class SearchTool:
             found = await self._search(query, limit, ctx, self._time_limit)
             is_nothing = not (found.hits or found.stopped or found.skipped)
             hint = await self._hint(query, ctx) if is_nothing else ""
-            answer = _Answer(query, limit, MaskedLines(self.workspace, ctx.redactor))
-            return await in_thread(ctx, lambda: answer.result(found, hint))
+            lines = MaskedLines(self.workspace, ctx.redactor)
+            return await in_thread(ctx, lambda: _result(found, hint, query, limit, lines))
         except (ToolError, SandboxError) as error:
             return AgentToolResult.error(str(error))
         except OSError as error:
@@ -154,7 +149,7 @@ class SearchTool:
         if not pattern and not glob:
             raise ToolError("give a pattern to find in files, a glob for their names, or both")
         for name, value in (("pattern", pattern), ("glob", glob)):
-            if value is not None and ("\0" in value or not _is_encodable(value) or len(value) > _LONGEST_PATTERN):
+            if value is not None and (_UNSEARCHABLE.search(value) or len(value) > _LONGEST_PATTERN):
                 raise ToolError(f"the {name} holds what cannot be searched for, or is too long: write a simpler one")
         if pattern and _has_line_break(pattern):
             raise ToolError("the pattern spans lines, and lines are searched one by one: look for one of them")
@@ -186,7 +181,8 @@ class SearchTool:
 
     async def _hint(self, query: Query, ctx: ToolContext) -> str:
         """What to try next if nothing was found: what a wider search finds in a short time, if anything."""
-        said = [looked_at(query)] if looked_at(query) else []
+        said = ["no file has such a name; contents were not searched: for that, give a pattern"]
+        said = said if query.pattern is None else []
         time_limit = min(self._time_limit, _LONGEST_HINT)
         for wider in wider_queries(query):
             try:
@@ -380,60 +376,40 @@ class _Finds:
 # -- what the model reads ------------------------------------------------------------------------------------
 
 
-class _Answer:
+def _result(found: _Found, hint: str, query: Query, limit: int, masked: MaskedLines) -> AgentToolResult:
     """The matches as text."""
-
-    def __init__(self, query: Query, limit: int, lines: MaskedLines) -> None:
-        self._query = query
-        self._limit = limit
-        self._lines = lines
-
-    def result(self, found: _Found, hint: str = "") -> AgentToolResult:
-        shown = found.hits[: self._limit]
-        lines: list[str] = []
-        size = 0
-        for hit in shown:
-            line = self._line(hit)
-            size += len(line.encode("utf-8", "replace")) + 1
-            if size > OUTPUT_LIMIT - _NOTES:
-                break
-            lines.append(line)
-        notes = self._notes(found, len(lines)) + ([f"[{hint}]"] if hint else [])
-        details = {
-            "matches": len(lines),
-            "files": len({hit.path for hit in shown[: len(lines)]}),
-            "complete": not found.stopped and not found.is_full and len(lines) == len(found.hits),
-            "engine": found.engine,
-        }
-        return AgentToolResult("\n".join([*lines, *notes]), details, bool(found.stopped and not lines))
-
-    def _line(self, hit: Hit) -> str:
-        name = show_name(os.fsdecode(hit.path))
-        return f"{name}:{hit.line}: {_UNSEEN.sub(_escaped, self._lines.excerpt(hit))}" if hit.line else name
-
-    def _notes(self, found: _Found, shown: int) -> list[str]:
-        kind = "files" if self._query.pattern is None else "matches"
-        if found.stopped:
-            until = f"{shown} {kind}" if shown else f"no {kind}"
-            return [f"[stopped, as {found.stopped}, with {until} until then; narrow the path, the glob or the pattern]"]
-        if shown < len(found.hits) or found.is_full:
-            more = f", or raise limit (at most {_MOST_RESULTS})" if shown >= self._limit < _MOST_RESULTS else ""
-            return [f"[the first {shown} {kind}, there are more; narrow the path, the glob or the pattern{more}]"]
-        if found.skipped:
-            return [f"[{found.skipped} more in lines of megabytes, which are not shown]"]
-        return [] if shown else [f"[no {kind}]"]
+    shown = found.hits[:limit]
+    lines: list[str] = []
+    size = 0
+    for hit in shown:
+        line = show_name(os.fsdecode(hit.path))
+        if hit.line:
+            line += f":{hit.line}: {_UNSEEN.sub(lambda match: escaped(match[0]), masked.excerpt(hit))}"
+        size += len(line.encode("utf-8", "replace")) + 1
+        if size > OUTPUT_LIMIT - _NOTES:
+            break
+        lines.append(line)
+    notes = _notes(found, len(lines), "files" if query.pattern is None else "matches", limit)
+    details = {
+        "matches": len(lines),
+        "files": len({hit.path for hit in shown[: len(lines)]}),
+        "complete": not found.stopped and not found.is_full and len(lines) == len(found.hits),
+        "engine": found.engine,
+    }
+    said = [*lines, *notes, *([f"[{hint}]"] if hint else [])]
+    return AgentToolResult("\n".join(said), details, bool(found.stopped and not lines))
 
 
-def _escaped(match: re.Match[str]) -> str:
-    return match[0].encode("ascii", "backslashreplace").decode() if match[0] > "\x7f" else repr(match[0])[1:-1]
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _notes(found: _Found, shown: int, kind: str, limit: int) -> list[str]:
+    if found.stopped:
+        until = f"{shown} {kind}" if shown else f"no {kind}"
+        return [f"[stopped, as {found.stopped}, with {until} until then; narrow the path, the glob or the pattern]"]
+    if shown < len(found.hits) or found.is_full:
+        more = f", or raise limit (at most {_MOST_RESULTS})" if shown >= limit < _MOST_RESULTS else ""
+        return [f"[the first {shown} {kind}, there are more; narrow the path, the glob or the pattern{more}]"]
+    if found.skipped:
+        return [f"[{found.skipped} more in lines of megabytes, which are not shown]"]
+    return [] if shown else [f"[no {kind}]"]
 
 
 def _has_line_break(pattern: str) -> bool:

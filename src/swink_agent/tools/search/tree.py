@@ -172,14 +172,10 @@ class IgnoredPaths:
         for length in range(known + 1, len(folders) + 1):
             inner = folders[:length]
             is_judged = length > self._start
-            is_left_out = level is None or (is_judged and self._is_left_out(level, inner[-1]))
+            is_left_out = level is None or (is_judged and (inner[-1] == _GIT or level.is_ignored(inner[-1], True)))
             level = None if is_left_out else self._read_level(inner, level)
             self._levels[inner] = level
         return level
-
-    @staticmethod
-    def _is_left_out(above: IgnoreLevel, name: bytes) -> bool:
-        return name == _GIT or above.is_ignored(name, True)
 
     def _read_level(self, folders: tuple[bytes, ...], above: IgnoreLevel | None) -> IgnoreLevel | None:
         folder = os.dup(self._root)

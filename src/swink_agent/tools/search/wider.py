@@ -34,13 +34,6 @@ class WiderQuery(NamedTuple):
         return f"{self.told.format(count=count)}, such as {first}"
 
 
-def looked_at(query: Query) -> str:
-    """What the search that found nothing was for."""
-    if query.pattern is None:
-        return "no file has such a name; contents were not searched: for that, give a pattern"
-    return ""
-
-
 def wider_queries(query: Query) -> Iterator[WiderQuery]:
     """What may have been meant, the likeliest first."""
     if query.pattern is None:

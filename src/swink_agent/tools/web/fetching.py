@@ -116,18 +116,13 @@ async def _checked(place: WebPlace, resolve: ResolveFn, private: Sequence[Privat
     if not found:
         raise ToolError(f"{place.host} has no address")
     for address in found:
-        if not _may_be_asked(address, place.port, private):
+        is_opened = any(known.address == address and known.port in (None, place.port) for known in private)
+        if is_metadata(address) or not (is_public(address) or is_opened):
             raise ToolError(
                 f"{place.name} was not asked: {address} is not a public address. Only the user can allow it "
                 "(the setting web_private)"
             )
     return [str(address) for address in found]
-
-
-def _may_be_asked(address: Address, port: int, private: Sequence[PrivateAddress]) -> bool:
-    if is_metadata(address):
-        return False
-    return is_public(address) or any(known.address == address and known.port in (None, port) for known in private)
 
 
 def _normal(text: str) -> Address:
@@ -142,7 +137,9 @@ async def _system_addresses(host: str, port: int) -> Sequence[str]:
 async def _ask(place: WebPlace, addresses: list[str]) -> tuple[Answer, str | None]:
     """Sends one request to one of the addresses; returns the answer, and where it redirects to."""
     import aiohttp
+    from yarl import URL
 
+    url = URL(place.url, encoded=True)  # as it was read and approved: nothing is decoded or put together again
     connector = aiohttp.TCPConnector(resolver=_fixed(addresses), use_dns_cache=False, force_close=True)
     session = aiohttp.ClientSession(
         connector=connector,
@@ -153,11 +150,12 @@ async def _ask(place: WebPlace, addresses: list[str]) -> tuple[Answer, str | Non
         headers=_HEADERS,
     )
     try:
-        async with session, session.get(_encoded(place.url), allow_redirects=False) as response:
-            if response.status in _REDIRECTS and (location := response.headers.get("Location")):
-                return _answer(place, response, b"", True), location
-            body, is_whole = await _body(response, place.name)
-            return _answer(place, response, body, is_whole), None
+        async with session, session.get(url, allow_redirects=False) as response:
+            location = response.headers.get("Location") if response.status in _REDIRECTS else None
+            body, is_whole = (b"", True) if location else await _body(response, place.name)
+            kind, size = response.content_type.lower(), response.content_length
+            answer = Answer(place.url, response.status, kind, response.charset, body, is_whole, size)
+            return answer, location or None
     except aiohttp.ClientConnectorError as error:
         raise ToolError(f"{place.name} could not be reached: {error}") from error
     except aiohttp.ServerDisconnectedError as error:
@@ -165,12 +163,6 @@ async def _ask(place: WebPlace, addresses: list[str]) -> tuple[Answer, str | Non
     except aiohttp.ClientError as error:
         why = "its answer is cut off" if isinstance(error, aiohttp.ClientPayloadError) else "its answer is not HTTP"
         raise ToolError(f"{place.name} could not be read: {why}") from error
-
-
-def _encoded(url: str) -> Any:
-    from yarl import URL
-
-    return URL(url, encoded=True)  # as it was read and approved: nothing is decoded or put together again
 
 
 def _fixed(addresses: list[str]) -> Any:
@@ -197,18 +189,6 @@ def _fixed(addresses: list[str]) -> Any:
             pass
 
     return Fixed()
-
-
-def _answer(place: WebPlace, response: aiohttp.ClientResponse, body: bytes, is_whole: bool) -> Answer:
-    return Answer(
-        place.url,
-        response.status,
-        response.content_type.lower(),
-        response.charset,
-        body,
-        is_whole,
-        response.content_length,
-    )
 
 
 async def _body(response: aiohttp.ClientResponse, name: str) -> tuple[bytes, bool]:

@@ -33,6 +33,17 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _ALWAYS_PROTECTED = frozenset({".git", ".swink"})  # at any depth: a repository may be in a folder of another
 _OF_REPOSITORY = frozenset({"head", "objects", "refs", "commondir", "config", "config.worktree", "hooks"})
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    **dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device"),
+}
+_PROBLEMS = {
+    errno.ENOTDIR: "takes a file for a folder: see with list_dir what is there",
+    errno.EISDIR: "is a folder: give the path of a file",
+    errno.ELOOP: "goes through links that are not followed: name the file itself",
+    **dict.fromkeys((errno.ENXIO, errno.ENODEV), "is a socket or a device: only regular files can be used"),
+}
 _Names: TypeAlias = tuple[tuple[str, ...], ...]
 
 
@@ -41,7 +52,10 @@ class WorkspaceError(ToolError):
 
 
 class OpenFile:
-    """A regular file of the workspace, open for reading. Close it, or use it as a context manager."""
+    """A regular file of the workspace, open for reading, or a folder, whose `fd` is for `dir_fd` and `os.scandir`.
+
+    Close it, or use it as a context manager.
+    """
 
     def __init__(self, opened: Opened) -> None:
         self.fd = opened.fd
@@ -51,11 +65,15 @@ class OpenFile:
     @property
     def path(self) -> str:
         """Relative to the root, with every link resolved."""
-        return "/".join(self.parts)
+        return "/".join(self.parts) or "."
 
     def read(self, most: int) -> bytes:
         """The next bytes, `most` unless the file ends before."""
-        return read_fully(self.fd, most)
+        chunks: list[bytes] = []
+        while most > 0 and (chunk := os.read(self.fd, min(most, 1 << 20))):
+            chunks.append(chunk)
+            most -= len(chunk)
+        return b"".join(chunks)
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -67,17 +85,6 @@ class OpenFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class OpenFolder(OpenFile):
-    """A folder of the workspace, open for listing; its `fd` is for `dir_fd` and `os.scandir`."""
-
-    @property
-    def path(self) -> str:
-        return "/".join(self.parts) or "."
-
-    def __enter__(self) -> OpenFolder:
-        return self
 
 
 class Workspace:
@@ -101,6 +108,8 @@ class Workspace:
         rename: Callable[..., None] = os.rename,
         fsync: Callable[[int], None] = os.fsync,
     ) -> None:
+        from swink_agent.sandbox.profile import DEFAULT_PROTECTED, EDITOR_PROTECTED, protected_name
+
         given = os.path.abspath(str(Path(root)))
         paths = None if hidden is None else several_paths(hidden, "Workspace(hidden=…)")
         names = None if protected is None else several_texts(protected, "Workspace(protected=…)")
@@ -116,10 +125,10 @@ class Workspace:
         self._hidden = _folded(hidden_names)
         self.hidden = tuple([os.path.join(self.beneath.path, *parts) for parts in hidden_names])
         """The paths beneath the root that are not opened, absolute."""
-        self.protected = _protected_names(names)
+        self.protected = DEFAULT_PROTECTED if names is None else tuple(map(protected_name, names))
         """The names that are not written, relative to the root."""
         self._protected = _protected_in(self.beneath.path, self.protected)
-        self._protected_anywhere = _ALWAYS_PROTECTED | _of_editors()
+        self._protected_anywhere = _ALWAYS_PROTECTED.union(EDITOR_PROTECTED)
         self._pseudo = frozenset(_devices("/proc", "/sys")) - {os.fstat(self.beneath.fd).st_dev}
         self.seen = SeenFiles()
         """What calls without a conversation have seen of its files."""
@@ -156,17 +165,11 @@ class Workspace:
 
     def open_file(self, path: str) -> OpenFile:
         """Opens a regular file for reading. Raises `WorkspaceError` for anything else and everything outside."""
-        file = OpenFile(self._open(path, _READ))
-        try:
-            self._refuse_what_is_no_file(path, file.stat)
-        except BaseException:
-            file.close()
-            raise
-        return file
+        return self._regular(self._open(path, _READ), path)
 
-    def open_folder(self, path: str = ".") -> OpenFolder:
+    def open_folder(self, path: str = ".") -> OpenFile:
         """Opens a folder for listing. Raises `WorkspaceError`."""
-        return OpenFolder(self._open(path, _LIST))
+        return OpenFile(self._open(path, _LIST))
 
     def is_hidden(self, parts: tuple[str, ...]) -> bool:
         """Whether it is in a folder of credentials."""
@@ -186,13 +189,20 @@ class Workspace:
             raise WorkspaceError(f"{show_name(path)} holds credentials and is hidden from tools")
         return opened
 
-    def _refuse_what_is_no_file(self, path: str, status: os.stat_result) -> None:
-        if stat.S_ISDIR(status.st_mode):
-            raise WorkspaceError(f"{show_name(path)} is a folder: use list_dir to see what is in it")
-        if not stat.S_ISREG(status.st_mode):
-            raise WorkspaceError(f"{show_name(path)} is {_kind(status.st_mode)}: only regular files can be used")
-        if status.st_dev in self._pseudo:
-            raise WorkspaceError(f"{show_name(path)} is made up by the system (/proc, /sys): such files are not read")
+    def _regular(self, opened: Opened, path: str) -> OpenFile:
+        """The opened file. Closes and refuses what is not a regular one."""
+        file, problem = OpenFile(opened), ""
+        if stat.S_ISDIR(file.stat.st_mode):
+            problem = "is a folder: use list_dir to see what is in it"
+        elif not stat.S_ISREG(file.stat.st_mode):
+            kind = _KINDS.get(stat.S_IFMT(file.stat.st_mode), "no regular file")
+            problem = f"is {kind}: only regular files can be used"
+        elif file.stat.st_dev in self._pseudo:
+            problem = "is made up by the system (/proc, /sys): such files are not read"
+        if problem:
+            file.close()
+            raise WorkspaceError(f"{show_name(path)} {problem}")
+        return file
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -220,15 +230,7 @@ class Workspace:
             fd = place.open_name(_READ)
         except OSError as error:
             raise self.explain(shown, error) from error
-        if fd is None:
-            return None
-        file = OpenFile(Opened(fd, place.parts))
-        try:
-            self._refuse_what_is_no_file(shown, file.stat)
-        except BaseException:
-            file.close()
-            raise
-        return file
+        return None if fd is None else self._regular(Opened(fd, place.parts), shown)
 
     def is_protected(self, parts: tuple[str, ...]) -> bool:
         """Whether no tool may write it because of its name."""
@@ -285,23 +287,14 @@ class Workspace:
         if isinstance(error, LeavesRoot):
             link = f" through the link {show_name(error.link)}" if error.link else ""
             return WorkspaceError(f"{shown} leads out of the workspace {self.root}{link}: give a path beneath it")
-        match error.errno:
-            case errno.ENOENT:
-                return WorkspaceError(f"{shown} does not exist in the workspace {self.root}{self.nearest(path)}")
-            case errno.ENOTDIR:
-                return WorkspaceError(f"{shown} takes a file for a folder: see with list_dir what is there")
-            case errno.EISDIR:
-                return WorkspaceError(f"{shown} is a folder: give the path of a file")
-            case errno.EACCES | errno.EPERM | errno.EROFS:
-                return WorkspaceError(f"{shown} may not be opened or changed by this user: {error.strerror}")
-            case errno.ELOOP:
-                return WorkspaceError(f"{shown} goes through links that are not followed: name the file itself")
-            case errno.ENAMETOOLONG:
-                return WorkspaceError(f"{shown[:80]}… is longer than a file's name can be")
-            case errno.ENXIO | errno.ENODEV:
-                return WorkspaceError(f"{shown} is a socket or a device: only regular files can be used")
-            case _:
-                return WorkspaceError(f"{shown}: {error.strerror or error}")
+        if error.errno == errno.ENOENT:
+            return WorkspaceError(f"{shown} does not exist in the workspace {self.root}{self.nearest(path)}")
+        if error.errno == errno.ENAMETOOLONG:
+            return WorkspaceError(f"{shown[:80]}… is longer than a file's name can be")
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return WorkspaceError(f"{shown} may not be opened or changed by this user: {error.strerror}")
+        problem = _PROBLEMS.get(error.errno or 0)
+        return WorkspaceError(f"{shown} {problem}" if problem else f"{shown}: {error.strerror or error}")
 
     def nearest(self, path: str) -> str:
         """What a path that does not exist may have meant, as the end of a sentence."""
@@ -323,15 +316,6 @@ def version_of(status: os.stat_result, data: bytes | None) -> str:
     if data is not None:
         return hashlib.blake2b(data, digest_size=16).hexdigest()
     return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
-
-
-def read_fully(fd: int, most: int) -> bytes:
-    """The next bytes of a descriptor: `most`, or all that are left."""
-    chunks: list[bytes] = []
-    while most > 0 and (chunk := os.read(fd, min(most, 1 << 20))):
-        chunks.append(chunk)
-        most -= len(chunk)
-    return b"".join(chunks)
 
 
 def read_whole(file: OpenFile) -> bytes | None:
@@ -368,12 +352,6 @@ def _hidden_in(root: str, paths: tuple[str, ...] | None) -> _Names:
     return _names_beneath(root, spelled)
 
 
-def _protected_names(names: tuple[str, ...] | None) -> tuple[str, ...]:
-    from swink_agent.sandbox.profile import DEFAULT_PROTECTED, protected_name
-
-    return DEFAULT_PROTECTED if names is None else tuple(map(protected_name, names))
-
-
 def _protected_in(root: str, names: tuple[str, ...]) -> _Names:
     from swink_agent.sandbox.profile import HOME_PROTECTED, RUN_FROM_A_FOLDER
     from swink_agent.sandbox.programs import own_folders, own_names_in, run_at_start
@@ -384,12 +362,6 @@ def _protected_in(root: str, names: tuple[str, ...]) -> _Names:
     # The files of this program, and what Python runs before it.
     ours = [*own_names_in(root, own_folders()), *run_at_start([root])] if names else []
     return _folded([*given, *_names_beneath(root, [*at_home, *ours])])
-
-
-def _of_editors() -> frozenset[str]:
-    from swink_agent.sandbox.profile import EDITOR_PROTECTED
-
-    return frozenset(EDITOR_PROTECTED)
 
 
 def _names_beneath(root: str, paths: Iterable[str]) -> _Names:
@@ -432,15 +404,3 @@ def _devices(*paths: str) -> Iterable[int]:
             yield os.stat(path).st_dev
         except OSError:
             continue
-
-
-def _kind(mode: int) -> str:
-    for is_kind, name in (
-        (stat.S_ISFIFO, "a named pipe"),
-        (stat.S_ISSOCK, "a socket"),
-        (stat.S_ISCHR, "a device"),
-        (stat.S_ISBLK, "a device"),
-    ):
-        if is_kind(mode):
-            return name
-    return "no regular file"

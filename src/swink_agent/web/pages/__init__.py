@@ -1,7 +1,7 @@
 """The pages of the server, and its static files.
 
-Owns the paths of pages, and what a person sees when a request is refused. Each page is a handler; `is_page` marks it,
-so that the address with the token may lead to it.
+Owns the paths of pages, and what a person sees when a request is refused. `is_page` marks the handler of a page, so
+that the address with the token may lead to it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from html import escape
 from importlib.resources import files
 from mimetypes import guess_type
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -20,11 +21,12 @@ from aiohttp import web
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.memory import LoadedSession, SessionInfo
 from swink_agent.rendering.blocks import entry_html
-from swink_agent.rendering.turns import Entry, Reply, entries
+from swink_agent.rendering.turns import Label, Note, Reply, entries
 
 from ..problems import Problem, invalid
 from ..rooms import state_of
-from ..routes.live import position_in, too_many
+from ..routes.asking import Action
+from ..routes.live import position_in
 from ..routes.sessions import hits_of, listed
 from ..streams import Event, Place, ShowFn
 from .live import Live, shown_state
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
     from ..rooms import Room
     from ..site import Site
 
-_Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
+_PageFn: TypeAlias = "Callable[[Site, web.Request, str], Awaitable[web.StreamResponse]]"
+"""Returns a page; the text is the path that leads to the first page."""
 _STATIC = ("page.css", "page.js", "stream.js")
 _LIST = "*"
 _MOST_LISTED = 50
@@ -61,176 +64,164 @@ _CHANGES = json_decoder(_Change)
 
 def add_pages(app: web.Application, site: Site, prefix: str) -> None:
     """Adds the pages and the static files beneath a prefix."""
-    pages = Pages(site)
-    from .evals import EvalPages
-    from .runs import RunPages
+    from . import evals, runs
 
-    runs, evals = RunPages(site), EvalPages(site)
-    shown: list[tuple[str, _Handler]] = [
-        ("/", pages.home),
-        ("/sessions/{session}", pages.session),
-        ("/runs", runs.table),
-        ("/runs/{run}", runs.run),
-        ("/evals", evals.table),
-        ("/evals/compare", evals.compare),
-        ("/evals/{run}", evals.run),
-        ("/evals/{run}/cases/{case}", evals.case),
+    shown: list[tuple[str, Action, _PageFn]] = [
+        ("/", "read", _home_page),
+        ("/sessions/{session}", "read", _session_page),
+        ("/runs", "operate", runs.table_page),
+        ("/runs/{run}", "operate", runs.run_page),
+        ("/evals", "read", evals.table_page),
+        ("/evals/compare", "read", evals.comparison_page),
+        ("/evals/{run}", "read", evals.run_page),
+        ("/evals/{run}/cases/{case}", "read", evals.case_page),
     ]
-    for path, handler in shown:
-        app.router.add_get(f"{prefix}{path}", _page(handler))
-    app.router.add_get(f"{prefix}/parts/sessions", pages.listed)
-    app.router.add_get(f"{prefix}/parts/sessions/{{session}}/earlier", pages.earlier)
-    app.router.add_get(f"{prefix}/parts/events", pages.events)
+    for path, action, handler in shown:
+        page = _handler(site, path, action, handler)
+        page.is_page = True  # pyright: ignore[reportFunctionMemberAccess]
+        app.router.add_get(f"{prefix}{path}", page)
+    for path, handler in (("", _list_part), ("/{session}/earlier", _earlier_part)):
+        path = f"/parts/sessions{path}"
+        app.router.add_get(f"{prefix}{path}", _handler(site, path, "read", handler))
+    app.router.add_get(f"{prefix}/parts/events", partial(_events_part, site))
     app.router.add_get(f"{prefix}/static/{{name}}", _static)
 
 
-def _page(handler: _Handler) -> _Handler:
-    async def page(request: web.Request) -> web.StreamResponse:
-        return await handler(request)
+def _handler(site: Site, path: str, action: Action, page: _PageFn) -> Callable[[web.Request], Any]:
+    """Checks who asks, and gives the page the path that leads to the first page."""
 
-    page.is_page = True  # pyright: ignore[reportFunctionMemberAccess]
-    return page
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await site.authorized(request, action, request.match_info.get("session"))
+        return await page(site, request, base_of(request, path.format_map(request.match_info)))
+
+    return handle
 
 
-class Pages:
-    """The pages about sessions."""
+# -- the pages about sessions --------------------------------------------------------------------------------
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
-    async def home(self, request: web.Request) -> web.StreamResponse:
-        await self._site.authorized(request, "read", None)
-        base = base_of(request, "/")
-        return html(home_html(base, await self._side(request, base)))
+async def _home_page(site: Site, request: web.Request, base: str) -> web.StreamResponse:
+    return html(home_html(base, await _side(site, request, base)))
 
-    async def session(self, request: web.Request) -> web.StreamResponse:
-        session_id = request.match_info["session"]
-        site = self._site
-        await site.authorized(request, "read", session_id)
-        base = base_of(request, f"/sessions/{session_id}")
-        side = await self._side(request, base, session_id)
-        loaded = await asyncio.to_thread(site.histories.load, session_id)
-        room = site.rooms.of(loaded.id)
-        room.show(loaded)
-        live = self._live(room)
-        is_live = live.is_running or len(loaded.messages) < live.end
-        cut = min(live.first, len(loaded.messages)) if is_live else len(loaded.messages)
-        running = live.html(False) if is_live else ""
-        position = live.log.position
-        questions = "".join([question_html(question) for question in room.questions.open])
-        state = shown_state(await asyncio.to_thread(state_of, room, loaded, site.model))
-        commands = await asyncio.to_thread(site.commands)
 
-        def render() -> str:
-            shown, first = _last(loaded, cut)
-            return session_html(
-                base, loaded.info, side, shown + running, questions, state,
-                position=position, first=first, commands=commands,
-            )  # fmt: skip
+async def _session_page(site: Site, request: web.Request, base: str) -> web.StreamResponse:
+    session_id = request.match_info["session"]
+    side = await _side(site, request, base, session_id)
+    loaded = await asyncio.to_thread(site.histories.load, session_id)
+    room = site.rooms.of(loaded.id)
+    room.show(loaded)
+    live = _live(room)
+    is_live = live.is_running or len(loaded.messages) < live.end
+    cut = min(live.first, len(loaded.messages)) if is_live else len(loaded.messages)
+    running = live.html(False) if is_live else ""
+    position = live.log.position
+    questions = "".join([question_html(question) for question in room.questions.open])
+    state = shown_state(await asyncio.to_thread(state_of, room, loaded, site.model))
+    commands = await asyncio.to_thread(site.commands)
 
-        return html(await asyncio.to_thread(render))
+    def render() -> str:
+        shown, first = _last(loaded, cut)
+        return session_html(
+            base, loaded.info, side, shown + running, questions, state,
+            position=position, first=first, commands=commands,
+        )  # fmt: skip
 
-    async def earlier(self, request: web.Request) -> web.StreamResponse:
-        """The messages before one that the page has."""
-        session_id = request.match_info["session"]
-        await self._site.authorized(request, "read", session_id)
-        given = request.query.get("before", "")
-        if not (given.isascii() and given.isdecimal() and len(given) < 12):
-            raise invalid("before is the number of a message")
-        loaded = await asyncio.to_thread(self._site.histories.load, session_id)
-        shown, first = await asyncio.to_thread(_last, loaded, min(int(given), len(loaded.messages)))
-        response = html(shown)
-        response.headers["x-first"] = str(first)
-        return response
+    return html(await asyncio.to_thread(render))
 
-    async def listed(self, request: web.Request) -> web.StreamResponse:
-        await self._site.authorized(request, "read", None)
-        base = base_of(request, "/parts/sessions")
-        query = request.query.get("query", "").strip()[:1000]
-        if query:
-            return html(await self._found(request, base, query))
-        return html(await self._list(request, base, request.query.get("current", ""), request.query.get("before", "")))
 
-    async def events(self, request: web.Request) -> web.StreamResponse:
-        """What changes on the pages of several sessions, in one stream: a browser has few connections.
+async def _earlier_part(site: Site, request: web.Request, base: str) -> web.StreamResponse:
+    """The messages before one that the page has."""
+    given = request.query.get("before", "")
+    if not (given.isascii() and given.isdecimal() and len(given) < 12):
+        raise invalid("before is the number of a message")
+    loaded = await asyncio.to_thread(site.histories.load, request.match_info["session"])
+    shown, first = await asyncio.to_thread(_last, loaded, min(int(given), len(loaded.messages)))
+    response = html(shown)
+    response.headers["x-first"] = str(first)
+    return response
 
-        The list of sessions is there under the name `*`, which no session has.
-        """
-        site = self._site
-        places: list[Place] = []
-        rooms: list[Room] = []
-        for part in [part for part in request.query.get("sessions", "").split(",") if part][:100]:
-            name, _, given = part.partition(":")
-            after = position_in(given) if given else -1
-            if name == _LIST:
-                if await site.may(request, "read", None):
-                    places.append(Place(site.listed, after, _LIST, self._row_for(request)))
-                    site.watch_list()
-                continue
-            await site.authorized(request, "read", name)
-            try:
-                room = site.rooms.of(await site.find(name))
-            except Exception:  # deleted meanwhile; its page says so when it is read again
-                continue
-            rooms.append(room)
-            places.append(Place(self._live(room).log, after, room.id))
-        if not places:
-            raise Problem(404, "not_found", "there is no such session")
-        if site.readers.is_full:
-            raise too_many()
-        ends = [room.log.listen(_nothing) for room in rooms]  # so that the room is kept while a page reads it
+
+async def _list_part(site: Site, request: web.Request, base: str) -> web.StreamResponse:
+    query = request.query.get("query", "").strip()[:1000]
+    if query:
+        return html(await _found(site, request, base, query))
+    return html(await _list(site, request, base, request.query.get("current", ""), request.query.get("before", "")))
+
+
+async def _events_part(site: Site, request: web.Request) -> web.StreamResponse:
+    """What changes on the pages of several sessions, in one stream: a browser has few connections.
+
+    The list of sessions is there under the name `*`, which no session has.
+    """
+    places: list[Place] = []
+    rooms: list[Room] = []
+    for part in [part for part in request.query.get("sessions", "").split(",") if part][:100]:
+        name, _, given = part.partition(":")
+        after = position_in(given) if given else -1
+        if name == _LIST:
+            if await site.may(request, "read", None):
+                places.append(Place(site.listed, after, _LIST, _row_for(site, request)))
+                site.watch_list()
+            continue
+        await site.authorized(request, "read", name)
         try:
-            return await site.readers.serve_places(request, places)
-        finally:
-            for end in ends:
-                end()
-
-    def _row_for(self, request: web.Request) -> ShowFn:
-        """Changes of the list as one reader sees them: of sessions that they may read."""
-        base = base_of(request, "/parts/events")
-
-        async def show(event: Event) -> Event | None:
-            change = _CHANGES.decode(event.data)
-            if change.session and not await self._site.may(request, "read", change.session):
-                return None
-            if change.info is None:
-                return event
-            row = {"session": change.session, "html": row_html(base, change.info, change.state)}
-            return event._replace(data=msgspec.json.encode(row))
-
-        return show
-
-    def _live(self, room: Room) -> Live:
-        if room.page is None:
-            room.page = Live(room)
-        return room.page
-
-    async def _side(self, request: web.Request, base: str, current: str = "") -> str:
-        position = self._site.listed.position  # before the list is read: what changes meanwhile comes again
-        return sidebar_html(await self._list(request, base, current), position)
-
-    def _state(self, session_id: str) -> str:
-        room = self._site.rooms.find(session_id)
-        return "idle" if room is None else room.word
-
-    async def _list(self, request: web.Request, base: str, current: str = "", before: str = "") -> str:
-        shown, more = await listed(self._site, request, _MOST_LISTED, before)
-        return listed_html(base, shown, self._state, {}, current, more or "")
-
-    async def _found(self, request: web.Request, base: str, query: str) -> str:
-        site, wanted = self._site, query.casefold()
-        found: dict[str, SessionInfo] = {}
-        for info in await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED):
-            if wanted in info.title.casefold() and await site.may(request, "read", info.id):
-                found[info.id] = info
-        hits = await hits_of(site, request, query, _MOST_HITS)
-        snippets = {hit.session.id: hit.snippet for hit in reversed(hits)}
-        found = {**found, **{hit.session.id: hit.session for hit in hits if hit.session.id not in found}}
-        return listed_html(base, list(found.values())[:_MOST_FOUND], self._state, snippets)
+            room = site.rooms.of(await site.find(name))
+        except Exception:  # deleted meanwhile; its page says so when it is read again
+            continue
+        rooms.append(room)
+        places.append(Place(_live(room).log, after, room.id))
+    if not places:
+        raise Problem(404, "not_found", "there is no such session")
+    ends = [room.log.listen(lambda: None) for room in rooms]  # so that the room is kept while a page reads it
+    try:
+        return await site.readers.serve(request, places)
+    finally:
+        for end in ends:
+            end()
 
 
-def _nothing() -> None:
-    pass
+def _row_for(site: Site, request: web.Request) -> ShowFn:
+    """Changes of the list as one reader sees them: of sessions that they may read."""
+    base = base_of(request, "/parts/events")
+
+    async def show(event: Event) -> Event | None:
+        change = _CHANGES.decode(event.data)
+        if change.session and not await site.may(request, "read", change.session):
+            return None
+        if change.info is None:
+            return event
+        row = {"session": change.session, "html": row_html(base, change.info, change.state)}
+        return event._replace(data=msgspec.json.encode(row))
+
+    return show
+
+
+def _live(room: Room) -> Live:
+    if room.page is None:
+        room.page = Live(room)
+    return room.page
+
+
+async def _side(site: Site, request: web.Request, base: str, current: str = "") -> str:
+    position = site.listed.position  # before the list is read: what changes meanwhile comes again
+    return sidebar_html(await _list(site, request, base, current), position)
+
+
+async def _list(site: Site, request: web.Request, base: str, current: str = "", before: str = "") -> str:
+    shown, more = await listed(site, request, _MOST_LISTED, before)
+    return listed_html(base, shown, site.rooms.word, {}, current, more or "")
+
+
+async def _found(site: Site, request: web.Request, base: str, query: str) -> str:
+    wanted = query.casefold()
+    found: dict[str, SessionInfo] = {}
+    for info in await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED):
+        if wanted in info.title.casefold() and await site.may(request, "read", info.id):
+            found[info.id] = info
+    hits = await hits_of(site, request, query, _MOST_HITS)
+    snippets = {hit.session.id: hit.snippet for hit in reversed(hits)}
+    found = {**found, **{hit.session.id: hit.session for hit in hits if hit.session.id not in found}}
+    return listed_html(base, list(found.values())[:_MOST_FOUND], site.rooms.word, snippets)
 
 
 def _last(loaded: LoadedSession, end: int) -> tuple[str, int]:
@@ -246,12 +237,8 @@ def _last(loaded: LoadedSession, end: int) -> tuple[str, int]:
         goes_on = isinstance(entry, Reply) and isinstance(before, Reply)
         entry_html(entry, out, goes_on=goes_on, model=model)
         before = entry
-    first = 0 if len(every) <= _AT_ONCE else next((at for entry in shown if (at := _at(entry)) is not None), 0)
-    return "".join(out), first
-
-
-def _at(entry: Entry) -> int | None:
-    return getattr(entry, "position", None)
+    places = [entry.position for entry in shown if not isinstance(entry, Label | Note)]
+    return "".join(out), places[0] if len(every) > _AT_ONCE and places else 0
 
 
 async def _static(request: web.Request) -> web.StreamResponse:

@@ -21,8 +21,7 @@ from swink_agent.rendering.turns import entries, moment
 
 from ..problems import Problem, invalid
 from ..routes.evals import evals_of, loaded, loaded_case
-from .markup import base_of, html, page_html
-from .tables import cell, link, table_html
+from .markup import cell, html, link, page_html, table_html
 
 if TYPE_CHECKING:
     from ..site import Site
@@ -30,45 +29,32 @@ if TYPE_CHECKING:
 _REPORTS = (("HTML", "html"), ("Markdown", "markdown"), ("JSON", "json"), ("JUnit", "junit"))
 
 
-class EvalPages:
-    """The handlers of these pages."""
+async def table_page(site: Site, request: web.Request, base: str) -> web.StreamResponse:
+    try:
+        runs = await asyncio.to_thread(evals_of(site).list)
+    except Problem as problem:
+        if problem.code != "no_evals":
+            raise
+        runs = []
+    return _html(base, "Evaluations", f"<h1>Evaluations</h1>\n{_table(base, runs)}{_choice(base, runs)}")
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
 
-    async def table(self, request: web.Request) -> web.StreamResponse:
-        await self._site.authorized(request, "read", None)
-        base = base_of(request, "/evals")
-        try:
-            runs = await asyncio.to_thread(evals_of(self._site).list)
-        except Problem as problem:
-            if problem.code != "no_evals":
-                raise
-            runs = []
-        return _html(base, "Evaluations", f"<h1>Evaluations</h1>\n{_table(base, runs)}{_choice(base, runs)}")
+async def run_page(site: Site, request: web.Request, base: str) -> web.StreamResponse:
+    run = await loaded(site, request.match_info["run"])
+    return _html(base, run.id, await asyncio.to_thread(_run, base, run))
 
-    async def run(self, request: web.Request) -> web.StreamResponse:
-        await self._site.authorized(request, "read", None)
-        name = request.match_info["run"]
-        base = base_of(request, f"/evals/{name}")
-        run = await loaded(self._site, name)
-        return _html(base, run.id, await asyncio.to_thread(_run, base, run))
 
-    async def case(self, request: web.Request) -> web.StreamResponse:
-        await self._site.authorized(request, "read", None)
-        name, case = request.match_info["run"], request.match_info["case"]
-        base = base_of(request, f"/evals/{name}/cases/{case}")
-        run, result = await loaded_case(self._site, name, case)
-        return _html(base, result.case_id, await asyncio.to_thread(_case, base, run, result))
+async def case_page(site: Site, request: web.Request, base: str) -> web.StreamResponse:
+    run, result = await loaded_case(site, request.match_info["run"], request.match_info["case"])
+    return _html(base, result.case_id, await asyncio.to_thread(_case, base, run, result))
 
-    async def compare(self, request: web.Request) -> web.StreamResponse:
-        await self._site.authorized(request, "read", None)
-        base = base_of(request, "/evals/compare")
-        before, after = request.query.get("before", ""), request.query.get("after", "")
-        if not before or not after:
-            raise invalid("choose two runs to compare: before and after")
-        first, second = await loaded(self._site, before), await loaded(self._site, after)
-        return _html(base, "Comparison", await asyncio.to_thread(_comparison, base, first, second))
+
+async def comparison_page(site: Site, request: web.Request, base: str) -> web.StreamResponse:
+    before, after = request.query.get("before", ""), request.query.get("after", "")
+    if not before or not after:
+        raise invalid("choose two runs to compare: before and after")
+    first, second = await loaded(site, before), await loaded(site, after)
+    return _html(base, "Comparison", await asyncio.to_thread(_comparison, base, first, second))
 
 
 def _html(base: str, title: str, body: str) -> web.Response:
@@ -177,18 +163,14 @@ def _comparison(base: str, before: EvalRun, after: EvalRun) -> str:
         ("Only before", found.only_before),
         ("Only after", found.only_after),
     )
-    rows = [
-        (name, f"{len(cases):,}", "<br>".join([_linked(base, before, after, case) for case in cases]))
-        for name, cases in groups
-        if cases
-    ]
+    known = {result.case_id for result in after.results}
+
+    def linked(case: str) -> str:
+        return link(_address(base, (after if case in known else before).id, case), case)
+
+    rows = [(name, f"{len(cases):,}", "<br>".join(map(linked, cases))) for name, cases in groups if cases]
     return (
         f"<h1>Comparison</h1>\n<p>{link(_address(base, before.id), before.id)} and then "
         f"{link(_address(base, after.id), after.id)}: {difference_words(found)}.</p>\n"
         f"{table_html('Cases', ('Change', 'Cases', 'Which'), rows, 'The runs have no cases.')}"
     )
-
-
-def _linked(base: str, before: EvalRun, after: EvalRun, case: str) -> str:
-    run = after if any(result.case_id == case for result in after.results) else before
-    return link(_address(base, run.id, case), case)

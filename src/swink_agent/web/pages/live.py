@@ -94,11 +94,10 @@ class _Shown:
         self.now: dict[int, Now] = {number: Now("not started") for number in range(len(entry.uses))}
         self.delegates: dict[int, DelegateProgress] = {}
 
-    def number_of(self, call_id: str, *, is_open: bool = True) -> int | None:
-        for number, use in enumerate(self.entry.uses):
-            if use.call.id == call_id and (use.result is None or not is_open):
-                return number
-        return None
+    def number_of(self, call_id: str) -> int | None:
+        """The number of the call, unless it has its result already."""
+        uses = enumerate(self.entry.uses)
+        return next((number for number, use in uses if use.call.id == call_id and use.result is None), None)
 
 
 class Live:
@@ -309,7 +308,7 @@ class Live:
             return
         shown, number = found
         progress = shown.delegates.setdefault(number, DelegateProgress())
-        progress.feed(event.event, _described)
+        progress.feed(event.event, lambda name, arguments: (name, summary_of(name, arguments)))
         shown.now[number] = shown.now[number]._replace(delegated=_delegated(progress))
         self._tell_call(shown, number)
 
@@ -332,10 +331,6 @@ class Live:
         out: list[str] = []
         call_html(shown.entry.uses[number], out, place, shown.now.get(number))
         self._tell("put", id=place, html="".join(out))
-
-
-def _described(name: str, arguments: dict[str, Any]) -> tuple[str, str]:
-    return name, summary_of(name, arguments)
 
 
 def _delegated(progress: DelegateProgress) -> Delegated:

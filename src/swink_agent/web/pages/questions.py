@@ -34,7 +34,7 @@ def question_html(question: Question) -> str:
     if is_call and question.title not in (question.name, f"{question.name} {question.path}"):
         out.append(f'<p class="title"><code>{escape(visible(question.title))}</code></p>\n')
     if question.path and is_change:
-        _diff(question, place, out)
+        _diff(question, out)
     elif question.lines:
         out.append(_code(question.lines))
     out += [f'<p class="quiet" dir="auto">{escape(visible(note))}</p>\n' for note in question.notes]
@@ -44,7 +44,7 @@ def question_html(question: Question) -> str:
     return "".join(out)
 
 
-def _diff(question: Question, place: str, out: list[str]) -> None:
+def _diff(question: Question, out: list[str]) -> None:
     path = escape(one_line(question.path, 400))
     out.append(f'<div class="changes" role="group" aria-label="Diff of {path}"><p class="path"><bdi>{path}</bdi></p>\n')
     for number, hunk in enumerate(question.hunks):
@@ -75,8 +75,10 @@ def _answers(question: Question, place: str, out: list[str]) -> None:
             words = _words(choice, words)
         detail = question.details.get(choice, "")
         about = f' <small class="quiet">{escape(one_line(detail, 200))}</small>' if detail else ""
-        kind = "main" if choice == "once" else ""
-        out.append(_button(choice, words, about, kind))
+        out.append(
+            f'<button type="button" class="{"main" if choice == "once" else ""}" data-choice="{escape(choice)}">'
+            f"<bdi>{escape(words)}</bdi>{about}</button>\n"
+        )
         if choice == "once" and question.hunks:
             out.append('<button type="button" data-accept>Accept selected</button>\n')
     if question.kind == "call" and "no" in question.choices:
@@ -86,13 +88,6 @@ def _answers(question: Question, place: str, out: list[str]) -> None:
             'maxlength="10000"></label><button>Send reason</button></form>\n'
         )
     out.append("</div>\n")
-
-
-def _button(choice: str, words: str, about: str, kind: str) -> str:
-    return (
-        f'<button type="button" class="{kind}" data-choice="{escape(choice)}"><bdi>{escape(words)}</bdi>{about}'
-        "</button>\n"
-    )
 
 
 def _words(choice: str, words: str) -> str:

@@ -24,8 +24,7 @@ from swink_agent.rendering.values import pretty_json
 
 from ..problems import Problem
 from ..routes.runs import durable_errors, durable_of
-from .markup import ALERT, base_of, html, page_html
-from .tables import age, cell, link, table_html
+from .markup import ALERT, age, cell, html, link, page_html, table_html
 
 if TYPE_CHECKING:
     from ..site import Site
@@ -34,41 +33,29 @@ _MOST = 200
 _HEADS = ("Run", "Agent", "Status", "Worker", "Cost", "Age", "Waits")
 
 
-class RunPages:
-    """The handlers of these pages."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
-    async def table(self, request: web.Request) -> web.StreamResponse:
-        await self._site.authorized(request, "operate", None)
-        base = base_of(request, "/runs")
-        try:
-            with durable_errors():
-                found = await durable_of(self._site).runs(limit=_MOST)
-            shown = _table(base, found)
-        except Problem as problem:
-            if problem.code != "no_durable":
-                raise
-            shown = f'<p class="empty">{escape(problem.detail)}</p>\n'
-        body = f'<main id="main" class="table" data-again="3"><h1>Runs</h1>\n{shown}</main>\n'
-        return html(page_html(base, "Runs", body, part="runs"))
-
-    async def run(self, request: web.Request) -> web.StreamResponse:
-        await self._site.authorized(request, "operate", None)
-        name = request.match_info["run"]
-        base = base_of(request, f"/runs/{name}")
+async def table_page(site: Site, request: web.Request, base: str) -> web.StreamResponse:
+    try:
         with durable_errors():
-            run = await durable_of(self._site).run(name)
-            info: RunInfo = await run.info()
-            session: LoadedSession = await run.load()
-        shown = await asyncio.to_thread(_run, info, session)
-        data = (
-            f'data-run="{escape(info.id)}" data-position="{info.position}" data-over="{"yes" if info.is_over else ""}"'
-        )
-        again = "" if info.is_over else ' data-again="3"'
-        body = f'<main id="main" class="table" {data}{again}>{shown}</main>\n{ALERT}'
-        return html(page_html(base, f"Run {one_line(info.id, 80)}", body, part="runs"))
+            found = await durable_of(site).runs(limit=_MOST)
+        shown = _table(base, found)
+    except Problem as problem:
+        if problem.code != "no_durable":
+            raise
+        shown = f'<p class="empty">{escape(problem.detail)}</p>\n'
+    body = f'<main id="main" class="table" data-again="3"><h1>Runs</h1>\n{shown}</main>\n'
+    return html(page_html(base, "Runs", body, part="runs"))
+
+
+async def run_page(site: Site, request: web.Request, base: str) -> web.StreamResponse:
+    with durable_errors():
+        run = await durable_of(site).run(request.match_info["run"])
+        info: RunInfo = await run.info()
+        session: LoadedSession = await run.load()
+    shown = await asyncio.to_thread(_run, info, session)
+    data = f'data-run="{escape(info.id)}" data-position="{info.position}" data-over="{"yes" if info.is_over else ""}"'
+    again = "" if info.is_over else ' data-again="3"'
+    body = f'<main id="main" class="table" {data}{again}>{shown}</main>\n{ALERT}'
+    return html(page_html(base, f"Run {one_line(info.id, 80)}", body, part="runs"))
 
 
 def _cost(info: RunInfo) -> str:
@@ -113,11 +100,10 @@ def _run(info: RunInfo, session: LoadedSession) -> str:
         out.append('<p><button type="button" data-operate="retry">Retry run</button></p>\n')
     for number, call in enumerate(info.pending):
         place = f"p{number}"
-        external = call.kind == "external"
         answers = '<button type="button" class="main" data-answer="approve">Approve</button>'
         field = '<label>Reason <input name="reason" autocomplete="off"></label>'
         no = '<button type="button" data-answer="reject">Reject</button>'
-        if external:
+        if call.kind == "external":
             answers = '<button type="button" class="main" data-answer="result">Send result</button>'
             field = '<label>Result (JSON) <input name="result" autocomplete="off"></label>'
         out.append(

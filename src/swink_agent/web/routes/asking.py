@@ -16,6 +16,7 @@ from swink_agent.core.values.decoders import converted
 from ..problems import Problem, invalid
 
 if TYPE_CHECKING:
+    from ..rooms import Room
     from ..site import Site
 
 MOST_JSON = 1024 * 1024
@@ -23,20 +24,17 @@ Action: TypeAlias = Literal["read", "write", "answer", "delete", "operate"]
 """What a request does, for the application that decides who may."""
 
 
-class Asked:
+class Asked(NamedTuple):
     """A request whose sender may do it. `query` and `body` are what the route's types make of them."""
 
-    def __init__(
-        self, site: Site, request: web.Request, by: str, query: Any, body: Any, routes: tuple[Route, ...]
-    ) -> None:
-        self.site = site
-        self.request = request
-        self.by = by
-        """The person who asks, as `authorize` named them."""
-        self.query = query
-        self.body = body
-        self.routes = routes
-        """All routes of the API."""
+    site: Site
+    request: web.Request
+    by: str
+    """The person who asks, as `authorize` named them."""
+    query: Any
+    body: Any
+    routes: tuple[Route, ...]
+    """All routes of the API."""
 
     @property
     def session(self) -> str:
@@ -46,6 +44,10 @@ class Asked:
     def name(self, part: str) -> str:
         """A part of the path."""
         return self.request.match_info[part]
+
+    async def room(self) -> Room:
+        """The room of the session in the path. Raises `SessionNotFound`."""
+        return self.site.rooms.of(await self.site.find(self.session))
 
 
 HandlerFn: TypeAlias = "Callable[[Asked], Awaitable[web.StreamResponse]]"
@@ -73,6 +75,13 @@ def answered(value: Any, status: int = 200, headers: Mapping[str, str] | None = 
     return web.Response(
         status=status, body=msgspec.json.encode(value), content_type="application/json", headers=dict(headers or {})
     )
+
+
+def read_format(name: str, formats: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
+    """The media type and the ending of a format. Raises 422 for one that there is not."""
+    if name not in formats:
+        raise invalid(f"there is no format {name[:40]!r}: {', '.join(formats)}")
+    return formats[name]
 
 
 def read_query(request: web.Request, kind: type[Any] | None) -> Any:

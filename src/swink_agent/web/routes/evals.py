@@ -13,8 +13,8 @@ from swink_agent.evals import EvalRun, EvalStore, EvalStoreError
 from swink_agent.evals.runs.comparing import Comparison
 from swink_agent.evals.types import CaseResult, RunInfo
 
-from ..problems import Problem, invalid, not_found
-from .asking import Asked, answered
+from ..problems import Problem, not_found
+from .asking import Asked, answered, read_format
 
 if TYPE_CHECKING:
     from ..site import Site
@@ -56,13 +56,11 @@ async def read(asked: Asked) -> web.StreamResponse:
 
 async def report(asked: Asked) -> web.StreamResponse:
     name = asked.query.format
-    if name not in _FORMATS:
-        raise invalid(f"there is no format {name[:40]!r}: {', '.join(_FORMATS)}")
+    media_type, ending = read_format(name, _FORMATS)
     run = await loaded(asked.site, asked.name("run"))
     from swink_agent.evals import report as written
 
     text = await asyncio.to_thread(written, run, name)
-    media_type, ending = _FORMATS[name]
     headers = {"content-disposition": f'attachment; filename="{run.id}.{ending}"'} if name == "html" else {}
     return web.Response(text=text, content_type=media_type, charset="utf-8", headers=headers)
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 from swink_agent.app.talk.queue import QueuedKind
 
 from ..problems import Problem, invalid
-from ..streams import EventLog
+from ..streams import Place
 from .asking import Asked, answered, read_bytes
 
 _MOST_AT_ONCE = 100
@@ -60,7 +60,7 @@ class Several(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def prompt(asked: Asked) -> web.StreamResponse:
     site, given = asked.site, asked.body
-    room = site.rooms.of(await site.find(asked.session))
+    room = await asked.room()
     _refuse_empty(given)
     async with room.opening:
         if room.is_busy:
@@ -83,14 +83,13 @@ async def follow_up(asked: Asked) -> web.StreamResponse:
 
 
 async def _add(asked: Asked, kind: QueuedKind) -> web.StreamResponse:
-    site, given = asked.site, asked.body
-    room = site.rooms.of(await site.find(asked.session))
+    given, room = asked.body, await asked.room()
     _refuse_empty(given)
     talk = room.talk
     if talk is None or not talk.is_running:
         raise Problem(409, "not_running", "no run of this session is active: send a prompt")
     position = room.log.position
-    await talk.add(kind, given.text, site.uploads.paths(room.id, given.attachments))
+    await talk.add(kind, given.text, asked.site.uploads.paths(room.id, given.attachments))
     return answered(Accepted(position), 202)
 
 
@@ -100,23 +99,21 @@ def _refuse_empty(given: Prompt) -> None:
 
 
 async def abort(asked: Asked) -> web.StreamResponse:
-    room = asked.site.rooms.of(await asked.site.find(asked.session))
+    room = await asked.room()
     return answered(Returned([] if room.talk is None else await room.talk.stop()))
 
 
 async def answer(asked: Asked) -> web.StreamResponse:
-    room = asked.site.rooms.of(await asked.site.find(asked.session))
-    given = asked.body
+    given, room = asked.body, await asked.room()
     room.questions.answer(given.question, given.choice, given.reason, given.hunks, asked.by)
     return answered({"question": given.question, "choice": given.choice, "by": asked.by})
 
 
 async def command(asked: Asked) -> web.StreamResponse:
-    site = asked.site
     line = asked.body.line.strip()
     if not line.startswith(("/", "#")):
         raise invalid("a command begins with / or #; commands of a shell run in a terminal only")
-    room = site.rooms.of(await site.find(asked.session))
+    room = await asked.room()
     async with room.opening:
         talk = await room.opened(asked.by)
         position = room.log.position
@@ -132,31 +129,23 @@ async def upload(asked: Asked) -> web.StreamResponse:
 
 
 async def events(asked: Asked) -> web.StreamResponse:
-    site = asked.site
-    room = site.rooms.of(await site.find(asked.session))
-    if site.readers.is_full:
-        raise too_many()
-    return await site.readers.serve(asked.request, room.log, position_of(asked.request, asked.query.after))
+    room, seen = await asked.room(), asked.request.headers.get("last-event-id", "").strip()
+    return await asked.site.readers.serve(
+        asked.request, [Place(room.log, position_in(seen or asked.query.after.strip()))]
+    )
 
 
 async def all_events(asked: Asked) -> web.StreamResponse:
     site = asked.site
-    logs: list[tuple[str, EventLog, int | None]] = []
+    places: list[Place] = []
     for part in [part for part in asked.query.sessions.split(",") if part][:_MOST_AT_ONCE]:
         name, _, after = part.partition(":")
         await site.authorized(asked.request, "read", name)
         session_id = await site.find(name)
-        logs.append((session_id, site.rooms.of(session_id).log, position_in(after)))
-    if not logs:
+        places.append(Place(site.rooms.of(session_id).log, position_in(after), session_id))
+    if not places:
         raise invalid("name the sessions, each with its position: sessions=ID:POSITION,ID:POSITION")
-    if site.readers.is_full:
-        raise too_many()
-    return await site.readers.serve_all(asked.request, logs)
-
-
-def position_of(request: web.Request, after: str) -> int | None:
-    """Where a reader goes on: the last id that it has seen, or what its address says; `None` for from now."""
-    return position_in(request.headers.get("last-event-id", "").strip() or after.strip())
+    return await site.readers.serve(asked.request, places)
 
 
 def position_in(given: str) -> int | None:
@@ -164,7 +153,3 @@ def position_in(given: str) -> int | None:
     if not given:
         return None
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else -1  # -1 is never kept
-
-
-def too_many() -> Problem:
-    return Problem(503, "too_many", "too many streams are open: close one, or try again", {"retry-after": "5"})

@@ -19,7 +19,6 @@ from swink_agent.memory.log.records import encode_line
 
 from ..problems import Problem, invalid
 from .asking import Asked, answered
-from .live import too_many
 
 if TYPE_CHECKING:
     from ..site import Site
@@ -123,8 +122,7 @@ async def events(asked: Asked) -> web.StreamResponse:
         raise invalid(f"{given[:40]!r} is not a position")
     with durable_errors():
         run = await durable_of(asked.site).run(asked.name("run"))
-    if site.readers.is_full:
-        raise too_many()
+    site.readers.refuse_if_full()
     response = web.StreamResponse(headers={"content-type": "text/event-stream", "x-accel-buffering": "no"})
     records = aiter(run.events(after=int(given or 0)))
     with site.readers.counted():
@@ -225,10 +223,8 @@ def durable_errors() -> Generator[None]:
     """Turns the errors of durable runs into answers."""
     try:
         yield
-    except DurableError as error:
+    except (DurableError, NotPending) as error:
         status, code = _STATUSES.get(type(error), (422, "invalid"))
         raise Problem(status, code, str(error)) from error
-    except NotPending as error:
-        raise Problem(409, "not_pending", str(error)) from error
     except ValueError as error:
         raise invalid(str(error)) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from aiohttp import web
@@ -16,7 +16,7 @@ from swink_agent.memory import SearchHit, SessionInfo
 from ..problems import Problem, invalid
 from ..questions import Question
 from ..rooms import state_of
-from .asking import Asked, answered
+from .asking import Asked, answered, read_format
 
 if TYPE_CHECKING:
     from ..site import Site
@@ -167,8 +167,8 @@ async def hits_of(site: Site, request: web.Request, query: str, most: int) -> li
 
 
 async def create(asked: Asked) -> web.StreamResponse:
-    site, wanted = asked.site, asked.body
-    session_id = await site.create(wanted.title, wanted.model, wanted.thinking)
+    wanted = asked.body
+    session_id = await asked.site.create(wanted.title, wanted.model, wanted.thinking)
     return await _session(asked, session_id, 201)
 
 
@@ -177,13 +177,7 @@ async def read(asked: Asked) -> web.StreamResponse:
 
 
 async def _session(asked: Asked, session_id: str, status: int = 200) -> web.StreamResponse:
-    value = await described(asked, session_id)
-    headers = {"location": asked.site.path_of(asked.request, f"sessions/{session_id}")} if status == 201 else None
-    return answered(value, status, headers)
-
-
-async def described(asked: Asked, session_id: str) -> dict[str, Any]:
-    """The session with its state, as JSON."""
+    """Answers with the session and its state."""
     site = asked.site
     loaded = await asyncio.to_thread(site.histories.load, session_id)
     room = site.rooms.find(session_id) or site.rooms.of(session_id)
@@ -199,13 +193,12 @@ async def described(asked: Asked, session_id: str) -> dict[str, Any]:
         chosen=state.model,
         thinking=state.thinking,
     )
-    return {**msgspec.to_builtins(loaded.info), **msgspec.to_builtins(more)}
+    headers = {"location": site.path_of(asked.request, f"sessions/{session_id}")} if status == 201 else None
+    return answered({**msgspec.to_builtins(loaded.info), **msgspec.to_builtins(more)}, status, headers)
 
 
 async def change(asked: Asked) -> web.StreamResponse:
-    site, wanted = asked.site, asked.body
-    session_id = await site.find(asked.session)
-    room = site.rooms.of(session_id)
+    wanted, room = asked.body, await asked.room()
     async with room.opening:
         if wanted.model is not None or wanted.thinking is not None or wanted.plan is not None:
             if room.is_busy:
@@ -217,18 +210,16 @@ async def change(asked: Asked) -> web.StreamResponse:
             if wanted.plan is not None:
                 await talk.set_plan(wanted.plan)
         if wanted.title is not None:  # last: nothing of the change is made if the rest of it is refused
-            await site.rename(room, wanted.title)
-    return await _session(asked, session_id)
+            await asked.site.rename(room, wanted.title)
+    return await _session(asked, room.id)
 
 
 async def delete(asked: Asked) -> web.StreamResponse:
-    site = asked.site
-    session_id = await site.find(asked.session)
-    room = site.rooms.of(session_id)
+    room = await asked.room()
     async with room.opening:
         if room.is_busy:
             raise Problem(409, "running", "a run of this session is active: stop it first")
-        await site.delete(room)
+        await asked.site.delete(room)
     return web.Response(status=204)
 
 
@@ -255,15 +246,8 @@ async def fork(asked: Asked) -> web.StreamResponse:
 
 
 async def export(asked: Asked) -> web.StreamResponse:
-    name = asked.query.format
-    if name not in _FORMATS:
-        raise invalid(f"there is no format {name[:40]!r}: {', '.join(_FORMATS)}")
+    media_type, ending = read_format(asked.query.format, _FORMATS)
     session_id = await asked.site.find(asked.session)
-    text = await asyncio.to_thread(asked.site.store.export, session_id, name)
-    media_type, ending = _FORMATS[name]
-    return web.Response(
-        text=text,
-        content_type=media_type,
-        charset="utf-8",
-        headers={"content-disposition": f'attachment; filename="{session_id}.{ending}"'},
-    )
+    text = await asyncio.to_thread(asked.site.store.export, session_id, asked.query.format)
+    headers = {"content-disposition": f'attachment; filename="{session_id}.{ending}"'}
+    return web.Response(text=text, content_type=media_type, charset="utf-8", headers=headers)
