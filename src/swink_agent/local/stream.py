@@ -7,7 +7,6 @@ cancellation. `loading` finds the model; `prompt` writes the prompt and reads th
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -30,7 +29,7 @@ from swink_agent.core.tool import AgentTool, Toolbox
 from swink_agent.core.types import AgentContext, LlmMessage, ModelSpec, ThinkingLevel, Usage
 from swink_agent.core.values.value import Value
 
-from .events import LocalModelError, LocalState, OnStateFn
+from .events import LocalModelError, LocalState, OnStateFn, notify
 from .loading import EngineLoader
 from .prompt.reply import ReplyParser
 from .prompt.shown import ShownTool, shown, tools_text
@@ -39,6 +38,7 @@ from .weights.presets import DEFAULT_MODEL
 from .weights.store import ModelStore
 from .worker.engine import Chunk, Completion, Engine, EngineError, Finished, ModelInfo, Overflowed, Piece, Progress
 from .worker.process import Workers
+from .worker.wire import WorkerSettings
 
 T = TypeVar("T")
 DEFAULT_WINDOW = 8_192
@@ -85,16 +85,16 @@ class LocalStreamFn:
         self.result_characters = result_characters
         self.brief = brief
         self.on_finished = on_finished
-        self.engines = EngineLoader(
-            self.store,
-            on_state=on_state,
-            may_fetch=fetch,
+        settings = WorkerSettings(
+            path="",
+            state_dir=str(self.store.folder / ".states"),
             context_length=context_length,
             threads=threads,
             gpu_layers=gpu_layers,
             idle_seconds=idle_seconds,
-            workers=workers,
-            engine=engine,
+        )
+        self.engines = EngineLoader(
+            self.store, settings, on_state=on_state, may_fetch=fetch, workers=workers, engine=engine
         )
 
     def __repr__(self) -> str:
@@ -224,8 +224,13 @@ class _Call:
             thinks=thinks,
             is_thinking=self.is_thinking,
         )
-        conversation = self._conversation()
-        limit = self._reply_tokens(info)
+        conversation = turns(
+            cast("Sequence[LlmMessage]", self.context.messages),
+            with_tools=bool(self.context.tools) and self.options.tool_choice != "none",
+            result_characters=self.owner.result_characters,
+        )
+        # The longest reply, for which this part of the window is kept free.
+        limit = max(1, min(self.options.max_tokens or self.owner.max_tokens, info.context_length // _REPLY_SHARE))
         kept: list[Turn] | None = conversation
         for _ in range(_FITTING_ROUNDS):
             prompt = await self._prompt(engine, info, tools, kept, choice)
@@ -268,17 +273,7 @@ class _Call:
         self.is_brief = engines.is_small(engine) if self.owner.brief is None else self.owner.brief
         return engine, info, shown(self.context.tools, is_brief=self.is_brief)
 
-    def _reply_tokens(self, info: ModelInfo) -> int:
-        """The longest reply, for which this part of the window is kept free."""
-        wanted = self.options.max_tokens or self.owner.max_tokens
-        return max(1, min(wanted, info.context_length // _REPLY_SHARE))
-
     # -- the prompt ------------------------------------------------------------------------------------------
-
-    def _conversation(self) -> list[Turn]:
-        messages = cast("Sequence[LlmMessage]", self.context.messages)
-        with_tools = bool(self.context.tools) and self.options.tool_choice != "none"
-        return turns(messages, with_tools=with_tools, result_characters=self.owner.result_characters)
 
     async def _prompt(
         self, engine: Engine, info: ModelInfo, offered: Sequence[ShownTool], kept: Sequence[Turn], choice: AllowedReply
@@ -370,11 +365,7 @@ class _Call:
             total=finished.prompt_tokens + finished.output_tokens,
         )
         self.usage = usage if self.usage is None else self.usage + usage
-        try:
-            if self.owner.on_finished is not None:
-                self.owner.on_finished(finished)
-        except Exception:  # what listens must not fail a reply
-            logging.getLogger("swink_agent").exception("a listener of a local model failed")
+        notify(self.owner.on_finished, finished)
 
     async def _unless_cancelled(self, work: Awaitable[T]) -> T:
         """Waits for the work. If the token is cancelled first, stops the work and raises `Aborted`."""
@@ -388,17 +379,12 @@ class _Call:
                 task.cancel()
                 await asyncio.wait([task])
                 raise
-            if self.cancel.is_cancelled and not _is_being_cancelled():
+            caller = asyncio.current_task()
+            if self.cancel.is_cancelled and not (caller is not None and caller.cancelling()):
                 raise Aborted from None
             raise
         finally:
             self.cancel.remove_callback(key)
-
-
-def _is_being_cancelled() -> bool:
-    """Whether the caller's task is being cancelled, whatever the token says."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _stable(text: str, tools: str, system: str) -> tuple[int, ...]:

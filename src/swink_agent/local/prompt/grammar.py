@@ -105,21 +105,16 @@ class _Schemas:
 
     def _typed(self, kind: str, schema: JsonSchema) -> str:
         self._note(schema)
-        match kind:
-            case "object":
-                return self._object(schema)
-            case "array":
-                return self._array(schema)
-            case "string":
-                return self._string(schema)
-            case "integer":
-                return self._integer(schema)
-            case "number":
-                return self._number(schema)
-            case "boolean" | "null":
-                return self.grammar.primitive(f"json-{kind}")
-            case _:
-                return self.grammar.primitive("json-any")
+        makers = {
+            "object": self._object,
+            "array": self._array,
+            "string": self._string,
+            "integer": self._integer,
+            "number": self._number,
+        }
+        if kind in makers:
+            return makers[kind](schema)
+        return self.grammar.primitive(f"json-{kind}" if kind in ("boolean", "null") else "json-any")
 
     def _note(self, schema: JsonSchema, *understood: str) -> None:
         """A keyword that the grammar does not enforce makes it accept more than the schema."""

@@ -56,7 +56,9 @@ class ReplyParser:
     @property
     def is_looping(self) -> bool:
         """Whether the model repeats the same few words, as small ones do until they are stopped."""
-        return _repeats(self._tail)
+        tail = self._tail
+        is_long = len(tail) >= _LOOP_CHARACTERS
+        return is_long and any(tail[period:] == tail[:-period] for period in range(1, _LOOP_PERIOD + 1))
 
     # -- states: each method returns whether the state changed -----------------------------------------------
 
@@ -169,13 +171,6 @@ class ReplyParser:
 
     def fail(self, message: str, kind: ErrorKind, usage: Usage | None = None) -> None:
         self._writer.fail(message, kind, usage=usage)
-
-
-def _repeats(tail: str) -> bool:
-    """Whether the text is one short piece, repeated."""
-    if len(tail) < _LOOP_CHARACTERS:
-        return False
-    return any(tail[period:] == tail[:-period] for period in range(1, _LOOP_PERIOD + 1))
 
 
 def _first(text: str, markers: tuple[str, ...]) -> tuple[int, str]:

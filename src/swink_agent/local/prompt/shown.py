@@ -20,18 +20,8 @@ from .reply import ANSWER
 
 _LONGEST_SENTENCE = 160
 _LONGEST_LIST = 1_200
-_NOISE = frozenset(
-    {
-        "title",
-        "default",
-        "examples",
-        "$schema",
-        "additionalProperties",
-        "minItems",
-        "maxItems",
-        "minLength",
-        "maxLength",
-    }
+_NOISE = frozenset({"title", "default", "examples", "$schema", "additionalProperties"}).union(
+    {"minItems", "maxItems", "minLength", "maxLength"}
 )
 _INTRODUCTION = """\
 # Tools
@@ -155,11 +145,8 @@ def _has_default(schema: dict[str, Any]) -> bool:
 
 def _brief_items(schema: dict[str, Any], words: frozenset[str]) -> dict[str, Any]:
     items = schema.get("items")
-    if (
-        schema.get("type") != "array"
-        or not isinstance(items, dict)
-        or not cast("dict[str, Any]", items).get("required")
-    ):
+    required = cast("dict[str, Any]", items).get("required") if isinstance(items, dict) else None
+    if schema.get("type") != "array" or not required:
         return schema
     return {**schema, "items": _brief(cast("dict[str, Any]", items), words)}
 

@@ -28,7 +28,7 @@ from swink_agent.core.files import replace_file
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value
 
-from ..events import LocalModelError, LocalModelEvent, LocalState, OnStateFn
+from ..events import LocalModelError, LocalModelEvent, LocalState, OnStateFn, notify
 from .presets import PRESETS, Preset, preset_named
 from .sources import HubSource, IndexSource, Source, SourceError, bytes_in
 
@@ -242,12 +242,7 @@ class _Reporter:
         if self._listener is None or (not message and now - self._last < 0.1 and done != total):
             return
         self._last = now
-        try:
-            self._listener(LocalModelEvent(LocalState.FETCHING, self._model, message, done, total))
-        except Exception:  # a broken progress bar must not end a download
-            import logging
-
-            logging.getLogger("swink_agent").exception("a listener of a fetch failed")
+        if not notify(self._listener, LocalModelEvent(LocalState.FETCHING, self._model, message, done, total)):
             self._listener = None
 
 

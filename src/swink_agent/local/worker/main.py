@@ -141,7 +141,7 @@ def _listen(connected: socket.socket, worker: Worker, idle_seconds: float) -> No
         if not data:
             return
         for message in reader.feed(data):
-            worker.take(message)  # pyright: ignore[reportArgumentType] - the decoder's type
+            worker.take(message)
 
 
 def _first_line(connected: socket.socket) -> bytes:

@@ -16,8 +16,8 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
@@ -236,16 +236,12 @@ class _WorkerProcess:
         data = frame(message)
         with self._lock:
             if self._over is None:
-                try:
+                with suppress(OSError):  # the reading thread notices that the process has ended
                     self._ours.sendall(data)
-                except OSError:
-                    pass  # the reading thread notices that the process has ended
 
     def close(self) -> None:
-        try:
+        with suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -255,7 +251,13 @@ class _WorkerProcess:
         ending: EngineError
         try:
             with theirs:
-                process = _spawn([*command, str(theirs.fileno()), str(os.getpid())], theirs.fileno())
+                process = start_program(
+                    [*command, str(theirs.fileno()), str(os.getpid())],
+                    environ=_environment(),
+                    stderr=subprocess.PIPE,
+                    pass_fds=(theirs.fileno(),),
+                    new_session=True,
+                )
             self.pid = process.pid
             ending = self._serve(process)
         except OSError as error:
@@ -287,7 +289,7 @@ class _WorkerProcess:
                     data = _received(self._ours)
                     is_connected = bool(data)
                     for message in reader.feed(data):
-                        failure = self._take(cast("FromWorker", message)) or failure
+                        failure = self._take(message) or failure
             # A process that is still loading does not notice that the connection was closed.
             code = _ended(process, _END_SECONDS if self.info is not None or failure else 0.0)
             os.set_blocking(log.fileno(), False)
@@ -339,19 +341,9 @@ class _WorkerProcess:
         return f"; its last lines: {' / '.join(lines[-3:])[-600:]}" if lines else ""
 
 
-def _spawn(command: Sequence[str], descriptor: int) -> subprocess.Popen[bytes]:
-    return start_program(
-        command,
-        environ=_environment(os.environ),
-        stderr=subprocess.PIPE,
-        pass_fds=(descriptor,),
-        new_session=True,
-    )
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """The variables that native libraries need. API keys are not among them."""
-    kept = {name: value for name, value in environ.items() if name.startswith(_KEPT_VARIABLES)}
+    kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT_VARIABLES)}
     return {**kept, "OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1"}
 
 
