@@ -6,6 +6,7 @@ met if one call meets one expectation.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import signal
@@ -141,8 +142,6 @@ def is_quick(pattern: str, length: int) -> bool:
 
 
 def _found_elsewhere(pattern: str, text: str) -> bool:
-    import json
-
     try:
         done = run_program(
             [own_interpreter(), "-I", "-S", "-c", _PROGRAM, str(_SECONDS)],

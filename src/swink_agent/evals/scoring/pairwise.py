@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamFn
-from swink_agent.core.types import AgentResult, ModelSpec
+from swink_agent.core.types import ModelSpec
 from swink_agent.core.values.value import Value
 
 from ..cases.cases import EvalCase
@@ -158,7 +158,7 @@ class PairwiseJudge:
         system = _INSTRUCTIONS.format(marker=marker)
         records = f"The first record:\n{marker}\n{first}\n{marker}\n\nThe second record:\n{marker}\n{second}\n{marker}"
         question = f"What is good:\n{_rubric(case)}\n\n{records}\n\nYour verdict:"
-        return await asked(self.model, self._stream_fn, system, question, _SHAPE, _read, frozenset(ErrorKind))
+        return await asked(self.model, self._stream_fn, system, question, _SHAPE, _winner_in, frozenset(ErrorKind))
 
 
 def _rubric(case: EvalCase) -> str:
@@ -172,13 +172,12 @@ def _rubric(case: EvalCase) -> str:
 
 def names_winner(text: str) -> bool:
     """Whether an answer of the judge names a winner."""
-    fields = object_at_the_end(text)
-    return fields is not None and fields.get("winner") in _WINNERS
+    return _winner_in(text)[0] is not None
 
 
-def _read(result: AgentResult) -> tuple[str | None, str]:
-    fields = object_at_the_end(result.text)
-    winner = None if fields is None else fields.get("winner")
-    if fields is None or winner not in _WINNERS:
-        return None, f"it answered {result.text[:80]!r}, which does not end with the requested JSON object"
+def _winner_in(text: str) -> tuple[str | None, str]:
+    fields = object_at_the_end(text) or {}
+    winner = fields.get("winner")
+    if winner not in _WINNERS:
+        return None, f"it answered {text[:80]!r}, which does not end with the requested JSON object"
     return str(winner), str(fields.get("reasoning", ""))
