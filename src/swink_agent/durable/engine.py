@@ -120,13 +120,13 @@ class Listener:
             raise
 
     def _launch(self, url: str, worker: str, look: Callable[[str], None]) -> None:
-        dbos = _dbos.DBOS
+        dbos, is_sqlite = _dbos.DBOS, url.startswith("sqlite")
         dbos(
             config={
                 "name": _APPLICATION,
                 "system_database_url": url,
                 "sys_db_pool_size": _POOL,
-                **_sqlite_options(url),
+                **({"db_engine_kwargs": {"connect_args": {"factory": SqliteConnection}}} if is_sqlite else {}),
                 "executor_id": worker,
                 "application_version": _RELEASE,
                 "run_migrations": False,
@@ -156,10 +156,6 @@ class Listener:
             log.warning("the engine did not stop in order: %s", error)
         finally:
             Listener.is_taken = False
-
-
-def _sqlite_options(url: str) -> dict[str, Any]:
-    return {"db_engine_kwargs": {"connect_args": {"factory": SqliteConnection}}} if url.startswith("sqlite") else {}
 
 
 def tickets_of(run_id: str, last: int) -> Iterable[str]:

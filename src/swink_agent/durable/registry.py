@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct
 
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.cancel import CancellationToken
+
+if TYPE_CHECKING:
+    from .attempt import JobRun
 
 AgentFactory: TypeAlias = Callable[[], Agent[Any] | Awaitable[Agent[Any]]]
 """Makes the agent of one attempt, in a worker."""
@@ -22,30 +24,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _LONGEST_KEY = 512
 
 
-class JobRun(Protocol):
-    """What a job is given: a run that is not an agent's."""
-
-    @property
-    def id(self) -> str:
-        """The run's id."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The prompt, as text."""
-        ...
-
-    @property
-    def cancel(self) -> CancellationToken:
-        """Cancelled when the run is, and when its worker abandons it."""
-        ...
-
-    async def note(self, kind: str, data: Any) -> None:
-        """Puts an entry on record, which also counts as progress."""
-        ...
-
-
-JobFn: TypeAlias = Callable[[JobRun], Awaitable[Any]]
+JobFn: TypeAlias = "Callable[[JobRun], Awaitable[Any]]"
 """Does the work of a run that is not an agent's. What it returns is JSON, and on record as a note of kind `result`."""
 
 
@@ -72,7 +51,6 @@ def checked_name(name: object) -> str:
 
 
 def is_run_id(text: object) -> bool:
-    """Whether it can be the id of a run."""
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 

@@ -21,9 +21,9 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from swink_agent.core.cancel import call_in
 from swink_agent.core.types import CustomMessage
 
 from .attempt import Attempt
@@ -131,9 +131,9 @@ class Worker:
         try:
             await self._join()
             self._listener = await self._call(
-                lambda: Listener(self._store.database.engine_url, self.id, lambda run_id: _tell(loop, self._wake.set))
+                lambda: Listener(self._store.database.engine_url, self.id, lambda run_id: call_in(loop, self._wake.set))
             )
-            self._store.on_queued = lambda: _tell(loop, self._wake.set)
+            self._store.on_queued = lambda: call_in(loop, self._wake.set)
         except BaseException:
             await self._leave()
             raise
@@ -145,9 +145,7 @@ class Worker:
             self._loops.append(asyncio.create_task(self._prune(self._keep_days)))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.drain()
         try:
             await self.wait()
@@ -224,12 +222,15 @@ class Worker:
                 await self._call(lambda: self._store.take_over(self.id))
         except StoreUnavailable as error:
             log.warning("worker %s could not take itself off the list: %s", self.id, error)
-        if self._lock is not None:
-            await self._call(self._lock)
-            self._lock = None
+        await self._unlock()
         if self._listener is not None:
             await self._call(self._listener.close)
             self._listener = None
+
+    async def _unlock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            await self._call(lock)
 
     async def _call(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._store.threads, work)
@@ -287,9 +288,7 @@ class Worker:
         )
         self._attempts[claim.id] = attempt
         self._idle.clear()
-        self._own(asyncio.create_task(self._run(attempt), name=f"run {claim.id}"))
-
-    def _own(self, task: asyncio.Task[None]) -> None:
+        task = asyncio.create_task(self._run(attempt), name=f"run {claim.id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -349,9 +348,7 @@ class Worker:
             self._hand_on(attempt)
         await self._release_all()
         await self._call(lambda: self._store.take_over(self.id))
-        if self._lock is not None:
-            await self._call(self._lock)
-            self._lock = None
+        await self._unlock()
         await self._join()
 
     async def _keep_lock(self) -> bool:
@@ -359,8 +356,7 @@ class Worker:
         if await self._call(self._store.database.is_held):
             return True
         self._spare_others()
-        if self._lock is not None:
-            await self._call(self._lock)
+        await self._unlock()
         worker, number = self.id, self._number
         self._lock = await self._call(lambda: self._store.database.hold(worker, number))
         return False
@@ -463,10 +459,3 @@ class Worker:
             except Exception as error:
                 log.warning("runs that are over could not be deleted: %s", error)
             await asyncio.sleep(random.uniform(0.5, 1.0) * pause)
-
-
-def _tell(loop: asyncio.AbstractEventLoop, call: Callable[[], Any]) -> None:
-    try:
-        loop.call_soon_threadsafe(call)
-    except RuntimeError:
-        pass  # the event loop is closed
