@@ -65,13 +65,9 @@ def _text(document: dict[str, Any]) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
     except UnicodeEncodeError:  # half a character in a text of a model: ASCII JSON can represent it
-        return (
-            json.dumps(json.loads(json.dumps(document, default=pretty_json), parse_constant=_nothing), indent=2) + "\n"
-        )
-
-
-def _nothing(_: str) -> None:
-    """Replaces a number that JSON does not have, with `null`."""
+        plain = json.dumps(document, default=pretty_json)
+        # A number that JSON does not have becomes null.
+        return json.dumps(json.loads(plain, parse_constant=lambda _: None), indent=2) + "\n"
 
 
 def _result(result: CaseResult) -> dict[str, Any]:

@@ -32,7 +32,8 @@ _LONGEST_RESPONSE = 4000
 
 
 def markdown_report(run: EvalRun) -> str:
-    parts = [f"# {escaped(title_of(run))}", f"**{escaped(headline(run))}.**", _facts(run)]
+    parts = [f"# {escaped(title_of(run))}", f"**{escaped(headline(run))}.**"]
+    parts.append("\n".join([f"- {name}: {escaped(value)}" for name, value in run_facts(run)]))
     if run.results:
         parts.append(_table(run))
     if run.summary.tags:
@@ -45,10 +46,6 @@ def markdown_report(run: EvalRun) -> str:
         for result in failed:
             parts += _failure(result)
     return "\n\n".join(parts) + "\n"
-
-
-def _facts(run: EvalRun) -> str:
-    return "\n".join([f"- {name}: {escaped(value)}" for name, value in run_facts(run)])
 
 
 def _table(run: EvalRun) -> str:
