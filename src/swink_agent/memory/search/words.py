@@ -98,16 +98,13 @@ class Query(NamedTuple):
     @property
     def expression(self) -> str:
         """The query in the syntax of FTS5, quoted so that no word acts as an operator; empty without words."""
-        return " AND ".join(_quoted(term) for term in self.terms if term.words)
+        terms = [term for term in self.terms if term.words]
+        return " AND ".join(f'"{" ".join(term.words)}"{" *" if term.is_prefix else ""}' for term in terms)
 
     @property
     def literals(self) -> list[str]:
         """The terms without words, such as operators and punctuation, which the text must contain literally."""
         return [term.literal for term in self.terms if not term.words]
-
-
-def _quoted(term: Term) -> str:
-    return f'"{" ".join(term.words)}"{" *" if term.is_prefix else ""}'
 
 
 def parse_query(query: str) -> Query:
@@ -122,13 +119,10 @@ def parse_query(query: str) -> Query:
         if not words and not literal.strip('"'):
             continue
         is_last = position == len(found) - 1 and word is not None and not query[-1:].isspace()
-        is_prefix = is_last and bool(words) and _folded(literal)[-1:].isalnum() and _may_be_prefix(words[-1])
+        is_long = bool(words) and len(words[-1]) >= _SHORTEST_PREFIX and _SINGLE.fullmatch(words[-1][-1]) is None
+        is_prefix = is_last and is_long and _folded(literal)[-1:].isalnum()
         terms[Term(words, _whole(literal), is_prefix)] = None
     return Query(tuple(terms))
-
-
-def _may_be_prefix(word: str) -> bool:
-    return len(word) >= _SHORTEST_PREFIX and _SINGLE.fullmatch(word[-1]) is None
 
 
 # -- searchable text of a message ------------------------------------------------------------------------------
@@ -141,13 +135,11 @@ def text_of(message: AgentMessage) -> str:
 
 def _parts(message: AgentMessage) -> Iterator[str]:
     match message:
-        case UserMessage():
+        case UserMessage() | ToolResultMessage():
             yield from _blocks(message.content)
         case AssistantMessage():
             yield from _blocks(message.content)
             yield message.error_message or ""
-        case ToolResultMessage():
-            yield from _blocks(message.content)
         case CustomMessage():
             fields = msgspec.to_builtins(message, enc_hook=str, str_keys=True)
             kind = type(message).__struct_config__.tag_field

@@ -21,12 +21,13 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound
-from .connections import PATIENCE, Database, close_while_forking, never_while_forking
+from .connections import PATIENCE, Database, forks
 from .files import FileOperations, close_quietly
 from .folder import INDEX_NAME, lock_file, make_folder
 from .protocols import NEWEST, LogGlance, LogName, LogReader, LogState, NewLog, OpenLog, is_id
@@ -45,13 +46,7 @@ _OF_SESSION = (
 class DatabaseStorage:
     """The logs of a store in a database. A `Storage`."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        sync: bool,
-        connect: Callable[..., sqlite3.Connection] | None = None,
-    ) -> None:
+    def __init__(self, path: Path, *, sync: bool, connect: Callable[..., sqlite3.Connection] | None = None) -> None:
         self.place = path
         real = Path(os.path.realpath(path))  # whoever comes through a link must find the same locks
         self.index_path = real.with_name(f"{real.stem}-{INDEX_NAME}")
@@ -78,18 +73,7 @@ class DatabaseStorage:
     def create(self, new: NewLog) -> OpenLog:
         self._make_file()
         lock = self._locked(new.id, is_new=True)
-        try:
-            with never_while_forking(), self._database.told("written"):
-                connection = self._database.writer()
-                try:
-                    number = self._insert(connection, new)
-                except BaseException:
-                    connection.close()
-                    raise
-                return _DatabaseLog(self, self.name_of(new.id), self._database, connection, number, lock, position=1)
-        except BaseException:
-            self.unlock(new.id, lock)
-            raise
+        return self._opened(new.id, lock, "written", lambda connection: (self._insert(connection, new), 1))
 
     def _insert(self, connection: sqlite3.Connection, new: NewLog) -> int:
         try:
@@ -124,11 +108,8 @@ class DatabaseStorage:
     def clear_unfinished(self) -> None:
         if not self._database.path.exists():
             return
-        with (
-            suppress(SessionError),
-            self._database.writing() as connection,
-            self._database.transaction(connection),
-        ):
+        database = self._database
+        with suppress(SessionError), database.writing() as connection, database.transaction(connection):
             found = connection.execute(
                 "SELECT number FROM swink_sessions WHERE is_unfinished AND written < ?", (_now() - _ABANDONED,)
             )
@@ -153,11 +134,6 @@ class DatabaseStorage:
             self._files.unlink(self._lock_path(session_id))
         close_quietly(self._files, lock)
 
-    def leave_locked(self, lock: int) -> None:
-        """Closes the file of a lock that belongs to the process that this one was forked from."""
-        with suppress(OSError):
-            self._files.close(lock)
-
     # -- opening and deleting ----------------------------------------------------------------------------------
 
     def open(self, session_id: str) -> OpenLog:
@@ -166,22 +142,32 @@ class DatabaseStorage:
                 raise _missing(session_id, self.place)
         make_folder(self._locks)
         lock = self._locked(session_id)
+        return self._opened(session_id, lock, "opened", lambda connection: self._found(connection, session_id))
+
+    def _found(self, connection: sqlite3.Connection, session_id: str) -> tuple[int, int]:
+        number = _number_of(connection, session_id)
+        if number is None:
+            raise _missing(session_id, self.place)  # deleted in the meantime
+        position = _next_position(connection, number)
+        if position > _LAST_POSITION:
+            with self._database.transaction(connection):
+                position = _count_anew(connection, number)
+        return number, position
+
+    def _opened(
+        self, session_id: str, lock: int, what: str, start: Callable[[sqlite3.Connection], tuple[int, int]]
+    ) -> OpenLog:
+        """An open log. `start` gives the number of the session and the position of its next line."""
         try:
-            with never_while_forking(), self._database.told("opened"):
+            with forks().without(), self._database.told(what):
                 connection = self._database.writer()
                 try:
-                    number = _number_of(connection, session_id)
-                    if number is None:
-                        raise _missing(session_id, self.place)  # deleted in the meantime
-                    position = _next_position(connection, number)
-                    if position > _LAST_POSITION:
-                        with self._database.transaction(connection):
-                            position = _count_anew(connection, number)
+                    number, position = start(connection)
                 except BaseException:
                     connection.close()
                     raise
                 name = self.name_of(session_id)
-                return _DatabaseLog(self, name, self._database, connection, number, lock, position=position)
+                return DatabaseLog(self, name, self._database, connection, number, lock, position=position)
         except BaseException:
             self.unlock(session_id, lock)
             raise
@@ -215,7 +201,8 @@ class _DatabaseReader:
 
     def __init__(self, connection: sqlite3.Connection | None, place: Path) -> None:
         if connection is not None:
-            connection.text_factory = _decoded
+            # A text that is not UTF-8 must not be an error for all rows.
+            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         self._connection = connection
         self._place = place
 
@@ -244,12 +231,8 @@ class _DatabaseReader:
         return timed
 
     def states(self) -> dict[str, LogState]:
-        rows = self._rows(f"SELECT id, size, changes, number {_LISTED}")
-        return {
-            session_id: (_whole(size), _whole(changes), number)
-            for session_id, size, changes, number in rows
-            if _is_id(session_id)
-        }
+        rows = [row for row in self._rows(f"SELECT id, size, changes, number {_LISTED}") if _is_id(row[0])]
+        return {session_id: (_whole(size), _whole(changes), number) for session_id, size, changes, number in rows}
 
     def read(self, session_id: str) -> bytes:
         rows = self._rows(f"SELECT CAST(line AS BLOB) {_OF_SESSION}", session_id)
@@ -267,8 +250,6 @@ class _DatabaseReader:
 
 
 class _RowGlance:
-    """The ends of a log."""
-
     def __init__(self, connection: sqlite3.Connection, number: int, size: int) -> None:
         self._connection = connection
         self._number = number
@@ -299,7 +280,7 @@ class _RowGlance:
 # -- an open session -----------------------------------------------------------------------------------------------
 
 
-class _DatabaseLog:
+class DatabaseLog:
     """The log of one session, locked, with a connection of its own. An `OpenLog`; safe from any thread."""
 
     is_synced = True
@@ -330,7 +311,7 @@ class _DatabaseLog:
         self._is_emptied = False
         """Whether all earlier lines are to be deleted with it."""
         self._guard = threading.RLock()
-        close_while_forking(self)
+        forks().connected.add(self)
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -425,8 +406,9 @@ class _DatabaseLog:
             _delete_rows(connection, self._number)
 
     def close(self, *, is_inherited: bool = False) -> None:
-        if is_inherited:
-            self._storage.leave_locked(self._lock)
+        if is_inherited:  # the lock belongs to the process that this one was forked from
+            with suppress(OSError):
+                os.close(self._lock)
             return
         with self._guard:
             self._disconnect()
@@ -510,11 +492,6 @@ def _count_anew(connection: sqlite3.Connection, number: int) -> int:
 def _whole(value: object, otherwise: int = 0) -> int:
     """A number of a row. SQLite keeps other values in a column for numbers, too: then the row is damaged."""
     return value if type(value) is int else otherwise
-
-
-def _decoded(text: bytes) -> str:
-    """A text of the database. One that is not UTF-8 must not be an error for all rows."""
-    return text.decode("utf-8", "replace")
 
 
 def _is_id(value: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -21,11 +22,9 @@ class FileOperations:
     """Writes once; returns how many bytes were taken. What it is given is used again after it returns: keep a copy."""
 
     def empty(self, descriptor: int) -> None:
-        """Deletes the content of a file."""
         os.ftruncate(descriptor, 0)
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Cuts a file off after its first `size` bytes."""
         os.ftruncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
@@ -87,10 +86,8 @@ class FileOperations:
 def close_quietly(files: FileOperations, descriptor: int) -> None:
     """Closes a file and releases its lock."""
     for step in (files.unlock, files.close):
-        try:
+        with suppress(OSError):  # nothing is lost: what counts was synced before
             step(descriptor)
-        except OSError:
-            pass  # nothing is lost: what counts was synced before
 
 
 def is_file(entry: os.DirEntry[str]) -> bool:
