@@ -25,7 +25,7 @@ from swink_agent.core.types import (
 from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.blocks import size_of
 from swink_agent.rendering.characters import one_line, visible
-from swink_agent.rendering.checklist import LONGEST_ITEM, TodoItem, todo_of
+from swink_agent.rendering.checklist import LONGEST_ITEM, todo_of
 from swink_agent.rendering.highlight import looks_like_diff
 from swink_agent.rendering.tame import code_span, escaped, fenced, tamed
 from swink_agent.rendering.turns import (
@@ -143,7 +143,11 @@ def _tool(use: ToolUse) -> list[str]:
     parts = [f"### Tool {code_span(one_line(call.name, 60))} ({word})"]
     items = None if result is None else todo_of(call.name, result.details)
     if result is not None and items and not result.is_error:
-        rows = [f"- [{'x' if item.status == 'done' else ' '}] {_todo_text(item)}" for item in items]
+        rows: list[str] = []
+        for item in items:
+            text = escaped(one_line(item.text, LONGEST_ITEM))
+            shown = f"**{text}** (in progress)" if item.status == "in_progress" else text
+            rows.append(f"- [{'x' if item.status == 'done' else ' '}] {shown}")
         return [*parts, "\n".join(rows)]
     if call.partial_json is not None:
         parts.append(fenced(visible(call.partial_json)))
@@ -159,11 +163,6 @@ def _tool(use: ToolUse) -> list[str]:
         change = change_of(result)
         parts += [_diff(*change)] if change is not None else []
     return parts
-
-
-def _todo_text(item: TodoItem) -> str:
-    text = escaped(one_line(item.text, LONGEST_ITEM))
-    return f"**{text}** (in progress)" if item.status == "in_progress" else text
 
 
 def _diff(old: str, new: str) -> str:

@@ -33,7 +33,7 @@ async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience:
     """
     runs, total = read_runs(session)
     stage = ReplayStage(patience)
-    made = make_agent(stage.stream, stage.wrap_tool)
+    made = make_agent(stage, stage.wrap_tool)
     agent: Any = await made if inspect.isawaitable(made) else made
     if not isinstance(agent, Agent):
         what = "None" if agent is None else f"a {type(agent).__name__}"

@@ -12,7 +12,7 @@ earlier versions; what counts as a difference is in `divergence`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from swink_agent.core.agent.agent import Agent
@@ -64,14 +64,8 @@ from .divergence import Compared, Comparison, Divergence
 
 _LONGEST_WAIT = 5.0
 """Seconds that a call waits to be cancelled, if it was cancelled in the recording."""
-_REFUSED = frozenset(
-    {
-        ToolOutcome.REJECTED,
-        ToolOutcome.SKIPPED,
-        ToolOutcome.UNKNOWN_TOOL,
-        ToolOutcome.INCOMPLETE,
-        ToolOutcome.INVALID,
-    }
+_REFUSED = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.UNKNOWN_TOOL}).union(
+    {ToolOutcome.INCOMPLETE, ToolOutcome.INVALID}
 )
 """Outcomes of calls that end without a start. A tool may also report invalid arguments itself, once it has started."""
 
@@ -128,7 +122,7 @@ class ReplayStage:
             tools=wrapped_tools(
                 agent.given_tools, lambda tool: tool if isinstance(tool, _RecordedTool) else self.wrap_tool(tool)
             ),
-            stream_fn=_RecordedModel(self),
+            stream_fn=self,
             retry_strategy=DefaultRetryStrategy(max_attempts=1),  # a recorded failure is that of the last attempt
             async_transform_context=None,
             transform_context=None,
@@ -142,8 +136,7 @@ class ReplayStage:
         """Copies history and state to the agent that `take` was given: its owner may look at them."""
         if self._made is not None:
             self._made.messages = self.agent.messages
-            self._made.state.clear()
-            self._made.state.update(copy_json(dict(self.agent.state)))
+            _set_state(self._made, dict(self.agent.state))
 
     async def play(self, index: int, run: StoredRun) -> None:
         """Plays one run, and compares what it added to the history."""
@@ -151,7 +144,7 @@ class ReplayStage:
         if run.before is not None:
             agent.messages = run.before
         if run.state is not None:
-            self._set_state(run.state)
+            _set_state(self.agent, run.state)
         self._run, self._run_index = run, index
         self._expected = [one for one in run.added if one.replaces is None]
         self._find_answer_tool(run, [tool.name for tool in agent.tools])
@@ -238,10 +231,6 @@ class ReplayStage:
         finally:
             self._gives_text = False
 
-    @property
-    def gives_text(self) -> bool:
-        return self._gives_text
-
     def _check_answer(self, value: object) -> None:
         """Refuses texts before the last, which did not fit when they were recorded."""
         if self._gives_text and self._run is not None and self._turn_index < len(self._run.turns) - 1:
@@ -272,7 +261,7 @@ class ReplayStage:
             self._given[event.call_id] = event.result.content
             self._open.pop(event.call_id, None)
             if not self._open and self._turn is not None and self._turn.state is not None:
-                self._set_state(self._turn.state)
+                _set_state(self.agent, self._turn.state)
             self._interrupt_if_due()
         elif isinstance(event, TurnEnd):
             self._is_in_batch = False
@@ -375,7 +364,7 @@ class ReplayStage:
 
     # -- the model ---------------------------------------------------------------------------------------------
 
-    async def stream(
+    async def __call__(
         self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
     ) -> AsyncIterator[AssistantMessageEvent]:
         """Streams the recorded replies, one for each turn."""
@@ -390,6 +379,10 @@ class ReplayStage:
             return
         for event in events_of(reply):
             yield event
+
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        """Whether the model gives a value as text, as it did when it was recorded."""
+        return self._gives_text
 
     def _next_reply(self) -> AssistantMessage | None:
         run = self._run
@@ -445,7 +438,7 @@ class ReplayStage:
             return AgentToolResult(content, recorded.details, recorded.is_error)
         return AgentToolResult.error("the replay ends here")
 
-    def foreseen(self, ctx: ToolContext) -> AgentToolResult | None:
+    def foreseen(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
         """The recorded refusal of a call that its tool refused before the approval."""
         turn, index = self._turn, self._open.get(ctx.call_id)
         recorded = None if turn is None or index is None else turn.results.get(index)
@@ -462,10 +455,6 @@ class ReplayStage:
             if (self._expected[index].turn, self._expected[index].call) == (self._turn_index, call):
                 return start + index
         return self.reached
-
-    def _set_state(self, state: dict[str, Any]) -> None:
-        self.agent.state.clear()
-        self.agent.state.update(copy_json(state))
 
     # -- people ------------------------------------------------------------------------------------------------
 
@@ -525,11 +514,14 @@ class ReplayStage:
         left = set(self._open.values())
         if not left:
             self._is_steered = self._is_steered_early(run)
-        elif (interruption := self._interruption(left)) is not None:
-            self._is_steered = interruption == "steering" and may_steer
-            if interruption == "aborted":
-                self._is_aborted = True
-                self.agent.abort()
+            return
+        reasons = {self._why_cut_short(call) for call in left}
+        if None in reasons:
+            return
+        self._is_steered = "aborted" not in reasons and may_steer
+        if "aborted" in reasons:
+            self._is_aborted = True
+            self.agent.abort()
 
     def _is_steered_early(self, run: StoredRun) -> bool:
         """Whether the steering message before the next reply came while tools ran: before a policy's message."""
@@ -537,11 +529,6 @@ class ReplayStage:
             return False
         sources = [source for _, source, _ in run.turns[self._turn_index + 1].injected]
         return "steering" in sources and "policy" in sources[sources.index("steering") :]
-
-    def _interruption(self, calls: Iterable[int]) -> str | None:
-        """Why all of these calls were cut short: `steering` or `aborted`. `None` if one was not."""
-        reasons = {self._why_cut_short(call) for call in calls}
-        return None if None in reasons else "aborted" if "aborted" in reasons else "steering"
 
     def _why_cut_short(self, index: int) -> str | None:
         """Why a call of this turn has no result of its own: `steering` or `aborted`. `None` if it has one, or the tool
@@ -576,21 +563,6 @@ class ReplayStage:
         raise asyncio.CancelledError
 
 
-class _RecordedModel:
-    """Stands in for the model: it gives recorded replies, and values as text if it did so when it was recorded."""
-
-    def __init__(self, stage: ReplayStage) -> None:
-        self._stage = stage
-
-    def __call__(
-        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
-    ) -> AsyncIterator[AssistantMessageEvent]:
-        return self._stage.stream(model, context, options, cancel)
-
-    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
-        return self._stage.gives_text
-
-
 class _RecordedTool:
     """Stands in for a tool: same name, schema and options, but it returns recorded results."""
 
@@ -605,13 +577,10 @@ class _RecordedTool:
         self.external = bool(getattr(tool, "external", False))
         self.is_delegate = getattr(tool, "is_delegate", False) is True
         if hasattr(tool, "foresee") or hasattr(tool, "approval_scope"):
-            self.foresee = self._foresee
+            self.foresee = stage.foreseen
 
     def __repr__(self) -> str:
         return f"<stand-in for the tool {self.name}>"
-
-    def _foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
-        return self._stage.foreseen(ctx)
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Returns the recorded result. The real tool never runs."""
@@ -624,6 +593,11 @@ class _StillWaits(Exception):
     def __init__(self, pending: Pending) -> None:
         super().__init__("a call of the delegate waits")
         self.waits_for = pending
+
+
+def _set_state(agent: Agent, state: dict[str, Any]) -> None:
+    agent.state.clear()
+    agent.state.update(copy_json(state))
 
 
 def _answer(one: WaitingCall, call: CallRecord) -> Answer:
