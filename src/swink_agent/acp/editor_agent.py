@@ -108,11 +108,9 @@ class EditorAgent:
         self._editor: Any = None
 
     def on_connect(self, conn: Any) -> None:
-        """Takes the connection to the editor."""
         self._editor = conn
 
     async def close(self) -> None:
-        """Ends every session."""
         sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:
             session.made.agent.abort()
@@ -155,10 +153,9 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **_: Any,
     ) -> LoadSessionResponse:
-        open_one = self._sessions.get(session_id)
-        if open_one is not None and open_one.is_running:
-            raise _refused("a prompt of this session is running")
-        if open_one is not None:
+        if (open_one := self._sessions.get(session_id)) is not None:
+            if open_one.is_running:
+                raise _refused("a prompt of this session is running")
             del self._sessions[session_id]
             await open_one.close()
         wanted = WantedSession(id=session_id)
@@ -168,8 +165,7 @@ class EditorAgent:
         return LoadSessionResponse(modes=_modes(session))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
-        found = await asyncio.to_thread(_listed, cwd)
-        return ListSessionsResponse(sessions=found)
+        return ListSessionsResponse(sessions=await asyncio.to_thread(_listed, cwd))
 
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
         session = self._session(session_id)
@@ -318,11 +314,8 @@ class EditorAgent:
 def _shown(question: ApprovalQuestion, folder: str) -> list[Any]:
     """The question as the terminal shows it, with the diff of a write for editors that draw one."""
     words = "\n".join([question.display, *question.warnings, question.why])
-    parts: list[Any] = [tool_content(text_block(words))]
-    details = question.details or {}
-    if (change := change_of(details, folder)) is not None:
-        parts.append(change)
-    return parts
+    change = change_of(question.details, folder)
+    return [tool_content(text_block(words)), *([] if change is None else [change])]
 
 
 def _blocks(prompt: Sequence[Any]) -> list[UserBlock]:
@@ -378,9 +371,8 @@ def _offered(session: _EditorSession) -> dict[ApprovalsMode, str]:
 
 def _modes(session: _EditorSession) -> SessionModeState:
     current = session.made.approvals.mode
-    modes = [
-        SessionMode(id=name, name=name.capitalize(), description=words) for name, words in _offered(session).items()
-    ]
+    offered = _offered(session).items()
+    modes = [SessionMode(id=name, name=name.capitalize(), description=words) for name, words in offered]
     return SessionModeState(current_mode_id=current, available_modes=modes)
 
 

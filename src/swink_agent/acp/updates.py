@@ -92,21 +92,18 @@ class SessionUpdates:
                 self._known.clear()
                 for call in event.message.tool_calls:
                     yield self._begun(call.id, call.name, call.arguments)
-            case ToolApprovalRequested():
-                if event.call_id not in self._known:
-                    yield self._begun(event.call_id, event.name, event.arguments)
-            case ToolExecutionStart():
-                if event.call_id not in self._known:
-                    yield self._begun(event.call_id, event.name, event.arguments)
-                yield update_tool_call(event.call_id, status="in_progress", raw_input=event.arguments)
-            case ToolExecutionUpdate():
-                yield update_tool_call(event.call_id, content=_content(event.update.content))
-            case ToolExecutionEnd():
+            case ToolApprovalRequested() | ToolExecutionStart() | ToolExecutionEnd():
                 if event.call_id not in self._known:
                     yield self._begun(event.call_id, event.name, event.arguments or {})
-                yield _ended(event.call_id, event.result.content, event.result.details, event.is_error, self._folder)
-                if not event.is_error:
-                    yield from _plan(event.name, event.result.details)
+                if isinstance(event, ToolExecutionStart):
+                    yield update_tool_call(event.call_id, status="in_progress", raw_input=event.arguments)
+                elif isinstance(event, ToolExecutionEnd):
+                    result = event.result
+                    yield from _ended(
+                        event.call_id, event.name, result.content, result.details, self._folder, event.is_error
+                    )
+            case ToolExecutionUpdate():
+                yield update_tool_call(event.call_id, content=_content(event.update.content))
             case _:
                 pass
 
@@ -116,7 +113,6 @@ class SessionUpdates:
 
 
 def shown_call(call_id: str, name: str, arguments: dict[str, Any], folder: str) -> Any:
-    """The notification that a call exists."""
     return start_tool_call(
         call_id,
         title_of(name, arguments),
@@ -134,7 +130,6 @@ def title_of(name: str, arguments: dict[str, Any]) -> str:
 
 
 def replayed(messages: Sequence[AgentMessage], folder: str) -> Iterator[Any]:
-    """The notifications that show a conversation again."""
     for message in messages:
         if isinstance(message, UserMessage):
             for block in message.content:
@@ -151,23 +146,21 @@ def replayed(messages: Sequence[AgentMessage], folder: str) -> Iterator[Any]:
                 elif isinstance(block, ToolCall):
                     yield shown_call(block.id, block.name, block.arguments, folder)
         elif isinstance(message, ToolResultMessage):
-            yield _ended(message.tool_call_id, message.content, message.details, message.is_error, folder)
-            if not message.is_error:
-                yield from _plan(message.tool_name, message.details)
+            call_id, name = message.tool_call_id, message.tool_name
+            yield from _ended(call_id, name, message.content, message.details, folder, message.is_error)
 
 
-def _plan(name: str, details: Any) -> Iterator[Any]:
-    """The list of things to do as the editor's plan, if the call kept one."""
-    items = todo_of(name, details)
-    if items is not None:
+def _ended(
+    call_id: str, name: str, content: Sequence[UserBlock], details: Any, folder: str, is_error: bool
+) -> Iterator[Any]:
+    """The end of a call, and the list of things to do as the editor's plan, if the call kept one."""
+    if is_error:
+        yield update_tool_call(call_id, status="failed", content=_content(content))
+        return
+    change = change_of(details, folder)
+    yield update_tool_call(call_id, status="completed", content=_content(content) if change is None else [change])
+    if (items := todo_of(name, details)) is not None:
         yield update_plan([plan_entry(item.text, status=_PLAN[item.status]) for item in items])
-
-
-def _ended(call_id: str, content: Sequence[UserBlock], details: Any, is_error: bool, folder: str) -> Any:
-    parts = _content(content)
-    if not is_error and (change := change_of(details, folder)) is not None:
-        parts = [change]
-    return update_tool_call(call_id, status="failed" if is_error else "completed", content=parts)
 
 
 def _content(content: Sequence[UserBlock]) -> list[Any]:

@@ -59,13 +59,11 @@ def _seconds(modifier: object) -> float:
 
 
 def migrate_engine(url: str) -> None:
-    """Makes or migrates the engine's tables."""
     _quiet()
     _dbos.DBOS.migrate(url)
 
 
 def ticket_id(run_id: str, number: int) -> str:
-    """The name of the ticket with this number of a run."""
     return f"{run_id}#{number}"
 
 
@@ -159,7 +157,6 @@ class Listener:
 
 
 def tickets_of(run_id: str, last: int) -> Iterable[str]:
-    """The names of all tickets that a run has had."""
     return (ticket_id(run_id, number) for number in range(1, last + 1))
 
 

@@ -113,7 +113,6 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """How many runs it has."""
         return len(self._attempts)
 
     @property

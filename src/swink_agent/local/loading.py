@@ -92,11 +92,9 @@ class EngineLoader:
         return not isinstance(engine, WorkerEngine) or os.path.getsize(engine.settings.path) < _SMALL_BYTES
 
     def tell(self, state: LocalState, name: str, message: str = "", done: int = 0, total: int = 0) -> None:
-        """Passes an event on to the listener."""
         notify(self._on_state, LocalModelEvent(state, name, message, done, total))
 
     def close(self) -> None:
-        """Ends the workers."""
         self._shared().close()
 
     def _shared(self) -> Workers:

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import Struct, field
 
 from swink_agent.core.cancel import CancellationToken, call_in
 from swink_agent.core.context.context import new_document, refused_document
@@ -188,28 +189,18 @@ class _Prompt(Value, frozen=True):
     prefixes: tuple[int, ...] = ()
 
 
-class _Call:
+class _Call(Struct, eq=False):
     """One call of the stream function."""
 
-    def __init__(
-        self,
-        owner: LocalStreamFn,
-        name: str,
-        context: AgentContext,
-        options: StreamOptions,
-        cancel: CancellationToken,
-        is_thinking: bool,
-    ) -> None:
-        self.owner = owner
-        self.name = name
-        self.context = context
-        self.options = options
-        self.cancel = cancel
-        self.is_thinking = is_thinking
-        self.is_brief = True
-        self.reply = ReplyParser()
-        self.usage: Usage | None = None
-        self.system = plain(prompt_text(context.system_prompt))
+    owner: LocalStreamFn
+    name: str
+    context: AgentContext
+    options: StreamOptions
+    cancel: CancellationToken
+    is_thinking: bool
+    is_brief: bool = True
+    reply: ReplyParser = field(default_factory=ReplyParser)
+    usage: Usage | None = None
 
     async def replies(self) -> AsyncGenerator[ReplyParser, None]:
         """Yields the reply's parser whenever there are events to take from it."""
@@ -255,7 +246,6 @@ class _Call:
         )
 
     async def prepare(self) -> None:
-        """Reads the stable beginning of a prompt."""
         engine, info, tools = await self._ready()
         prompt = await self._prompt(engine, info, tools, [], AllowedReply())
         if prompt.prefixes:
@@ -283,14 +273,15 @@ class _Call:
         That is the tools and, if the system prompt is like ours, its first paragraph: later ones change.
         """
         tools = tools_text(offered, is_brief=self.is_brief) if offered else ""
-        whole = "\n\n".join(part for part in (tools, self.system) if part)
+        system = plain(prompt_text(self.context.system_prompt))
+        whole = "\n\n".join(part for part in (tools, system) if part)
         if "<|im_start|>" in info.template or not info.template:
             text = render_chatml(whole, kept)
         else:
             roles = [("system", whole)] if whole else []
             roles += [pair for turn in kept for pair in turn.texts]
             text = await self._unless_cancelled(engine.render(_alternating(roles)))
-        return _Prompt(text + choice.start, _stable(text, tools, self.system) if tools else ())
+        return _Prompt(text + choice.start, _stable(text, tools, system) if tools else ())
 
     # -- decoding --------------------------------------------------------------------------------------------
 

@@ -43,8 +43,6 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class Gate:
-    """Chooses runs for workers."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         self._now = database.now
@@ -208,6 +206,5 @@ def sql(statement: str) -> sa.TextClause:
 
 
 def expanding(statement: sa.TextClause, *names: str) -> sa.TextClause:
-    """The statement with these parameters as lists."""
     expanding: list[sa.BindParameter[Any]] = [sa.bindparam(name, expanding=True) for name in names]
     return statement.bindparams(*expanding)

@@ -28,14 +28,7 @@ from ..errors import DurableError, RunConflict, RunNotFound, RunOver, StoreUnava
 from ..info import OVER, STATUSES, FleetStats, RunInfo, WorkerInfo
 from ..registry import AgentEntry
 from ..urls import StoreAddress
-from ..waiting import (
-    Question,
-    decoded_answers,
-    decoded_questions,
-    encoded_answers,
-    given_answer,
-    still_open,
-)
+from ..waiting import Question, decoded_answers, decoded_questions, encoded_answers, given_answer, still_open
 from .connecting import is_outage, open_database, reason_of
 from .gate import Claim, Gate, expanding, sql
 from .tables import prepare
@@ -52,8 +45,6 @@ _ROW = (
 
 
 class NewRun(Struct, frozen=True, kw_only=True):
-    """A run that is to be submitted."""
-
     id: str
     agent: str
     prompt: str
@@ -104,7 +95,6 @@ class Store:
 
     @property
     def tickets(self) -> Tickets:
-        """The engine's queue."""
         if self._tickets is None:
             self._open()
         assert self._tickets is not None
@@ -327,7 +317,6 @@ class Store:
         self.tickets.add(connection, run_id, ticket, priority, delay)
 
     def time(self, connection: sa.Connection) -> int:
-        """The store's time, in milliseconds."""
         return int(connection.execute(sql(f"SELECT {self._now}")).scalar_one())
 
     # -- attempts ----------------------------------------------------------------------------------------------

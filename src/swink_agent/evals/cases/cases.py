@@ -93,8 +93,7 @@ class ExpectedTrajectory(Value, frozen=True, forbid_unknown_fields=True):
 
     calls: Annotated[tuple[ExpectedCall, ...], Meta(description="The calls; an empty list expects none.")]
     match: Annotated[
-        TrajectoryMatch,
-        Meta(description="in_order (the default), exact (and no other calls) or any_order."),
+        TrajectoryMatch, Meta(description="in_order (the default), exact (and no other calls) or any_order.")
     ] = TrajectoryMatch.IN_ORDER
 
     if TYPE_CHECKING:
@@ -128,8 +127,7 @@ class ResponseCriteria(Value, frozen=True, forbid_unknown_fields=True):
     similar: Annotated[str | None, Meta(description="A text that the reply should be similar to.")] = None
     threshold: Annotated[Part | None, Meta(description="The least similarity. Default: 0.8.")] = None
     measure: Annotated[
-        SimilarityMeasure | None,
-        Meta(description="words (F1 over words, the default) or sequence (ROUGE-L)."),
+        SimilarityMeasure | None, Meta(description="words (F1 over words, the default) or sequence (ROUGE-L).")
     ] = None
 
     def __post_init__(self) -> None:
@@ -285,8 +283,7 @@ class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
     metadata: Annotated[dict[str, Any], Meta(description="Any other data of the case.")] = {}
     tags: Annotated[tuple[str, ...], Meta(description="Words to select cases by; each has its own figures.")] = ()
     verdict: Annotated[
-        Verdict | None,
-        Meta(description="How several attempts become one verdict: all, any, majority or mean."),
+        Verdict | None, Meta(description="How several attempts become one verdict: all, any, majority or mean.")
     ] = None
 
     if TYPE_CHECKING:
@@ -358,8 +355,7 @@ class EvalSet(Value, frozen=True, forbid_unknown_fields=True):
     cases: Annotated[tuple[EvalCase, ...], Meta(min_length=1)]
     description: str = ""
     verdict: Annotated[
-        Verdict | None,
-        Meta(description="How several attempts become one verdict, unless the case or the run says it."),
+        Verdict | None, Meta(description="How several attempts become one verdict, unless the case or the run says it.")
     ] = None
 
     if TYPE_CHECKING:

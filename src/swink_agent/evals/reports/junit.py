@@ -21,7 +21,6 @@ _LONGEST_TEXT = 20_000
 
 
 def junit_report(*runs: EvalRun) -> str:
-    """The report, with a suite for each run."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>"]
     for number, run in enumerate(runs):
         lines += _suite(run, number)
@@ -80,7 +79,6 @@ def _is_error(result: CaseResult) -> bool:
 
 
 def _attempt(attempt: Attempt) -> str:
-    """The reasons of a failure, and what the agent did."""
     found = reasons(attempt)
     if not found:
         return ""

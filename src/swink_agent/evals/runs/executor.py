@@ -132,7 +132,6 @@ class CaseExecutor:
         return self._temporary
 
     def _prepare(self, task: EvalTask) -> Path:
-        """Creates the attempt's folder, with the files of the case."""
         slug = _NO_NAME.sub("-", task.case.id)[:40]
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -276,12 +276,7 @@ class _Run:
     """A run in progress: its attempts so far, and the file that keeps them."""
 
     def __init__(
-        self,
-        eval_set: EvalSet,
-        run: EvalRun,
-        executor: _Tries,
-        store: EvalStore | None,
-        on_progress: ProgressFn | None,
+        self, eval_set: EvalSet, run: EvalRun, executor: _Tries, store: EvalStore | None, on_progress: ProgressFn | None
     ) -> None:
         self._set = eval_set
         self._run = run

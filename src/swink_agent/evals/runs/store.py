@@ -214,7 +214,6 @@ def _copied(source: BinaryIO, attempt: Attempt) -> bytes:
 
 
 def _results(lines: Iterable[AttemptLine], verdict: Verdict) -> tuple[CaseResult, ...]:
-    """The attempts by case, in order of first occurrence."""
     names: dict[str, str] = {}
     attempts: dict[str, list[Attempt]] = {}
     for line in lines:

@@ -180,7 +180,6 @@ def _weighted(judge: JudgeRubric, parts: list[Score]) -> dict[str, Score]:
 
 
 def gives_score(text: str) -> bool:
-    """Whether an answer of the judge gives a score."""
     return _score_in(text)[0] is not None
 
 

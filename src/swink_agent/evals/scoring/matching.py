@@ -74,7 +74,6 @@ def trajectory_value(expected: ExpectedTrajectory, made: Sequence[MadeCall]) -> 
 
 
 def matched(expected: ExpectedTrajectory, made: Sequence[MadeCall]) -> int:
-    """The largest number of expectations that the calls meet."""
     if expected.match is TrajectoryMatch.ANY_ORDER:
         return _in_any_order(expected.calls, made)
     return _in_order(expected.calls, made)

@@ -171,7 +171,6 @@ def _rubric(case: EvalCase) -> str:
 
 
 def names_winner(text: str) -> bool:
-    """Whether an answer of the judge names a winner."""
     return _winner_in(text)[0] is not None
 
 

@@ -47,7 +47,6 @@ class ReplyParser:
         return self._writer.take()
 
     def feed(self, text: str) -> None:
-        """Takes the next piece of generated text."""
         self._tail = (self._tail + text)[-_LOOP_CHARACTERS:]
         self._buffer += text
         while self._state():

@@ -50,10 +50,7 @@ _EXAMPLES: tuple[tuple[str, tuple[tuple[str, dict[str, Any]], ...]], ...] = (
     ("Add the line figs to list.txt.", (("bash", {"command": "echo figs >> list.txt"}),)),
     (
         "What do the prices in p.csv add up to?",
-        (
-            ("read_file", {"path": "p.csv"}),
-            ("bash", {"command": "awk -F, '{s+=$2} END {print s}' p.csv"}),
-        ),
+        (("read_file", {"path": "p.csv"}), ("bash", {"command": "awk -F, '{s+=$2} END {print s}' p.csv"})),
     ),
     ("What is in the folder img?", (("list_dir", {"path": "img"}),)),
     ("What does a.txt say?", (("read_file", {"path": "a.txt"}),)),
@@ -198,7 +195,6 @@ def _kind(schema: Any) -> str:
 
 
 def _examples(tools: Sequence[ShownTool]) -> str:
-    """The examples that need only these tools."""
     offered = {tool.name: set(_properties(tool.schema)) for tool in tools}
     lines = [
         f"{request} -> {' then '.join([f'{name} {spaced_json(arguments)}' for name, arguments in calls])}"

@@ -211,12 +211,7 @@ class IndexSource:
         return Fetched(joined)
 
     def _download(
-        self,
-        preset: Preset,
-        requirement: str,
-        folder: Path,
-        report: Callable[[int], None],
-        cancel: CancellationToken,
+        self, preset: Preset, requirement: str, folder: Path, report: Callable[[int], None], cancel: CancellationToken
     ) -> Path:
         folder = folder.absolute()
         shutil.rmtree(folder, ignore_errors=True)

@@ -53,7 +53,6 @@ class _Marker(Value, frozen=True):
 
 
 def default_cache_dir() -> Path:
-    """The default folder for models."""
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("swink-agent")) / "models"
@@ -103,7 +102,6 @@ class ModelStore:
         return tuple(models)
 
     def disk_use(self) -> int:
-        """Bytes in the folder, including unfinished fetches."""
         return bytes_in(self.folder)
 
     def remove(self, model: str) -> int:

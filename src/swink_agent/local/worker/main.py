@@ -41,28 +41,11 @@ _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 1.0
 
 
-class Connection:
-    """The socket to the parent. Any thread may send."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
-        self._lock = threading.Lock()
-
-    def send(self, message: FromWorker) -> None:
-        """Sends a message. If the parent has ended, this process ends too."""
-        data = frame(message)
-        with self._lock:
-            try:
-                self._socket.sendall(data)
-            except OSError:
-                os._exit(0)
-
-
 class Worker:
     """Serves requests one after another, while the listening thread takes cancellations."""
 
-    def __init__(self, connection: Connection, model: Any) -> None:
-        self._connection = connection
+    def __init__(self, send: Callable[[FromWorker], None], model: Any) -> None:
+        self._send = send
         self._model = model
         self._requests: queue.SimpleQueue[Ask] = queue.SimpleQueue()
         self._cancelled: set[int] = set()
@@ -73,7 +56,6 @@ class Worker:
         return not self._open
 
     def take(self, message: ToWorker) -> None:
-        """Takes a message from the parent."""
         if isinstance(message, Cancel):
             if message.id in self._open:
                 self._cancelled.add(message.id)
@@ -89,7 +71,7 @@ class Worker:
                 if request.id not in self._cancelled:
                     self._answer(request)
             except Exception as error:
-                self._connection.send(Failed(request.id, f"{type(error).__name__}: {error}"))
+                self._send(Failed(request.id, f"{type(error).__name__}: {error}"))
             self._open.discard(request.id)
             self._cancelled.discard(request.id)
 
@@ -100,27 +82,37 @@ class Worker:
                 def emit(chunk: Chunk) -> bool:
                     if request.id in self._cancelled:
                         return False
-                    self._connection.send(Answer(request.id, chunk))
+                    self._send(Answer(request.id, chunk))
                     return request.id not in self._cancelled
 
                 self._model.complete(request.request, emit)
             case Render():
-                self._connection.send(Answer(request.id, self._model.render(request.messages)))
+                self._send(Answer(request.id, self._model.render(request.messages)))
             case Embed():
-                self._connection.send(Answer(request.id, self._model.embed(request.texts)))
+                self._send(Answer(request.id, self._model.embed(request.texts)))
 
 
 def serve(connected: socket.socket, open_model: Callable[[WorkerSettings], Any]) -> None:
     """Loads the model and serves it until the parent closes the connection or sends nothing for `idle_seconds`."""
-    connection = Connection(connected)
+    lock = threading.Lock()
+
+    def send(message: FromWorker) -> None:
+        """Sends a message, from any thread. If the parent has ended, this process ends too."""
+        data = frame(message)
+        with lock:
+            try:
+                connected.sendall(data)
+            except OSError:
+                os._exit(0)
+
     settings = json_decoder(WorkerSettings).decode(_first_line(connected))
     try:
         model = open_model(settings)
     except Exception as error:
-        connection.send(Failed(None, f"{error}"))
+        send(Failed(None, f"{error}"))
         return
-    connection.send(Loaded(model.info))
-    worker = Worker(connection, model)
+    send(Loaded(model.info))
+    worker = Worker(send, model)
     threading.Thread(target=worker.work, daemon=True).start()
     try:
         _listen(connected, worker, settings.idle_seconds)

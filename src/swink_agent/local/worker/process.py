@@ -86,7 +86,6 @@ class WorkerEngine:
 
     @property
     def pid(self) -> int | None:
-        """The worker's process id, while it runs."""
         life = self._life
         return life.pid if life is not None and not life.is_over else None
 

@@ -84,7 +84,6 @@ FromWorker: TypeAlias = Loaded | Answer | Failed
 
 
 def frame(message: ToWorker | FromWorker) -> bytes:
-    """Encodes a message for the socket."""
     body = msgspec.msgpack.encode(message)
     return _HEADER.pack(len(body)) + body
 

@@ -125,7 +125,6 @@ def record_of(messages: Sequence[AgentMessage], limit: int, count: Callable[[Age
 
 
 def _fitting(sizes: Sequence[int], room: int) -> int:
-    """Returns how many of the first entries fit."""
     for number, size in enumerate(sizes):
         room -= size
         if room < 0:

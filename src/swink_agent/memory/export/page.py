@@ -14,17 +14,7 @@ from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.blocks import anchor, conversation_html
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.frame import bar, head
-from swink_agent.rendering.turns import (
-    Entry,
-    Label,
-    LabelAt,
-    NoteAt,
-    Prompt,
-    cost_words,
-    entries,
-    moment,
-    usage_words,
-)
+from swink_agent.rendering.turns import Entry, Label, LabelAt, NoteAt, Prompt, cost_words, entries, moment, usage_words
 
 from .markdown import title_of
 

@@ -51,14 +51,7 @@ from swink_agent.core.types import (
 )
 from swink_agent.core.values.value import copy_json
 
-from ..log.old_sessions import (
-    OLD_ABORT,
-    old_answer_tool,
-    old_answer_tools,
-    old_interruption,
-    old_note,
-    old_rejection,
-)
+from ..log.old_sessions import OLD_ABORT, old_answer_tool, old_answer_tools, old_interruption, old_note, old_rejection
 from ..log.runs import AddedMessage, StoredRun, StoredTurn
 from .divergence import Compared, Comparison, Divergence
 
@@ -193,7 +186,6 @@ class ReplayStage:
         return await (self.agent.prompt(prompts) if prompts else self.agent.continue_loop())
 
     def _answers(self, run: StoredRun) -> dict[str, Answer]:
-        """The recorded answers to the calls that waited."""
         turn = run.turns[0] if run.turns else None
         answers: dict[str, Answer] = {}
         if turn is not None and turn.waiting:
@@ -449,7 +441,6 @@ class ReplayStage:
         return AgentToolResult(recorded.content, recorded.details, recorded.is_error)
 
     def _position_of(self, call: int) -> int:
-        """The position of the result of a call of this turn."""
         start = 0 if self._run is None else self._run.start
         for index in range(self.reached - start, len(self._expected)):
             if (self._expected[index].turn, self._expected[index].call) == (self._turn_index, call):

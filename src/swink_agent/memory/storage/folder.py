@@ -427,20 +427,16 @@ def lock_file(path: Path, session_id: str, place: Path, files: FileOperations, *
         except OSError as error:
             raise _problem(path, "opened", error) from error
         try:
-            if not files.lock(descriptor):
-                raise SessionInUse(
-                    f"session {session_id} is in use, here or by another process: close it there first, or fork it",
-                    path=str(path),
-                )
-            if _is_still(path, descriptor):
+            is_ours = files.lock(descriptor)
+            if is_ours and _is_still(path, descriptor):
                 return descriptor
         except OSError as error:
             close_quietly(files, descriptor)
             raise _problem(path, "locked", error) from error
-        except SessionInUse:
-            close_quietly(files, descriptor)
-            raise
-        close_quietly(files, descriptor)  # it was replaced or deleted meanwhile: look again
+        close_quietly(files, descriptor)  # if it is ours, it was replaced or deleted meanwhile: look again
+        if not is_ours:
+            words = f"session {session_id} is in use, here or by another process: close it there first, or fork it"
+            raise SessionInUse(words, path=str(path))
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
