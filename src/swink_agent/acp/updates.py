@@ -9,20 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
-from acp.helpers import (
-    image_block,
-    plan_entry,
-    start_tool_call,
-    text_block,
-    tool_content,
-    tool_diff_content,
-    update_agent_message_text,
-    update_agent_thought_text,
-    update_plan,
-    update_tool_call,
-    update_user_message,
-    update_user_message_text,
-)
+from acp import helpers
 from acp.schema import ToolCallLocation
 
 from swink_agent.approvals.display import safe_display
@@ -85,9 +72,9 @@ class SessionUpdates:
         """The notifications for an event, in order."""
         match event:
             case MessageUpdate(delta=TextDelta() as delta):
-                yield update_agent_message_text(delta.delta)
+                yield helpers.update_agent_message_text(delta.delta)
             case MessageUpdate(delta=ThinkingDelta() as delta):
-                yield update_agent_thought_text(delta.delta)
+                yield helpers.update_agent_thought_text(delta.delta)
             case MessageEnd():
                 self._known.clear()
                 for call in event.message.tool_calls:
@@ -96,14 +83,14 @@ class SessionUpdates:
                 if event.call_id not in self._known:
                     yield self._begun(event.call_id, event.name, event.arguments or {})
                 if isinstance(event, ToolExecutionStart):
-                    yield update_tool_call(event.call_id, status="in_progress", raw_input=event.arguments)
+                    yield helpers.update_tool_call(event.call_id, status="in_progress", raw_input=event.arguments)
                 elif isinstance(event, ToolExecutionEnd):
                     result = event.result
                     yield from _ended(
                         event.call_id, event.name, result.content, result.details, self._folder, event.is_error
                     )
             case ToolExecutionUpdate():
-                yield update_tool_call(event.call_id, content=_content(event.update.content))
+                yield helpers.update_tool_call(event.call_id, content=_content(event.update.content))
             case _:
                 pass
 
@@ -113,7 +100,7 @@ class SessionUpdates:
 
 
 def shown_call(call_id: str, name: str, arguments: dict[str, Any], folder: str) -> Any:
-    return start_tool_call(
+    return helpers.start_tool_call(
         call_id,
         title_of(name, arguments),
         kind=_KINDS.get(name, "other"),
@@ -134,15 +121,15 @@ def replayed(messages: Sequence[AgentMessage], folder: str) -> Iterator[Any]:
         if isinstance(message, UserMessage):
             for block in message.content:
                 if isinstance(block, Text):
-                    yield update_user_message_text(block.text)
+                    yield helpers.update_user_message_text(block.text)
                 elif isinstance(block, Image) and isinstance(block.source, Base64Source):
-                    yield update_user_message(image_block(block.source.data, block.source.media_type))
+                    yield helpers.update_user_message(helpers.image_block(block.source.data, block.source.media_type))
         elif isinstance(message, AssistantMessage):
             for block in message.content:
                 if isinstance(block, Text):
-                    yield update_agent_message_text(block.text)
+                    yield helpers.update_agent_message_text(block.text)
                 elif isinstance(block, Thinking):
-                    yield update_agent_thought_text(block.thinking)
+                    yield helpers.update_agent_thought_text(block.thinking)
                 elif isinstance(block, ToolCall):
                     yield shown_call(block.id, block.name, block.arguments, folder)
         elif isinstance(message, ToolResultMessage):
@@ -155,21 +142,23 @@ def _ended(
 ) -> Iterator[Any]:
     """The end of a call, and the list of things to do as the editor's plan, if the call kept one."""
     if is_error:
-        yield update_tool_call(call_id, status="failed", content=_content(content))
+        yield helpers.update_tool_call(call_id, status="failed", content=_content(content))
         return
     change = change_of(details, folder)
-    yield update_tool_call(call_id, status="completed", content=_content(content) if change is None else [change])
+    yield helpers.update_tool_call(
+        call_id, status="completed", content=_content(content) if change is None else [change]
+    )
     if (items := todo_of(name, details)) is not None:
-        yield update_plan([plan_entry(item.text, status=_PLAN[item.status]) for item in items])
+        yield helpers.update_plan([helpers.plan_entry(item.text, status=_PLAN[item.status]) for item in items])
 
 
 def _content(content: Sequence[UserBlock]) -> list[Any]:
     parts: list[Any] = []
     for block in content:
         if isinstance(block, Text):
-            parts.append(tool_content(text_block(block.text)))
+            parts.append(helpers.tool_content(helpers.text_block(block.text)))
         elif isinstance(block, Image) and isinstance(block.source, Base64Source):
-            parts.append(tool_content(image_block(block.source.data, block.source.media_type)))
+            parts.append(helpers.tool_content(helpers.image_block(block.source.data, block.source.media_type)))
     return parts
 
 
@@ -182,7 +171,7 @@ def change_of(details: Any, folder: str) -> Any:
     if not isinstance(new, str) or not isinstance(path, str):
         return None
     before = old if isinstance(old, str) and not known.get("is_new") else None
-    return tool_diff_content(os.path.join(folder, path), new, before)
+    return helpers.tool_diff_content(os.path.join(folder, path), new, before)
 
 
 def _locations(arguments: dict[str, Any], folder: str) -> list[ToolCallLocation] | None:

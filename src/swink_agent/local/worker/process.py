@@ -26,22 +26,8 @@ from swink_agent.core.cancel import call_in
 from swink_agent.core.values.decoders import msgpack_decoder
 from swink_agent.sandbox.starting import start_program
 
+from . import wire
 from .engine import Chunk, Completion, EngineError, Finished, ModelInfo, Overflowed
-from .wire import (
-    Answer,
-    Ask,
-    Cancel,
-    Complete,
-    Embed,
-    Failed,
-    FrameReader,
-    FromWorker,
-    Loaded,
-    Render,
-    ToWorker,
-    WorkerSettings,
-    frame,
-)
 
 T = TypeVar("T")
 _BLOCK = 1 << 16
@@ -63,7 +49,7 @@ class Watcher(Protocol):
 class WorkerEngine:
     """A model in a worker process, which starts when it is needed. Safe in any thread and any event loop."""
 
-    def __init__(self, settings: WorkerSettings, *, command: Sequence[str] = _COMMAND) -> None:
+    def __init__(self, settings: wire.WorkerSettings, *, command: Sequence[str] = _COMMAND) -> None:
         self.settings = settings
         self._command = tuple(command)
         self._lock = threading.Lock()
@@ -104,26 +90,26 @@ class WorkerEngine:
             life.forget(inbox)
 
     async def complete(self, request: Completion) -> AsyncIterator[Chunk]:
-        with self._asked(lambda number: Complete(number, request)) as inbox:
+        with self._asked(lambda number: wire.Complete(number, request)) as inbox:
             while not inbox.is_answered:
                 chunk = cast("Chunk", await inbox.next())
                 inbox.is_answered = isinstance(chunk, (Finished, Overflowed))
                 yield chunk
 
     async def render(self, messages: Sequence[tuple[str, str]]) -> str:
-        return await self._one(lambda number: Render(number, list(messages)))
+        return await self._one(lambda number: wire.Render(number, list(messages)))
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return await self._one(lambda number: Embed(number, list(texts)))
+        return await self._one(lambda number: wire.Embed(number, list(texts)))
 
-    async def _one(self, request: Callable[[int], Ask]) -> Any:
+    async def _one(self, request: Callable[[int], wire.Ask]) -> Any:
         with self._asked(request) as inbox:
             answer = await inbox.next()
             inbox.is_answered = True
             return answer
 
     @contextmanager
-    def _asked(self, request: Callable[[int], Ask]) -> Generator[_Inbox]:
+    def _asked(self, request: Callable[[int], wire.Ask]) -> Generator[_Inbox]:
         """Sends a request, and cancels it if the block is left before it is answered."""
         inbox = _Inbox()
         life = self._living()
@@ -133,7 +119,7 @@ class WorkerEngine:
         finally:
             life.forget(inbox)
             if not inbox.is_answered:
-                life.tell(Cancel(number))
+                life.tell(wire.Cancel(number))
 
     def close(self) -> None:
         """Ends the process, if it runs. The next use starts another."""
@@ -183,7 +169,7 @@ class _WorkerProcess:
     """
 
     def __init__(
-        self, settings: WorkerSettings, command: tuple[str, ...], on_end: Callable[[EngineError], None]
+        self, settings: wire.WorkerSettings, command: tuple[str, ...], on_end: Callable[[EngineError], None]
     ) -> None:
         self._on_end = on_end
         self.info: ModelInfo | None = None
@@ -208,7 +194,7 @@ class _WorkerProcess:
 
     # -- from callers ----------------------------------------------------------------------------------------
 
-    def ask(self, inbox: _Inbox, request: Callable[[int], Ask]) -> int:
+    def ask(self, inbox: _Inbox, request: Callable[[int], wire.Ask]) -> int:
         with self._lock:
             self._count += 1
             number = self._count
@@ -231,8 +217,8 @@ class _WorkerProcess:
             self._inboxes = {number: known for number, known in self._inboxes.items() if known is not inbox}
             self._loading = [known for known in self._loading if known is not inbox]
 
-    def tell(self, message: ToWorker) -> None:
-        data = frame(message)
+    def tell(self, message: wire.ToWorker) -> None:
+        data = wire.frame(message)
         with self._lock:
             if self._over is None:
                 with suppress(OSError):  # the reading thread notices that the process has ended
@@ -275,7 +261,7 @@ class _WorkerProcess:
         assert process.stderr is not None
         failure = ""
         with process, process.stderr as log, selectors.DefaultSelector() as selector:
-            reader = FrameReader(msgpack_decoder(FromWorker))
+            reader = wire.FrameReader(msgpack_decoder(wire.FromWorker))
             selector.register(self._ours, selectors.EVENT_READ)
             selector.register(log, selectors.EVENT_READ)
             is_connected = True
@@ -296,20 +282,20 @@ class _WorkerProcess:
                 pass
         return self._ending(code, failure)
 
-    def _take(self, message: FromWorker) -> str:
+    def _take(self, message: wire.FromWorker) -> str:
         """Passes a message on to the waiting request; returns the reason if the model cannot be loaded."""
         match message:
-            case Loaded(info):
+            case wire.Loaded(info):
                 with self._lock:
                     self.info = info
                     waiting, self._loading = self._loading, []
                 for inbox in waiting:
                     inbox.put(info)
-            case Answer(number, content):
+            case wire.Answer(number, content):
                 self._deliver(number, content)
-            case Failed(None, reason):
+            case wire.Failed(None, reason):
                 return reason
-            case Failed(number, reason):
+            case wire.Failed(number, reason):
                 self._deliver(number or 0, EngineError(reason))
         return ""
 
@@ -365,12 +351,12 @@ def _ended(process: subprocess.Popen[bytes], patience: float) -> int:
 class Workers:
     """The engines of this process by their settings, so that agents share them."""
 
-    def __init__(self, make: Callable[[WorkerSettings], WorkerEngine] = WorkerEngine) -> None:
+    def __init__(self, make: Callable[[wire.WorkerSettings], WorkerEngine] = WorkerEngine) -> None:
         self._make = make
-        self._engines: dict[WorkerSettings, WorkerEngine] = {}
+        self._engines: dict[wire.WorkerSettings, WorkerEngine] = {}
         self._lock = threading.Lock()
 
-    def engine(self, settings: WorkerSettings) -> WorkerEngine:
+    def engine(self, settings: wire.WorkerSettings) -> WorkerEngine:
         """Returns the engine with these settings, always the same one."""
         with self._lock:
             if settings not in self._engines:
