@@ -13,15 +13,7 @@ from acp import helpers
 from acp.schema import ToolCallLocation
 
 from swink_agent.approvals.display import safe_display
-from swink_agent.core.events import (
-    AgentEvent,
-    MessageEnd,
-    MessageUpdate,
-    ToolApprovalRequested,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-)
+from swink_agent.core import events
 from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.types import (
     AgentMessage,
@@ -68,28 +60,28 @@ class SessionUpdates:
         self._folder = folder
         self._known: set[str] = set()
 
-    def of(self, event: AgentEvent) -> Iterator[Any]:
+    def of(self, event: events.AgentEvent) -> Iterator[Any]:
         """The notifications for an event, in order."""
         match event:
-            case MessageUpdate(delta=TextDelta() as delta):
+            case events.MessageUpdate(delta=TextDelta() as delta):
                 yield helpers.update_agent_message_text(delta.delta)
-            case MessageUpdate(delta=ThinkingDelta() as delta):
+            case events.MessageUpdate(delta=ThinkingDelta() as delta):
                 yield helpers.update_agent_thought_text(delta.delta)
-            case MessageEnd():
+            case events.MessageEnd():
                 self._known.clear()
                 for call in event.message.tool_calls:
                     yield self._begun(call.id, call.name, call.arguments)
-            case ToolApprovalRequested() | ToolExecutionStart() | ToolExecutionEnd():
+            case events.ToolApprovalRequested() | events.ToolExecutionStart() | events.ToolExecutionEnd():
                 if event.call_id not in self._known:
                     yield self._begun(event.call_id, event.name, event.arguments or {})
-                if isinstance(event, ToolExecutionStart):
+                if isinstance(event, events.ToolExecutionStart):
                     yield helpers.update_tool_call(event.call_id, status="in_progress", raw_input=event.arguments)
-                elif isinstance(event, ToolExecutionEnd):
+                elif isinstance(event, events.ToolExecutionEnd):
                     result = event.result
                     yield from _ended(
                         event.call_id, event.name, result.content, result.details, self._folder, event.is_error
                     )
-            case ToolExecutionUpdate():
+            case events.ToolExecutionUpdate():
                 yield helpers.update_tool_call(event.call_id, content=_content(event.update.content))
             case _:
                 pass

@@ -23,40 +23,28 @@ from swink_agent.core.types import (
     UrlSource,
 )
 from swink_agent.memory.sessions.info import SessionInfo
+from swink_agent.rendering import turns
 from swink_agent.rendering.blocks import size_of
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.checklist import LONGEST_ITEM, todo_of
 from swink_agent.rendering.highlight import looks_like_diff
 from swink_agent.rendering.tame import code_span, escaped, fenced, tamed
-from swink_agent.rendering.turns import (
-    Entry,
-    Label,
-    LabelAt,
-    Note,
-    NoteAt,
-    Other,
-    Prompt,
-    Reply,
-    ToolUse,
-    change_of,
-    cost_words,
-    entries,
-    moment,
-    status,
-    usage_words,
-)
 from swink_agent.rendering.values import pretty_json
 
 
 def export_markdown(
-    info: SessionInfo, messages: Sequence[AgentMessage], *, labels: Sequence[LabelAt] = (), notes: Sequence[NoteAt] = ()
+    info: SessionInfo,
+    messages: Sequence[AgentMessage],
+    *,
+    labels: Sequence[turns.LabelAt] = (),
+    notes: Sequence[turns.NoteAt] = (),
 ) -> str:
     """The session as one Markdown document."""
     parts = [f"# {escaped(title_of(info))}", _facts(info)]
     if info.problems:
         problems = "\n".join([f"> - {escaped(one_line(problem, 400))}" for problem in info.problems])
         parts.append(f"> **Problems with this session's file:**\n>\n{problems}")
-    for entry in entries(messages, labels, notes):
+    for entry in turns.entries(messages, labels, notes):
         parts += _entry(entry)
     return "\n\n".join([part for part in parts if part]) + "\n"
 
@@ -66,37 +54,37 @@ def _facts(info: SessionInfo) -> str:
         ("Session", code_span(one_line(info.id))),
         ("Model", "" if info.model is None else code_span(one_line(str(info.model)))),
         ("Folder", code_span(one_line(info.cwd, 400)) if info.cwd else ""),
-        ("Started", moment(info.created) if info.created else ""),
-        ("Last change", moment(info.updated) if info.updated else ""),
+        ("Started", turns.moment(info.created) if info.created else ""),
+        ("Last change", turns.moment(info.updated) if info.updated else ""),
         ("Messages", f"{info.messages:,}"),
-        ("Tokens", usage_words(info.usage).removesuffix(" tokens")),
-        ("Cost", cost_words(info.cost)),
+        ("Tokens", turns.usage_words(info.usage).removesuffix(" tokens")),
+        ("Cost", turns.cost_words(info.cost)),
         ("Forked from", code_span(one_line(info.parent)) if info.parent else ""),
     ]
     return "\n".join([f"- {name}: {value}" for name, value in facts if value])
 
 
-def _entry(entry: Entry) -> list[str]:
-    if isinstance(entry, Prompt):
+def _entry(entry: turns.Entry) -> list[str]:
+    if isinstance(entry, turns.Prompt):
         return [_heading("User", entry.message.timestamp), *_content(entry.message.content)]
-    if isinstance(entry, Reply):
+    if isinstance(entry, turns.Reply):
         return _reply(entry)
-    if isinstance(entry, Label):
+    if isinstance(entry, turns.Label):
         return [f"---\n\n**Label:** {escaped(one_line(entry.text))}"]
-    if isinstance(entry, Note):
+    if isinstance(entry, turns.Note):
         return [f"## Note {code_span(one_line(entry.kind, 60))}", _json(entry.data)]
-    if isinstance(entry, Other):
+    if isinstance(entry, turns.Other):
         return ["## Application", _json(entry.message)]
     message = entry.message
-    use = ToolUse(ToolCall(message.tool_call_id, message.tool_name), message)
+    use = turns.ToolUse(ToolCall(message.tool_call_id, message.tool_name), message)
     return [_heading("Result without a call", message.timestamp), *_tool(use)]
 
 
 def _heading(name: str, timestamp: int) -> str:
-    return f"## {name}\n\n*{moment(timestamp)}*"
+    return f"## {name}\n\n*{turns.moment(timestamp)}*"
 
 
-def _reply(entry: Reply) -> list[str]:
+def _reply(entry: turns.Reply) -> list[str]:
     message = entry.message
     parts = [_heading("Assistant", message.timestamp)]
     uses = iter(entry.uses)
@@ -106,7 +94,8 @@ def _reply(entry: Reply) -> list[str]:
         words = visible(message.error_message or f"the reply ended as {message.stop_reason.value}")
         parts.append(f"**Failed:**\n\n{fenced(words)}")
     model = ":".join([part for part in (message.provider, message.model_id) if part])
-    facts = [code_span(one_line(model, 80)) if model else "", usage_words(message.usage), cost_words(message.cost)]
+    facts = [code_span(one_line(model, 80)) if model else ""]
+    facts += [turns.usage_words(message.usage), turns.cost_words(message.cost)]
     shown = " · ".join([fact for fact in facts if fact])
     return [*parts, f"*{shown}*"] if shown else parts
 
@@ -137,9 +126,9 @@ def _attached(what: str, source: Source) -> str:
     return f"[{what} in the file {code_span(one_line(source.path, 300))}]"
 
 
-def _tool(use: ToolUse) -> list[str]:
+def _tool(use: turns.ToolUse) -> list[str]:
     call, result = use
-    word, _ = status(result)
+    word, _ = turns.status(result)
     parts = [f"### Tool {code_span(one_line(call.name, 60))} ({word})"]
     items = None if result is None else todo_of(call.name, result.details)
     if result is not None and items and not result.is_error:
@@ -160,7 +149,7 @@ def _tool(use: ToolUse) -> list[str]:
                 parts += ["Result:", fenced(shown, "diff" if looks_like_diff(shown) else "")]
             else:
                 parts += _content((block,))
-        change = change_of(result)
+        change = turns.change_of(result)
         parts += [_diff(*change)] if change is not None else []
     return parts
 

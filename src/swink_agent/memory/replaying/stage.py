@@ -15,22 +15,12 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from swink_agent.core import events
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.agent.queues import QueueName
 from swink_agent.core.approval import Approve, ApproveFn, ApproveWith, Defer, ProposedCall, Reject
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
-from swink_agent.core.events import (
-    AgentEvent,
-    MessageEnd,
-    MessageStart,
-    ToolApprovalRequested,
-    ToolApprovalResolved,
-    ToolCallDeferred,
-    ToolExecutionEnd,
-    TurnEnd,
-    TurnResumed,
-)
 from swink_agent.core.pending import Answer, Pending, WaitingCall
 from swink_agent.core.record import CallRecord
 from swink_agent.core.retry import DefaultRetryStrategy
@@ -230,36 +220,36 @@ class ReplayStage:
 
     # -- what it does ------------------------------------------------------------------------------------------
 
-    def _observe(self, event: AgentEvent) -> None:
+    def _observe(self, event: events.AgentEvent) -> None:
         if self._clock is not None and not self._clock.expired():
             self._clock.reschedule(asyncio.get_running_loop().time() + self._patience)
             self._length = len(self.agent.messages)
-            if isinstance(event, (ToolApprovalRequested, ToolApprovalResolved)):
-                self._asked_about = event.name if isinstance(event, ToolApprovalRequested) else None
-        if isinstance(event, MessageStart):
+            if isinstance(event, (events.ToolApprovalRequested, events.ToolApprovalResolved)):
+                self._asked_about = event.name if isinstance(event, events.ToolApprovalRequested) else None
+        if isinstance(event, events.MessageStart):
             self._is_asking = True
-        elif isinstance(event, MessageEnd):
+        elif isinstance(event, events.MessageEnd):
             self._given = {"": event.message.content}
             self._interrupt_if_due(may_steer=False)
-        elif isinstance(event, TurnResumed):
+        elif isinstance(event, events.TurnResumed):
             self._begin_turn(0)
             self._given = {"": event.message.content}
-        elif isinstance(event, ToolCallDeferred):
+        elif isinstance(event, events.ToolCallDeferred):
             index = self._open.get(event.call_id)
             if index is not None and self._calls[index].outcome is ToolOutcome.PENDING:
                 self._open.pop(event.call_id)
             self._interrupt_if_due()
-        elif isinstance(event, ToolExecutionEnd):
+        elif isinstance(event, events.ToolExecutionEnd):
             self._given[event.call_id] = event.result.content
             self._open.pop(event.call_id, None)
             if not self._open and self._turn is not None and self._turn.state is not None:
                 _set_state(self.agent, self._turn.state)
             self._interrupt_if_due()
-        elif isinstance(event, TurnEnd):
+        elif isinstance(event, events.TurnEnd):
             self._is_in_batch = False
             self._note_replaced(event)
 
-    def _note_replaced(self, event: TurnEnd) -> None:
+    def _note_replaced(self, event: events.TurnEnd) -> None:
         """Notes what policies replaced in a turn where the recording broke off: that is not on record."""
         run = self._run
         if run is None or run.end is not None or self._turn_index != len(run.turns) - 1:
