@@ -44,11 +44,6 @@ _KINDS: dict[str, Kind] = {
     "todo": "think",
     "web_fetch": "fetch",
 }
-_PLAN: dict[str, Literal["pending", "in_progress", "completed"]] = {
-    "pending": "pending",
-    "in_progress": "in_progress",
-    "done": "completed",
-}
 _LONGEST_TITLE = 200
 _SUBJECTS = ("command", "path", "pattern", "url", "prompt", "name", "id")
 
@@ -141,7 +136,11 @@ def _ended(
         call_id, status="completed", content=_content(content) if change is None else [change]
     )
     if (items := todo_of(name, details)) is not None:
-        yield helpers.update_plan([helpers.plan_entry(item.text, status=_PLAN[item.status]) for item in items])
+        entries: list[Any] = []
+        for item in items:
+            status = "completed" if item.status == "done" else item.status
+            entries.append(helpers.plan_entry(item.text, status=status))
+        yield helpers.update_plan(entries)
 
 
 def _content(content: Sequence[UserBlock]) -> list[Any]:

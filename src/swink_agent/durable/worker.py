@@ -277,13 +277,9 @@ class Worker:
         if self._is_draining:
             self._unreleased[claim.id] = claim.epoch
             return
+        entry = self._entries[claim.agent]
         attempt = Attempt(
-            self._store,
-            claim,
-            self._entries[claim.agent],
-            types=self._types,
-            clock=self._clock,
-            is_draining=lambda: self._is_draining,
+            self._store, claim, entry, types=self._types, clock=self._clock, is_draining=self._is_told.is_set
         )
         self._attempts[claim.id] = attempt
         self._idle.clear()
@@ -375,10 +371,9 @@ class Worker:
         self._find_strays(fleet)
         now = asyncio.get_running_loop().time()
         for attempt in list(self._attempts.values()):
-            if attempt.progressed and now - attempt.progressed > attempt.entry.progress:
-                log.warning(
-                    "run %s has recorded nothing for %g s: it is handed on", attempt.claim.id, attempt.entry.progress
-                )
+            patience = attempt.entry.progress
+            if attempt.progressed and now - attempt.progressed > patience:
+                log.warning("run %s has recorded nothing for %g s: it is handed on", attempt.claim.id, patience)
                 self._hand_on(attempt)
         for worker in await self._dead(fleet, looked):
             count = await self._call(lambda worker=worker: self._store.take_over(worker))
@@ -399,11 +394,8 @@ class Worker:
     async def _dead(self, fleet: Fleet, now: float) -> list[str]:
         """The workers that hold no lock, or whose counter stands still by our clock, or that are not listed at all."""
         others = [member for member in fleet.members if member.id != self.id]
-        alive = (
-            await self._call(lambda: self._store.database.alive([(member.id, member.lock) for member in others]))
-            if others
-            else set[str]()
-        )
+        locks = [(member.id, member.lock) for member in others]
+        alive = await self._call(lambda: self._store.database.alive(locks)) if locks else set[str]()
         dead = [owner for owner in fleet.owners if owner != self.id and owner not in {one.id for one in others}]
         known: dict[str, tuple[int, float]] = {}
         for member in others:

@@ -244,11 +244,8 @@ class Store:
             asked = [question for question in questions if question.call.call_id == call_id]
             earlier = answers.get(str(reply), {}).get(call_id)
             if isinstance(call, str) and any(not question.is_once for question in asked):
-                raise NotPending(
-                    call_id,
-                    f"several calls of run {run_id!r} have the id {call_id!r}: give one of its `pending`, on "
-                    f"the command line --at {reply}",
-                )
+                hint = f"give one of its `pending`, on the command line --at {reply}"
+                raise NotPending(call_id, f"several calls of run {run_id!r} have the id {call_id!r}: {hint}")
             if earlier is not None:
                 return earlier.token == token
             if len(asked) != 1:

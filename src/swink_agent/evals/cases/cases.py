@@ -396,11 +396,8 @@ class EvalSet(Value, frozen=True, forbid_unknown_fields=True):
         for tag in sorted((wanted | unwanted) - known):
             there = f"there are {', '.join(sorted(known))}" if known else "no case has a tag"
             raise ValueError(f"no case of {self.id!r} has the tag {tag!r}; {there}")
-        cases = [
-            case
-            for case in self.cases
-            if (not wanted or not wanted.isdisjoint(case.tags)) and unwanted.isdisjoint(case.tags)
-        ]
+        cases = [case for case in self.cases if not wanted or not wanted.isdisjoint(case.tags)]
+        cases = [case for case in cases if unwanted.isdisjoint(case.tags)]
         if not cases:
             raise ValueError(f"no case of {self.id!r} has these tags and none of those that are left out")
         return replace(self, cases=tuple(cases))

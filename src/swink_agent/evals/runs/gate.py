@@ -108,11 +108,8 @@ class Gate(Value, frozen=True):
             for result in run.results
             if result.case_id in passed and not result.passed and result.is_measured
         ]
-        violations += [
-            f"case {case_id!r} passed in the baseline and was not run"
-            for case_id in found.only_before
-            if case_id in passed
-        ]
+        gone = [case_id for case_id in found.only_before if case_id in passed]
+        violations += [f"case {case_id!r} passed in the baseline and was not run" for case_id in gone]
         if found.is_significant and found.difference < 0:
             interval = f"between {found.low:+.3f} and {found.high:+.3f}"
             violations.append(f"scores fell by {-found.difference:.3f} on average ({interval}), more than noise")

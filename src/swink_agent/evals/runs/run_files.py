@@ -82,10 +82,8 @@ def _header(file: BinaryIO, path: Path) -> RunHeader:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise EvalStoreError(f"is not a result of an evaluation: {error}", path=str(path)) from error
     if header.schema_version > SCHEMA_VERSION:
-        raise EvalStoreError(
-            f"is of schema version {header.schema_version}, which a newer version of swink-agent wrote; update it",
-            path=str(path),
-        )
+        problem = f"is of schema version {header.schema_version}, which a newer version of swink-agent wrote; update it"
+        raise EvalStoreError(problem, path=str(path))
     return header
 
 

@@ -222,12 +222,9 @@ def _results(lines: Iterable[AttemptLine], verdict: Verdict) -> tuple[CaseResult
         # A resumed run repeats attempts that the provider failed; the repetition comes later in the file.
         made[:] = [one for one in made if one.is_measured or one.number != line.attempt.number]
         made.append(line.attempt)
-    return tuple(
-        [
-            case_result(case_id, sorted(made, key=lambda attempt: attempt.number), names[case_id], verdict)
-            for case_id, made in attempts.items()
-        ]
-    )
+    for made in attempts.values():
+        made.sort(key=lambda attempt: attempt.number)
+    return tuple([case_result(case_id, made, names[case_id], verdict) for case_id, made in attempts.items()])
 
 
 def case_result(case_id: str, attempts: Sequence[Attempt], name: str, verdict: Verdict) -> CaseResult:

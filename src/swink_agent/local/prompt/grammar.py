@@ -255,10 +255,8 @@ class _Schemas:
             taken = [value[name] for value in values if name in value]
             other = self._differing(properties[name], taken) if name in required and taken else None
             if other is not None:
-                pairs = [
-                    (key, other if key == name else self.rule(value), key in required)
-                    for key, value in properties.items()
-                ]
+                rules = {key: other if key == name else self.rule(value) for key, value in properties.items()}
+                pairs = [(key, rule, key in required) for key, rule in rules.items()]
                 alternatives.append(self.grammar.fresh('"{" ' + self._members(pairs) + ' "}"'))
         return self._alternatives(alternatives) if alternatives else None
 

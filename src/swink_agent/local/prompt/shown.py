@@ -114,12 +114,8 @@ def _brief(schema: dict[str, Any], words: frozenset[str] = frozenset()) -> dict[
     if set(schema) - {"type", "properties", "required", "additionalProperties", "title", "description", "$defs"}:
         return schema
     if required:
-        return {
-            **schema,
-            "properties": {
-                name: _brief_items(properties[name], words) for name in properties if name in required or name in words
-            },
-        }
+        kept = [name for name in properties if name in required or name in words]
+        return {**schema, "properties": {name: _brief_items(properties[name], words) for name in kept}}
     strings = [name for name, value in properties.items() if value.get("type") == "string"]
     strings = [name for name in strings if not _has_default(properties[name])] or strings
     if not strings:

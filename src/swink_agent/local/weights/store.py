@@ -160,11 +160,8 @@ class ModelStore:
             shutil.rmtree(self._staging(preset.file), ignore_errors=True)
             return path
         tried = "; ".join(problems) or "it has no known source"
-        raise LocalModelError(
-            f"{preset.name} could not be fetched: {tried}. Check the connection and try again (what was fetched is "
-            f"kept), or put {preset.file} into {self.folder} yourself",
-            model=preset.name,
-        )
+        cure = f"Check the connection and try again (what was fetched is kept), or put {preset.file} into {self.folder}"
+        raise LocalModelError(f"{preset.name} could not be fetched: {tried}. {cure} yourself", model=preset.name)
 
     def _accept(self, preset: Preset, fetched: Path, sha256: str, path: Path, report: _Reporter) -> None:
         """Moves a file to its place if its hash is right; else deletes it."""
@@ -174,9 +171,8 @@ class ModelStore:
         if found != sha256:
             fetched.unlink()
             shutil.rmtree(fetched.parent, ignore_errors=True)
-            raise SourceError(
-                f"the file of {size:,} bytes has the hash {found[:16]}…, not {sha256[:16]}…, and was deleted"
-            )
+            problem = f"the file of {size:,} bytes has the hash {found[:16]}…, not {sha256[:16]}…, and was deleted"
+            raise SourceError(problem)
         os.replace(fetched, path)
         _write_marker(path, found)
 
@@ -184,11 +180,9 @@ class ModelStore:
         needed = max(0, preset.size - bytes_in(staging)) + _SPARE_BYTES
         free = self._free_bytes(staging)
         if free < needed:
-            raise LocalModelError(
-                f"{preset.name} needs {needed / 1e9:.1f} GB in {self.folder}, and {free / 1e9:.1f} GB are free: make "
-                "room, or choose another folder with cache_dir",
-                model=preset.name,
-            )
+            problem = f"{preset.name} needs {needed / 1e9:.1f} GB in {self.folder}, and {free / 1e9:.1f} GB are free"
+            cure = "make room, or choose another folder with cache_dir"
+            raise LocalModelError(f"{problem}: {cure}", model=preset.name)
 
     def _is_verified(self, path: Path, preset: Preset) -> bool:
         """Whether the file is that of the preset. A file without a marker is hashed once."""
@@ -255,9 +249,8 @@ def _gguf_at(model: str) -> Path:
         with path.open("rb") as file:
             is_model = file.read(4) == b"GGUF"
     except OSError as error:
-        raise LocalModelError(
-            f"the model file {model} cannot be read: {error.strerror or error}", model=model
-        ) from error
+        problem = f"the model file {model} cannot be read: {error.strerror or error}"
+        raise LocalModelError(problem, model=model) from error
     if not is_model:
         raise LocalModelError(f"{model} is not a GGUF file: convert the model first, or give another", model=model)
     return path.absolute()

@@ -5,15 +5,17 @@
     people           act at the same places: prompts, steering, follow-ups, aborts, answers to calls that waited
     the agent        does all the rest itself: policies, approvals, validation, the loop
 
-Owns the stand-ins and when they act. What is on record is read in `log.runs`, and in `log.old_sessions` for sessions of
-earlier versions; what counts as a difference is in `divergence`.
+Owns `replay`, the stand-ins and when they act. Neither this module nor its package has the name of that function:
+importing them would hide it in `swink_agent.memory`. What is on record is read in `log.runs`, and in `log.old_sessions`
+for sessions of earlier versions; what counts as a difference is in `divergence`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, TypeAlias, cast
 
 from swink_agent.core import events
 from swink_agent.core.agent.agent import Agent
@@ -24,7 +26,7 @@ from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.pending import Answer, Pending, WaitingCall
 from swink_agent.core.record import CallRecord
 from swink_agent.core.retry import DefaultRetryStrategy
-from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
+from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamFn, StreamOptions
 from swink_agent.core.stream_writer import events_of
 from swink_agent.core.structured import answer_tool_name, is_object_schema
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
@@ -42,8 +44,8 @@ from swink_agent.core.types import (
 from swink_agent.core.values.value import copy_json
 
 from ..log.old_sessions import OLD_ABORT, old_answer_tool, old_answer_tools, old_interruption, old_note, old_rejection
-from ..log.runs import AddedMessage, StoredRun, StoredTurn
-from .divergence import Compared, Comparison, Divergence
+from ..log.runs import AddedMessage, RecordedSession, StoredRun, StoredTurn, read_runs
+from .divergence import Compared, Comparison, Divergence, ReplayReport
 
 _LONGEST_WAIT = 5.0
 """Seconds that a call waits to be cancelled, if it was cancelled in the recording."""
@@ -51,6 +53,37 @@ _REFUSED = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.UNK
     {ToolOutcome.INCOMPLETE, ToolOutcome.INVALID}
 )
 """Outcomes of calls that end without a start. A tool may also report invalid arguments itself, once it has started."""
+
+
+WrapToolFn: TypeAlias = Callable[[AgentTool], AgentTool]
+MakeAgentFn: TypeAlias = Callable[[StreamFn, WrapToolFn], Agent | Awaitable[Agent]]
+
+
+async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience: float = 30.0) -> ReplayReport:
+    """Runs a recorded session again, and reports where the agent did something else, if it did.
+
+    `make_agent(stream_fn, wrap_tool)` returns the agent to try, sync or async. No model is asked and no tool runs, even
+    if it uses neither argument: the replay replaces both. If nothing happens for `patience` seconds, because a policy
+    or an approval waits for a person, that is a divergence too.
+
+    Raises `TypeError` if `make_agent` returns anything but an agent.
+    """
+    runs, total = read_runs(session)
+    stage = ReplayStage(patience)
+    made = make_agent(stage, stage.wrap_tool)
+    agent: Any = await made if inspect.isawaitable(made) else made
+    if not isinstance(agent, Agent):
+        what = "None" if agent is None else f"a {type(agent).__name__}"
+        raise TypeError(f"make_agent returned {what}, not an Agent")
+    stage.take(cast("Agent", agent))
+    try:
+        for index, run in enumerate(runs):
+            await stage.play(index, run)
+            if stage.divergence is not None:
+                return ReplayReport(divergence=stage.divergence, messages=stage.reached, total=total, runs=index + 1)
+    finally:
+        stage.give_back()
+    return ReplayReport(messages=total, total=total, runs=len(runs))
 
 
 class ReplayStage:

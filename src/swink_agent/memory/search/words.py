@@ -20,7 +20,6 @@ from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
-    Base64Source,
     CustomMessage,
     Document,
     Extension,
@@ -171,13 +170,9 @@ def _blocks(blocks: Iterable[object]) -> Iterator[str]:
 
 def _address(source: Source) -> str:
     """Returns the address or path of a picture or document; its data is not searchable."""
-    match source:
-        case UrlSource():
-            return source.url if source.url[:5].lower() != "data:" else ""
-        case FileSource():
-            return str(source.path)
-        case Base64Source():
-            return ""
+    if isinstance(source, UrlSource) and source.url[:5].lower() != "data:":
+        return source.url
+    return str(source.path) if isinstance(source, FileSource) else ""
 
 
 def _strings(value: Any, *, only_texts: bool = False) -> Iterator[str]:

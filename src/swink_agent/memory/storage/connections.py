@@ -146,11 +146,8 @@ class Database:
             return None
         (version,) = connection.execute("SELECT max(version) FROM swink_session_schema").fetchone()
         if type(version) is not int or version > _VERSION:
-            raise SessionError(
-                f"{self.path} was written by a newer version (tables {version}; this one knows {_VERSION}): "
-                "install that version. It was left as it is",
-                path=str(self.path),
-            )
+            words = f"{self.path} was written by a newer version (tables {version}; this one knows {_VERSION})"
+            raise SessionError(f"{words}: install that version. It was left as it is", path=str(self.path))
         return version
 
     @contextmanager

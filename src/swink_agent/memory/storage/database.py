@@ -37,10 +37,10 @@ _ABANDONED = 3_600_000
 _LAST_POSITION = 2**62
 """The highest position after which others may follow."""
 _LISTED = "FROM swink_sessions WHERE NOT is_unfinished"
-_OF_SESSION = (
-    "FROM swink_session_lines JOIN swink_sessions ON number = session WHERE id = ? AND NOT is_unfinished "
-    "ORDER BY position"
-)
+_LINES = "SELECT CAST(line AS BLOB) FROM swink_session_lines"
+_OF_NUMBER = "WHERE session = ? ORDER BY position"
+_OF_ID = "JOIN swink_sessions ON number = session WHERE id = ? AND NOT is_unfinished ORDER BY position"
+_ADD_LINE = "INSERT INTO swink_session_lines VALUES (?, ?, ?)"
 
 
 class DatabaseStorage:
@@ -78,11 +78,9 @@ class DatabaseStorage:
     def _insert(self, connection: sqlite3.Connection, new: NewLog) -> int:
         try:
             with self._database.transaction(connection):
-                made = connection.execute(
-                    "INSERT INTO swink_sessions (id, cwd, size, written, changes, is_unfinished) "
-                    "VALUES (?, ?, ?, ?, 0, ?)",
-                    (new.id, new.cwd, len(new.line), _now(), new.is_unfinished),
-                )
+                columns = "(id, cwd, size, written, changes, is_unfinished) VALUES (?, ?, ?, ?, 0, ?)"
+                values = (new.id, new.cwd, len(new.line), _now(), new.is_unfinished)
+                made = connection.execute(f"INSERT INTO swink_sessions {columns}", values)
                 number = made.lastrowid or 0
                 connection.execute("INSERT INTO swink_session_lines VALUES (?, 0, ?)", (number, new.line))
                 return number
@@ -235,7 +233,7 @@ class _DatabaseReader:
         return {session_id: (_whole(size), _whole(changes), number) for session_id, size, changes, number in rows}
 
     def read(self, session_id: str) -> bytes:
-        rows = self._rows(f"SELECT CAST(line AS BLOB) {_OF_SESSION}", session_id)
+        rows = self._rows(f"{_LINES} {_OF_ID}", session_id)
         if not rows and not self.has(session_id):
             raise _missing(session_id, self._place)
         return _joined(rows)
@@ -256,9 +254,8 @@ class _RowGlance:
         self.size = size
 
     def _lines(self, order: str) -> Iterator[bytes]:
-        statement = f"SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position {order}"
         try:
-            for (line,) in self._connection.execute(statement, (self._number,)):
+            for (line,) in self._connection.execute(f"{_LINES} {_OF_NUMBER} {order}", (self._number,)):
                 yield line or b""
         except sqlite3.Error as error:
             raise OSError(str(error)) from error
@@ -360,7 +357,7 @@ class DatabaseLog:
 
     def _insert(self, connection: sqlite3.Connection, lines: Iterable[bytes]) -> None:
         rows = [(self._number, position, line) for position, line in enumerate(lines, self._position)]
-        connection.executemany("INSERT INTO swink_session_lines VALUES (?, ?, ?)", rows)
+        connection.executemany(_ADD_LINE, rows)
 
     def _change(self, connection: sqlite3.Connection, change: str, *values: int) -> None:
         changed = connection.execute(
@@ -387,10 +384,7 @@ class DatabaseLog:
 
     def read(self) -> bytes:
         with self._guard, _as_os_errors():
-            rows = self._connected().execute(
-                "SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position",
-                (self._number,),
-            )
+            rows = self._connected().execute(f"{_LINES} {_OF_NUMBER}", (self._number,))
             return _joined(rows.fetchall())
 
     def mend(self, damaged: Sequence[bytes], lines: Sequence[bytes], cut: int | None) -> None:
@@ -478,14 +472,10 @@ def _next_position(connection: sqlite3.Connection, number: int) -> int:
 
 def _count_anew(connection: sqlite3.Connection, number: int) -> int:
     """Numbers the lines in their order, in a transaction of the caller. Returns the position for the next line."""
-    rows = connection.execute(
-        "SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position", (number,)
-    ).fetchall()
+    rows = connection.execute(f"{_LINES} {_OF_NUMBER}", (number,)).fetchall()
     connection.execute("DELETE FROM swink_session_lines WHERE session = ?", (number,))
-    connection.executemany(
-        "INSERT INTO swink_session_lines VALUES (?, ?, ?)",
-        [(number, position, line or b"") for position, (line,) in enumerate(rows)],
-    )
+    anew = [(number, position, line or b"") for position, (line,) in enumerate(rows)]
+    connection.executemany(_ADD_LINE, anew)
     return len(rows)
 
 

@@ -454,8 +454,5 @@ def _refuse_foreign(path: Path) -> None:
         return
     data = path.read_bytes()
     if not read_records(data).records:
-        raise SessionError(
-            f"{path} is not a session: {instead_of_records(data)}. It stays; delete it yourself if no one needs it: "
-            f"rm {shlex.quote(str(path))}",
-            path=str(path),
-        )
+        words = f"{path} is not a session: {instead_of_records(data)}. It stays; delete it yourself if no one needs it"
+        raise SessionError(f"{words}: rm {shlex.quote(str(path))}", path=str(path))
