@@ -13,20 +13,8 @@ from acp import helpers
 from acp.schema import ToolCallLocation
 
 from swink_agent.approvals.display import safe_display
-from swink_agent.core import events
+from swink_agent.core import events, types
 from swink_agent.core.stream import TextDelta, ThinkingDelta
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantMessage,
-    Base64Source,
-    Image,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResultMessage,
-    UserBlock,
-    UserMessage,
-)
 from swink_agent.rendering.checklist import todo_of
 
 Kind: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
@@ -103,29 +91,29 @@ def title_of(name: str, arguments: dict[str, Any]) -> str:
     return safe_display(f"{name} {subject}".strip(), _LONGEST_TITLE)
 
 
-def replayed(messages: Sequence[AgentMessage], folder: str) -> Iterator[Any]:
+def replayed(messages: Sequence[types.AgentMessage], folder: str) -> Iterator[Any]:
     for message in messages:
-        if isinstance(message, UserMessage):
+        if isinstance(message, types.UserMessage):
             for block in message.content:
-                if isinstance(block, Text):
+                if isinstance(block, types.Text):
                     yield helpers.update_user_message_text(block.text)
-                elif isinstance(block, Image) and isinstance(block.source, Base64Source):
+                elif isinstance(block, types.Image) and isinstance(block.source, types.Base64Source):
                     yield helpers.update_user_message(helpers.image_block(block.source.data, block.source.media_type))
-        elif isinstance(message, AssistantMessage):
+        elif isinstance(message, types.AssistantMessage):
             for block in message.content:
-                if isinstance(block, Text):
+                if isinstance(block, types.Text):
                     yield helpers.update_agent_message_text(block.text)
-                elif isinstance(block, Thinking):
+                elif isinstance(block, types.Thinking):
                     yield helpers.update_agent_thought_text(block.thinking)
-                elif isinstance(block, ToolCall):
+                elif isinstance(block, types.ToolCall):
                     yield shown_call(block.id, block.name, block.arguments, folder)
-        elif isinstance(message, ToolResultMessage):
+        elif isinstance(message, types.ToolResultMessage):
             call_id, name = message.tool_call_id, message.tool_name
             yield from _ended(call_id, name, message.content, message.details, folder, message.is_error)
 
 
 def _ended(
-    call_id: str, name: str, content: Sequence[UserBlock], details: Any, folder: str, is_error: bool
+    call_id: str, name: str, content: Sequence[types.UserBlock], details: Any, folder: str, is_error: bool
 ) -> Iterator[Any]:
     """The end of a call, and the list of things to do as the editor's plan, if the call kept one."""
     if is_error:
@@ -143,12 +131,12 @@ def _ended(
         yield helpers.update_plan(entries)
 
 
-def _content(content: Sequence[UserBlock]) -> list[Any]:
+def _content(content: Sequence[types.UserBlock]) -> list[Any]:
     parts: list[Any] = []
     for block in content:
-        if isinstance(block, Text):
+        if isinstance(block, types.Text):
             parts.append(helpers.tool_content(helpers.text_block(block.text)))
-        elif isinstance(block, Image) and isinstance(block.source, Base64Source):
+        elif isinstance(block, types.Image) and isinstance(block.source, types.Base64Source):
             parts.append(helpers.tool_content(helpers.image_block(block.source.data, block.source.media_type)))
     return parts
 

@@ -9,19 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from swink_agent.core.types import (
-    AgentMessage,
-    Base64Source,
-    ContentBlock,
-    Document,
-    Extension,
-    Image,
-    Source,
-    Text,
-    Thinking,
-    ToolCall,
-    UrlSource,
-)
+from swink_agent.core import types
 from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering import turns
 from swink_agent.rendering.blocks import size_of
@@ -34,7 +22,7 @@ from swink_agent.rendering.values import pretty_json
 
 def export_markdown(
     info: SessionInfo,
-    messages: Sequence[AgentMessage],
+    messages: Sequence[types.AgentMessage],
     *,
     labels: Sequence[turns.LabelAt] = (),
     notes: Sequence[turns.NoteAt] = (),
@@ -76,7 +64,7 @@ def _entry(entry: turns.Entry) -> list[str]:
     if isinstance(entry, turns.Other):
         return ["## Application", _json(entry.message)]
     message = entry.message
-    use = turns.ToolUse(ToolCall(message.tool_call_id, message.tool_name), message)
+    use = turns.ToolUse(types.ToolCall(message.tool_call_id, message.tool_name), message)
     return [_heading("Result without a call", message.timestamp), *_tool(use)]
 
 
@@ -89,7 +77,7 @@ def _reply(entry: turns.Reply) -> list[str]:
     parts = [_heading("Assistant", message.timestamp)]
     uses = iter(entry.uses)
     for block in message.content:
-        parts += _tool(next(uses)) if type(block) is ToolCall else _content((block,))
+        parts += _tool(next(uses)) if type(block) is types.ToolCall else _content((block,))
     if message.error_message is not None or message.is_failed:
         words = visible(message.error_message or f"the reply ended as {message.stop_reason.value}")
         parts.append(f"**Failed:**\n\n{fenced(words)}")
@@ -100,28 +88,28 @@ def _reply(entry: turns.Reply) -> list[str]:
     return [*parts, f"*{shown}*"] if shown else parts
 
 
-def _content(blocks: Sequence[ContentBlock]) -> list[str]:
+def _content(blocks: Sequence[types.ContentBlock]) -> list[str]:
     parts: list[str] = []
     for block in blocks:
-        if type(block) is Text:
+        if type(block) is types.Text:
             parts.append(tamed(visible(block.text)) if block.text.strip() else "")
-        elif type(block) is Thinking:
+        elif type(block) is types.Thinking:
             quoted = visible(block.thinking).strip("\n").replace("\n", "\n    ")
             parts.append(f"Thinking:\n\n    {quoted}" if quoted.strip() else "")
-        elif type(block) is Image:
+        elif type(block) is types.Image:
             parts.append(_attached("image", block.source))
-        elif type(block) is Document:
+        elif type(block) is types.Document:
             parts.append(_attached(f"document {code_span(one_line(block.shown_name, 200))}", block.source))
-        elif type(block) is Extension:
+        elif type(block) is types.Extension:
             parts.append(f"Extension {code_span(one_line(block.type_name, 60))}:\n\n{_json(block.data)}")
     return parts
 
 
-def _attached(what: str, source: Source) -> str:
+def _attached(what: str, source: types.Source) -> str:
     """A picture or document is named and not shown: a page of text has no place for its data."""
-    if isinstance(source, Base64Source):
+    if isinstance(source, types.Base64Source):
         return f"[{what}, {escaped(one_line(source.media_type, 60))}, {size_of(source)}]"
-    if isinstance(source, UrlSource):
+    if isinstance(source, types.UrlSource):
         return f"[{what} at {code_span(one_line(source.url, 300))}]"
     return f"[{what} in the file {code_span(one_line(source.path, 300))}]"
 
@@ -144,7 +132,7 @@ def _tool(use: turns.ToolUse) -> list[str]:
         parts.append(_json(call.arguments))
     if result is not None:
         for block in result.content:
-            if type(block) is Text:
+            if type(block) is types.Text:
                 shown = visible(block.text)
                 parts += ["Result:", fenced(shown, "diff" if looks_like_diff(shown) else "")]
             else:

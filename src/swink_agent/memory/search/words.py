@@ -16,23 +16,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from swink_agent.core import types
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantMessage,
-    CustomMessage,
-    Document,
-    Extension,
-    FileSource,
-    Image,
-    Source,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResultMessage,
-    UrlSource,
-    UserMessage,
-)
 
 _MOST_TERMS = 500
 _MOST_WORDS = 5000
@@ -127,19 +112,19 @@ def parse_query(query: str) -> Query:
 # -- searchable text of a message ------------------------------------------------------------------------------
 
 
-def text_of(message: AgentMessage) -> str:
+def text_of(message: types.AgentMessage) -> str:
     """Returns everything in a message that a user may search for: text, thinking, calls with arguments, results."""
     return "\n".join(part for part in _parts(message) if part)
 
 
-def _parts(message: AgentMessage) -> Iterator[str]:
+def _parts(message: types.AgentMessage) -> Iterator[str]:
     match message:
-        case UserMessage() | ToolResultMessage():
+        case types.UserMessage() | types.ToolResultMessage():
             yield from _blocks(message.content)
-        case AssistantMessage():
+        case types.AssistantMessage():
             yield from _blocks(message.content)
             yield message.error_message or ""
-        case CustomMessage():
+        case types.CustomMessage():
             fields = msgspec.to_builtins(message, enc_hook=str, str_keys=True)
             kind = type(message).__struct_config__.tag_field
             yield from _strings([value for name, value in fields.items() if name != kind], only_texts=True)
@@ -148,31 +133,31 @@ def _parts(message: AgentMessage) -> Iterator[str]:
 def _blocks(blocks: Iterable[object]) -> Iterator[str]:
     for block in blocks:
         match block:
-            case Text():
+            case types.Text():
                 yield block.text
-            case Thinking():
+            case types.Thinking():
                 yield block.thinking
-            case ToolCall():
+            case types.ToolCall():
                 yield block.name
                 yield from _strings(block.arguments)
                 yield block.partial_json or ""
-            case Image(source=source):
+            case types.Image(source=source):
                 yield _address(source)
-            case Document(source=source):
+            case types.Document(source=source):
                 yield block.name
                 yield _address(source)
-            case Extension():
+            case types.Extension():
                 yield block.type_name
                 yield from _strings(block.data)
             case _:
                 pass
 
 
-def _address(source: Source) -> str:
+def _address(source: types.Source) -> str:
     """Returns the address or path of a picture or document; its data is not searchable."""
-    if isinstance(source, UrlSource) and source.url[:5].lower() != "data:":
+    if isinstance(source, types.UrlSource) and source.url[:5].lower() != "data:":
         return source.url
-    return str(source.path) if isinstance(source, FileSource) else ""
+    return str(source.path) if isinstance(source, types.FileSource) else ""
 
 
 def _strings(value: Any, *, only_texts: bool = False) -> Iterator[str]:
