@@ -58,10 +58,8 @@ def checked_id(run_id: str) -> str:
     """The id of a run. Raises `ValueError`."""
     if not is_run_id(run_id):
         shown = repr(run_id)[:200]
-        raise ValueError(
-            f"{shown} cannot be the id of a run: an id has 1 to 128 letters, digits, '.', '_', ':' and '-', and begins "
-            "with a letter or a digit"
-        )
+        rule = "an id has 1 to 128 letters, digits, '.', '_', ':' and '-', and begins with a letter or a digit"
+        raise ValueError(f"{shown} cannot be the id of a run: {rule}")
     return run_id
 
 
@@ -75,12 +73,11 @@ def checked_key(key: object) -> str:
 def checked_entry(entry: AgentEntry) -> AgentEntry:
     """The entry. Raises `ValueError` for a limit that is not positive."""
     checked_name(entry.name)
-    for name in ("limit", "limit_per_key"):
+    for name in ("limit", "limit_per_key", "max_attempts"):
         value = cast("object", getattr(entry, name))
-        if value is not None and (type(value) is not int or value < 1):
+        is_unset = value is None and name != "max_attempts"
+        if not is_unset and (type(value) is not int or value < 1):
             raise ValueError(f"{name} must be a positive whole number, not {value!r}")
-    if type(cast("object", entry.max_attempts)) is not int or entry.max_attempts < 1:
-        raise ValueError(f"max_attempts must be a positive whole number, not {entry.max_attempts!r}")
     if not entry.progress > 0:
         raise ValueError(f"progress must be a positive number of seconds, not {entry.progress!r}")
     if not entry.back_off >= 0:

@@ -111,10 +111,6 @@ def decoded_questions(text: str) -> list[Question]:
     return json_decoder(list[Question]).decode(text)
 
 
-def encoded_answers(answers: Answers) -> str:
-    return as_json(answers).decode()
-
-
 def decoded_answers(text: str) -> Answers:
     return json_decoder(Answers).decode(text) if text != "{}" else {}
 

@@ -35,7 +35,6 @@ from .registry import AgentEntry
 from .store.connecting import Lock, is_outage
 from .store.gate import Claim
 from .store.store import Fleet, Store
-from .store.writing import RunLost
 
 log = logging.getLogger("swink_agent")
 T = TypeVar("T")
@@ -264,14 +263,11 @@ class Worker:
     async def _claimed(self, free: int) -> list[Claim]:
         try:
             return await self._call(lambda: self._store.claim(self.id, self._entries, free))
-        except RunLost:
-            return []  # others took this worker for dead: it joins again at its next beat
-        except DurableError as error:
-            log.debug("worker %s cannot take runs: %s", self.id, error)  # `_look_around` warns
-            return []
+        except DurableError as error:  # `_look_around` warns, and joins again if others took this worker for dead
+            log.debug("worker %s cannot take runs: %s", self.id, error)
         except Exception:
             log.exception("worker %s cannot take runs", self.id)
-            return []
+        return []
 
     def _start(self, claim: Claim) -> None:
         if self._is_draining:

@@ -22,13 +22,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from swink_agent.core.approval import PendingCall
 from swink_agent.core.errors import NotPending
 from swink_agent.core.pending import Answer, checked_answer
+from swink_agent.memory.log.records import as_json
 
 from ..engine import Tickets, ticket_id, tickets_of
 from ..errors import DurableError, RunConflict, RunNotFound, RunOver, StoreUnavailable
 from ..info import OVER, STATUSES, FleetStats, RunInfo, WorkerInfo
 from ..registry import AgentEntry
 from ..urls import StoreAddress
-from ..waiting import Question, decoded_answers, decoded_questions, encoded_answers, given_answer, still_open
+from ..waiting import Question, decoded_answers, decoded_questions, given_answer, still_open
 from .connecting import is_outage, open_database, reason_of
 from .gate import Claim, Gate, expanding, sql
 from .tables import prepare
@@ -135,13 +136,13 @@ class Store:
             try:
                 return work()
             except Exception as error:
+                words = f"{self.shown} cannot be used: {reason_of(error)}"
                 if not is_outage(error):
-                    if not isinstance(error, SQLAlchemyError):
-                        raise
-                    raise DurableError(f"{self.shown} cannot be used: {reason_of(error)}") from error
+                    if isinstance(error, SQLAlchemyError):
+                        raise DurableError(words) from error
+                    raise
                 # A connection of the pool that broke meanwhile says so at its next use: others may be sound.
                 if is_last or not getattr(error, "connection_invalidated", False):
-                    words = f"{self.shown} cannot be used: {reason_of(error)}"
                     raise StoreUnavailable(words) from error
         raise AssertionError
 
@@ -253,7 +254,7 @@ class Store:
             given = given_answer(checked_answer(answer, asked[0].call), by=by, token=token)
             at = self.time(connection)
             answers.setdefault(str(reply), {})[call_id] = msgspec.structs.replace(given, at=at)
-            self._set(connection, run_id, answers=encoded_answers(answers))
+            self._set(connection, run_id, answers=as_json(answers).decode())
             if row["status"] == "waiting":
                 self._queue(connection, run_id, row["ticket"] + 1, row["priority"])
             return True
@@ -323,7 +324,7 @@ class Store:
 
         Raises `RunLost` if the worker is no longer on the list of workers.
         """
-        if free < 1 or not entries or not self.read(lambda connection: self._gate.has_any(connection, entries)):
+        if free < 1 or not entries or not self.read(lambda connection: self._gate.chosen(connection, entries, 1)):
             return []
         return self.write(lambda connection: self._gate.claim(connection, worker, entries, free))
 

@@ -101,9 +101,8 @@ def _cases(run: EvalRun, eval_set: EvalSet | None) -> dict[str, EvalCase]:
             raise ValueError(f"the set {eval_set.id!r} has no case {result.case_id!r}, which the run has")
         asked = result.case
         if asked is not None and asked.user_messages != case.user_messages:
-            raise ValueError(
-                f"the case {case.id!r} has other messages now, so the old attempts cannot be scored by it; run it again"
-            )
+            told = f"the case {case.id!r} has other messages now, so the old attempts cannot be scored by it"
+            raise ValueError(f"{told}; run it again")
     return cases
 
 

@@ -125,7 +125,6 @@ class EvalRunner:
         """
         if list(self._executors) != [""]:
             raise ValueError("a runner of several agents runs a grid: use run_grid")
-        self._check_resume(resume)
         return await self._run(eval_set, on_progress, resume, cancel)
 
     async def run_grid(
@@ -144,7 +143,6 @@ class EvalRunner:
         """
         if "" in self._executors:
             raise ValueError("a grid needs agents with names: EvalRunner({'a': make_a, 'b': make_b})")
-        self._check_resume(resume)
         done: dict[str, RunInfo] = {}
         grid = new_run_id(time.time_ns() // 1_000_000)
         if resume and self._store is not None:
@@ -159,10 +157,6 @@ class EvalRunner:
             else:
                 runs.append(await self._run(eval_set, on_progress, resume, cancel, variant, grid))
         return EvalGrid(grid, tuple(runs))
-
-    def _check_resume(self, resume: bool) -> None:
-        if resume and self._store is None:
-            raise ValueError("a run can only be resumed from a store: give EvalRunner a store")
 
     def _unfinished(self, store: EvalStore, eval_set: EvalSet, new: str) -> tuple[str, dict[str, RunInfo]]:
         """The newest incomplete grid of the set, with its complete runs; else the new id."""
@@ -187,6 +181,8 @@ class EvalRunner:
         variant: str = "",
         grid: str = "",
     ) -> EvalRun:
+        if resume and self._store is None:
+            raise ValueError("a run can only be resumed from a store: give EvalRunner a store")
         created = time.time_ns() // 1_000_000
         blank = EvalRun(
             new_run_id(created),

@@ -52,12 +52,6 @@ class _Marker(Value, frozen=True):
     sha256: str
 
 
-def default_cache_dir() -> Path:
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("swink-agent")) / "models"
-
-
 class ModelStore:
     """The models on this machine. Methods block: in an event loop, call them in a thread."""
 
@@ -69,7 +63,11 @@ class ModelStore:
         sources: Sequence[Source] | None = None,
         free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
     ) -> None:
-        self.folder = Path(cache_dir).expanduser() if cache_dir is not None else default_cache_dir()
+        if cache_dir is None:
+            import platformdirs
+
+            cache_dir = Path(platformdirs.user_cache_dir("swink-agent")) / "models"
+        self.folder = Path(cache_dir).expanduser()
         self.presets = tuple(presets)
         self._sources = tuple(sources) if sources is not None else (HubSource(), IndexSource())
         self._free_bytes = free_bytes

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -242,13 +242,8 @@ def _roll_back(database: sqlite3.Connection) -> None:
 # -- updating the index ----------------------------------------------------------------------------------------
 
 
-class _ReadSession(NamedTuple):
-    """A session that was read and will be written to the index."""
-
-    id: str
-    state: LogState
-    info: SessionInfo | None
-    rows: list[tuple[int, str, str]]
+_ReadSession: TypeAlias = tuple[str, LogState, "SessionInfo | None", list[tuple[int, str, str]]]
+"""The id, the state, the information and the rows of a session that was read, to be written to the index."""
 
 
 def _refresh(
@@ -279,7 +274,7 @@ def _refresh(
             log.warning("session %s could not be read: the search uses its earlier contents", session_id)
             log.debug("reading session %s failed", session_id, exc_info=True)
             continue  # its earlier entries, if any, stay in the index
-        fresh.append(_ReadSession(session_id, state, info, rows))
+        fresh.append((session_id, state, info, rows))
         size += sum(len(text) for _, _, text in rows)
         if size > _MOST_AT_ONCE:
             _store(database, fresh)
@@ -293,14 +288,14 @@ def _store(database: sqlite3.Connection, sessions: Sequence[_ReadSession]) -> No
     if not sessions:
         return
     with _transaction(database):
-        for session in sessions:
-            number = _clear(database, session.id)
-            encoded = None if session.info is None else msgspec.json.encode(session.info)
-            updated = 0 if session.info is None else min(max(session.info.updated, _LEAST), _MOST)
-            values = (number, session.id, *session.state, updated, encoded)
+        for session_id, state, info, found in sessions:
+            number = _clear(database, session_id)
+            encoded = None if info is None else msgspec.json.encode(info)
+            updated = 0 if info is None else min(max(info.updated, _LEAST), _MOST)
+            values = (number, session_id, *state, updated, encoded)
             stored = database.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)", values)
             first = (stored.lastrowid or 0) << _SHIFT
-            rows = [(first + position, words, text) for position, words, text in session.rows]
+            rows = [(first + position, words, text) for position, words, text in found]
             database.executemany("INSERT INTO messages (rowid, words, text) VALUES (?, ?, ?)", rows)
 
 

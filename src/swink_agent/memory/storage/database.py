@@ -50,7 +50,7 @@ class DatabaseStorage:
         self.place = path
         real = Path(os.path.realpath(path))  # whoever comes through a link must find the same locks
         self.index_path = real.with_name(f"{real.stem}-{INDEX_NAME}")
-        self._database = Database(real, sync=sync, connect=connect)
+        self.database = Database(real, sync=sync, connect=connect)
         self._locks = real.with_name(real.name + ".locks")
         self._files = FileOperations()
 
@@ -65,7 +65,7 @@ class DatabaseStorage:
 
     @contextmanager
     def reading(self) -> Generator[LogReader, None, None]:
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             yield _DatabaseReader(connection, self.place)
 
     # -- creating ----------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class DatabaseStorage:
 
     def _insert(self, connection: sqlite3.Connection, new: NewLog) -> int:
         try:
-            with self._database.transaction(connection):
+            with self.database.transaction(connection):
                 columns = "(id, cwd, size, written, changes, is_unfinished) VALUES (?, ?, ?, ?, 0, ?)"
                 values = (new.id, new.cwd, len(new.line), _now(), new.is_unfinished)
                 made = connection.execute(f"INSERT INTO swink_sessions {columns}", values)
@@ -93,20 +93,20 @@ class DatabaseStorage:
 
     def _make_file(self) -> None:
         """Creates an empty database, which only this user can read, and the folder of the locks."""
-        path = self._database.path
+        path = self.database.path
         missing = [place for place in (path.parent, *path.parent.parents) if not os.path.exists(place)]
         make_folder(path.parent)
         make_folder(self._locks)
-        with self._database.told("made"), suppress(FileExistsError):
+        with self.database.told("made"), suppress(FileExistsError):
             self._files.close(self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            if self._database.sync:
+            if self.database.sync:
                 for folder in (path.parent, *[place.parent for place in missing]):
                     self._files.sync_folder(folder)
 
     def clear_unfinished(self) -> None:
-        if not self._database.path.exists():
+        if not self.database.path.exists():
             return
-        database = self._database
+        database = self.database
         with suppress(SessionError), database.writing() as connection, database.transaction(connection):
             found = connection.execute(
                 "SELECT number FROM swink_sessions WHERE is_unfinished AND written < ?", (_now() - _ABANDONED,)
@@ -148,7 +148,7 @@ class DatabaseStorage:
             raise _missing(session_id, self.place)  # deleted in the meantime
         position = _next_position(connection, number)
         if position > _LAST_POSITION:
-            with self._database.transaction(connection):
+            with self.database.transaction(connection):
                 position = _count_anew(connection, number)
         return number, position
 
@@ -157,15 +157,14 @@ class DatabaseStorage:
     ) -> OpenLog:
         """An open log. `start` gives the number of the session and the position of its next line."""
         try:
-            with forks().without(), self._database.told(what):
-                connection = self._database.writer()
+            with forks().without(), self.database.told(what):
+                connection = self.database.writer()
                 try:
                     number, position = start(connection)
                 except BaseException:
                     connection.close()
                     raise
-                name = self.name_of(session_id)
-                return DatabaseLog(self, name, self._database, connection, number, lock, position=position)
+                return DatabaseLog(self, session_id, connection, number, lock, position)
         except BaseException:
             self.unlock(session_id, lock)
             raise
@@ -174,8 +173,8 @@ class DatabaseStorage:
         make_folder(self._locks)
         lock = self._locked(session_id)
         try:
-            with self._database.writing() as connection:
-                with self._database.transaction(connection):
+            with self.database.writing() as connection:
+                with self.database.transaction(connection):
                     number = _number_of(connection, session_id)
                     if number is None:
                         raise _missing(session_id, self.place)
@@ -285,20 +284,18 @@ class DatabaseLog:
     def __init__(
         self,
         storage: DatabaseStorage,
-        name: LogName,
-        database: Database,
+        session_id: str,
         connection: sqlite3.Connection,
         number: int,
         lock: int,
-        *,
         position: int,
     ) -> None:
-        self.name = name
+        self.name = storage.name_of(session_id)
         self._storage = storage
-        self._database = database
+        self._database = storage.database
         self._connection: sqlite3.Connection | None = connection
         """`None` while the process forks, and until it is used again."""
-        self._file = os.stat(database.path)
+        self._file = os.stat(storage.database.path)
         self._number = number
         self._lock = lock
         self._position = position

@@ -21,11 +21,10 @@ class FileOperations:
     write = staticmethod(os.write)  # the system's own, without a call around it: it is done for every record
     """Writes once; returns how many bytes were taken. What it is given is used again after it returns: keep a copy."""
 
+    truncate = staticmethod(os.ftruncate)
+
     def empty(self, descriptor: int) -> None:
         os.ftruncate(descriptor, 0)
-
-    def truncate(self, descriptor: int, size: int) -> None:
-        os.ftruncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
         """Returns when what was written survives a loss of power."""
@@ -57,14 +56,9 @@ class FileOperations:
         device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
         return any(fields[1] == "FLOCK" and device in fields for fields in map(str.split, locks.splitlines()))
 
-    def replace(self, source: Path, target: Path) -> None:
-        os.replace(source, target)
-
-    def unlink(self, path: Path) -> None:
-        os.unlink(path)
-
-    def close(self, descriptor: int) -> None:
-        os.close(descriptor)
+    replace = staticmethod(os.replace)
+    unlink = staticmethod(os.unlink)
+    close = staticmethod(os.close)
 
     # -- made of these -----------------------------------------------------------------------------------------
 
