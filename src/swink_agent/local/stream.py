@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from swink_agent.core.cancel import CancellationToken, call_in
 from swink_agent.core.context.context import new_document, refused_document
@@ -28,7 +29,6 @@ from swink_agent.core.stream import (
 )
 from swink_agent.core.tool import AgentTool, Toolbox
 from swink_agent.core.types import AgentContext, LlmMessage, ModelSpec, ThinkingLevel, Usage
-from swink_agent.core.values.value import Value
 
 from .events import LocalModelError, LocalState, OnStateFn, notify
 from .loading import EngineLoader
@@ -182,13 +182,6 @@ class _CannotFit(Exception):
     """The parts of the prompt that must stay are longer than the window."""
 
 
-class _Prompt(Value, frozen=True):
-    """A text. Each of `prefixes` is the length of a beginning that is the same from run to run."""
-
-    text: str
-    prefixes: tuple[int, ...] = ()
-
-
 class _Call(Struct, eq=False):
     """One call of the stream function."""
 
@@ -224,9 +217,9 @@ class _Call(Struct, eq=False):
         limit = max(1, min(self.options.max_tokens or self.owner.max_tokens, info.context_length // _REPLY_SHARE))
         kept: list[Turn] | None = conversation
         for _ in range(_FITTING_ROUNDS):
-            prompt = await self._prompt(engine, info, tools, kept, choice)
+            request = await self._prompted(engine, info, tools, kept, choice)
             tokens = 0
-            async with aclosing(self._decoded(engine, prompt, choice, limit, info)) as items:
+            async with aclosing(self._decoded(engine, request, choice, limit, info)) as items:
                 async for item in items:
                     if isinstance(item, Overflowed):
                         tokens = item.prompt_tokens
@@ -235,8 +228,9 @@ class _Call(Struct, eq=False):
             if not tokens:
                 return
             # Now it is known how many characters of this conversation make a token.
-            most = int(len(prompt.text) / tokens * (info.context_length - limit) * 0.97)
-            others = len(prompt.text) - sum(turn.length for turn in kept)
+            length = len(request.prompt)
+            most = int(length / tokens * (info.context_length - limit) * 0.97)
+            others = length - sum(turn.length for turn in kept)
             kept = fitted(conversation, most - others)
             if kept is None:
                 break
@@ -247,10 +241,9 @@ class _Call(Struct, eq=False):
 
     async def prepare(self) -> None:
         engine, info, tools = await self._ready()
-        prompt = await self._prompt(engine, info, tools, [], AllowedReply())
-        if prompt.prefixes:
-            beginning = prompt.text[: prompt.prefixes[-1]]
-            request = Completion(prompt=beginning, prefixes=prompt.prefixes, max_tokens=0)
+        request = await self._prompted(engine, info, tools, [], AllowedReply())
+        if request.prefixes:
+            request = replace(request, prompt=request.prompt[: request.prefixes[-1]], max_tokens=0)
             async for chunk in self._chunks(engine, request):
                 if isinstance(chunk, Progress):
                     self.owner.engines.tell(LocalState.READY, self.name, "", chunk.done, chunk.total)
@@ -265,12 +258,13 @@ class _Call(Struct, eq=False):
 
     # -- the prompt ------------------------------------------------------------------------------------------
 
-    async def _prompt(
+    async def _prompted(
         self, engine: Engine, info: ModelInfo, offered: Sequence[ShownTool], kept: Sequence[Turn], choice: AllowedReply
-    ) -> _Prompt:
-        """Writes first what is the same in every folder, so that the model's state after it can be kept on disk.
+    ) -> Completion:
+        """The request, with its prompt alone.
 
-        That is the tools and, if the system prompt is like ours, its first paragraph: later ones change.
+        It begins with what is the same in every folder, so that the model's state after it can be kept on disk. That
+        is the tools and, if the system prompt is like ours, its first paragraph: later ones change.
         """
         tools = tools_text(offered, is_brief=self.is_brief) if offered else ""
         system = plain(prompt_text(self.context.system_prompt))
@@ -281,12 +275,12 @@ class _Call(Struct, eq=False):
             roles = [("system", whole)] if whole else []
             roles += [pair for turn in kept for pair in turn.texts]
             text = await self._unless_cancelled(engine.render(_alternating(roles)))
-        return _Prompt(text + choice.start, _stable(text, tools, system) if tools else ())
+        return Completion(prompt=text + choice.start, prefixes=_stable(text, tools, system) if tools else ())
 
     # -- decoding --------------------------------------------------------------------------------------------
 
     async def _decoded(
-        self, engine: Engine, prompt: _Prompt, choice: AllowedReply, limit: int, info: ModelInfo
+        self, engine: Engine, request: Completion, choice: AllowedReply, limit: int, info: ModelInfo
     ) -> AsyncGenerator[ReplyParser | Overflowed, None]:
         """Yields the parser when it has events. If the grammar is not exact, calls are decoded until one is valid."""
         toolbox = Toolbox(self.context.tools) if choice.is_call and not choice.is_exact else None
@@ -295,7 +289,7 @@ class _Call(Struct, eq=False):
             self.reply = ReplyParser(in_call=choice.is_call and choice.start != "", is_held=toolbox is not None)
             finished: Finished | None = None
             read, pieces = Progress(0, 0), 0
-            async with aclosing(self._chunks(engine, self._request(prompt, choice, limit, attempt))) as chunks:
+            async with aclosing(self._chunks(engine, self._try(request, choice, limit, attempt))) as chunks:
                 async for chunk in chunks:
                     match chunk:
                         case Overflowed():
@@ -327,12 +321,11 @@ class _Call(Struct, eq=False):
                 return
         raise EngineError(f"{self.name} did not write a valid call in {_TRIES} tries: {problem}")
 
-    def _request(self, prompt: _Prompt, choice: AllowedReply, limit: int, attempt: int) -> Completion:
+    def _try(self, request: Completion, choice: AllowedReply, limit: int, attempt: int) -> Completion:
         """The request of one try. A second try is not greedy: it would write the same again."""
         temperature = self.options.temperature if self.options.temperature is not None else 0.0
-        return Completion(
-            prompt=prompt.text,
-            prefixes=prompt.prefixes,
+        return replace(
+            request,
             grammar=choice.grammar,
             max_tokens=limit,
             temperature=temperature if attempt == 1 else max(0.6, temperature),

@@ -67,7 +67,6 @@ class _AnyDatabase:
     """The table of runs, for statements about queued ones alone: SQLite does not find their index by itself, and looks
     at all runs of an agent that ever were."""
     engine_url: str
-    """The address for the engine."""
     engine: sa.Engine
 
     @contextmanager

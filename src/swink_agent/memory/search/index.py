@@ -21,7 +21,7 @@ import msgspec
 from swink_agent.core.types import AgentMessage
 from swink_agent.core.values.decoders import json_decoder
 
-from ..errors import SessionDamaged, SessionError, SessionNotFound
+from ..errors import SessionDamaged, SessionError, SessionNotFound, is_named
 from ..sessions.info import SearchHit, SessionInfo
 from ..storage.folder import INDEX_NAME, file_states
 from ..storage.protocols import LogState
@@ -141,8 +141,7 @@ class SessionIndex:
                     return work(database)
             except sqlite.Error as error:
                 _check_module(error)
-                name: str = getattr(error, "sqlite_errorname", None) or ""
-                if name.removeprefix("SQLITE_").startswith(_UNUSABLE):
+                if is_named(error, *_UNUSABLE):
                     break
                 for suffix in ("", "-wal", "-shm", "-journal"):
                     with suppress(OSError):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from ..errors import SessionError, reason_of
+from ..errors import SessionError, is_named, reason_of
 
 if TYPE_CHECKING:
     from .database import DatabaseLog
@@ -87,9 +87,9 @@ class Database:
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError as error:
             connection.close()
-            if _is_named(error, "READONLY_ROLLBACK"):  # a crash left a transaction that only a writer can take back
+            if is_named(error, "READONLY_ROLLBACK"):  # a crash left a transaction that only a writer can take back
                 return self._connected(f"{uri}?mode=rw")
-            if not _is_named(error, "CANTOPEN", "READONLY") or _size_of(Path(f"{self.path}-wal")):
+            if not is_named(error, "CANTOPEN", "READONLY") or _size_of(Path(f"{self.path}-wal")):
                 raise
             connection = self._connected(f"{uri}?immutable=1")
         except BaseException:
@@ -125,7 +125,7 @@ class Database:
                 connection.execute("PRAGMA journal_mode = WAL")
                 break
             except sqlite3.OperationalError as error:
-                if not _is_named(error, "BUSY", "LOCKED") or time.monotonic() > deadline:
+                if not is_named(error, "BUSY", "LOCKED") or time.monotonic() > deadline:
                     raise
                 time.sleep(_AGAIN)  # another process is creating the database
         # Without a sync for each transaction, the last ones may be lost with the power; the database stays whole.
@@ -249,9 +249,3 @@ def _size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _is_named(error: sqlite3.Error, *names: str) -> bool:
-    """Whether SQLite gives the error one of these names."""
-    name: str = getattr(error, "sqlite_errorname", None) or ""
-    return name.removeprefix("SQLITE_").startswith(names)

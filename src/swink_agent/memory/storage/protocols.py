@@ -32,9 +32,7 @@ class LogName(NamedTuple):
     """Which log it is. As a string, how messages name it."""
 
     id: str
-    """The session's."""
     path: Path
-    """The file that the log is in."""
     is_shared: bool = False
     """Whether the file holds other logs too."""
 
@@ -140,7 +138,6 @@ class NewLog(NamedTuple):
     id: str
     cwd: str
     line: bytes
-    """The first line."""
     is_unfinished: bool = False
     """Whether no list and no `open` shall find the session before `OpenLog.finish`."""
 
