@@ -324,16 +324,13 @@ def _server_settings(servers: Sequence[Any]) -> tuple[ServerSettings, ...]:
             described = replace(described, url=server.url, headers=headers)
         else:
             described = replace(described, problem="only stdio and HTTP servers are used")
-        found[name] = replace(described, problem=described.problem or _problem(described))
+        try:
+            if not described.problem:
+                server_of(described, folder=Path(os.sep))
+        except ValueError as error:
+            described = replace(described, problem=str(error))
+        found[name] = described
     return tuple(found.values())
-
-
-def _problem(server: ServerSettings) -> str:
-    try:
-        server_of(server, folder=Path(os.sep))
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 def _offered(session: _EditorSession) -> dict[ApprovalsMode, str]:

@@ -51,7 +51,17 @@ def load_set(path: str | os.PathLike[str]) -> EvalSet:
     Raises `EvalSetError`, with the file and the line, for any error in it.
     """
     suffix = Path(path).suffix.lower()
-    return _table_set(path) if suffix in TABLES else read_set(read_text(path), path, is_json=suffix == ".json")
+    if suffix not in TABLES:
+        return read_set(read_text(path), path, is_json=suffix == ".json")
+    cases: list[EvalCase] = []
+    lines: list[int] = []
+    for row in rows_of(path):
+        cases.append(_row_case(case_of_row(row, path), row, path))
+        lines.append(row.line)
+    if not cases:
+        raise EvalSetError("the set has no cases", path=path, line=1)
+    name = Path(path).stem
+    return _set_of({"id": name, "name": name}, cases, lines, path)
 
 
 def read_set(text: str, path: str | os.PathLike[str] = "", *, is_json: bool = False) -> EvalSet:
@@ -76,18 +86,6 @@ def _converted(document: Document, kind: type[T], path: str | os.PathLike[str]) 
 
 
 # -- tables and templates -------------------------------------------------------------------------------------
-
-
-def _table_set(path: str | os.PathLike[str]) -> EvalSet:
-    cases: list[EvalCase] = []
-    lines: list[int] = []
-    for row in rows_of(path):
-        cases.append(_row_case(case_of_row(row, path), row, path))
-        lines.append(row.line)
-    if not cases:
-        raise EvalSetError("the set has no cases", path=path, line=1)
-    name = Path(path).stem
-    return _set_of({"id": name, "name": name}, cases, lines, path)
 
 
 def _row_case(data: dict[str, Any], row: Row, path: str | os.PathLike[str], told: str = "") -> EvalCase:

@@ -207,8 +207,7 @@ def _line(result: CaseResult, attempt: Attempt, elapsed: float) -> bytes:
 def _copied(source: BinaryIO, attempt: Attempt) -> bytes:
     """The line of an attempt, copied from the file of the run in progress."""
     place = attempt.trajectory
-    if not isinstance(place, StoredTrajectory):
-        raise TypeError(f"attempt {attempt.number} was not stored")
+    assert isinstance(place, StoredTrajectory)
     source.seek(place.offset)
     return source.read(place.length)
 

@@ -91,7 +91,10 @@ def serve(connected: socket.socket, open_model: Callable[[wire.WorkerSettings], 
             except OSError:
                 os._exit(0)
 
-    settings = json_decoder(wire.WorkerSettings).decode(_first_line(connected))
+    line = connected.makefile("rb", buffering=0).readline()  # without a buffer, which would take more than the line
+    if not line.endswith(b"\n"):
+        os._exit(0)
+    settings = json_decoder(wire.WorkerSettings).decode(line)
     try:
         model = open_model(settings)
     except Exception as error:
@@ -120,16 +123,6 @@ def _listen(connected: socket.socket, worker: Worker, idle_seconds: float) -> No
             return
         for message in reader.feed(data):
             worker.take(message)
-
-
-def _first_line(connected: socket.socket) -> bytes:
-    line = b""
-    while not line.endswith(b"\n"):
-        byte = connected.recv(1)
-        if not byte:
-            os._exit(0)
-        line += byte
-    return line
 
 
 def _end_with(parent: int) -> None:
